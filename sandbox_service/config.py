@@ -1,0 +1,197 @@
+"""The service's configuration: one frozen, closed tree, read once by the composition root.
+
+Each part of the service receives its own branch only. Defaults are the vetted settings; a TOML file and
+``key=value`` words override them (``server.port=9000``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = [
+    "CodeConfig",
+    "DeadlineConfig",
+    "EnvironmentsConfig",
+    "LeaseConfig",
+    "LimitsConfig",
+    "PoolConfig",
+    "SandboxConfig",
+    "ServerConfig",
+    "ServiceConfig",
+    "StoreConfig",
+]
+
+Seconds = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+
+
+class _Branch(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class ServerConfig(_Branch):
+    """The HTTP front."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on; anything but loopback requires API keys or ``insecure``."""
+    port: Annotated[int, Field(ge=1, le=65535)] = 8080
+    """Port to listen on."""
+    replicas: Positive = 1
+    """Gateway replicas."""
+    haproxy: bool = True
+    """Use Ray Serve's HAProxy ingress and throughput mode where the binary is there."""
+    api_keys: dict[str, str] = {}
+    """SHA-256 of an API key (hex) to the tenant it belongs to."""
+    insecure: bool = False
+    """Serve other addresses than loopback without API keys."""
+    max_body_bytes: Positive = 8 * 1024 * 1024
+    """Largest request body."""
+    max_json_depth: Positive = 64
+    """Deepest nesting of a request body."""
+
+
+class LimitsConfig(_Branch):
+    """Bounds of one box."""
+
+    memory_mib: Positive = 512
+    """Memory and swap of the whole box."""
+    cpus: Annotated[float, Field(gt=0)] = 1.0
+    """CPU cores."""
+    pids: Positive = 128
+    """Processes and threads."""
+    open_files: Positive = 1024
+    """File descriptors a process."""
+    workspace_mib: Positive = 64
+    """Size of each writable tmpfs."""
+    workspace_inodes: Positive = 8192
+    """Files and directories in each writable tmpfs."""
+
+
+class SandboxConfig(_Branch):
+    """What boxes are made of."""
+
+    kind: Literal["auto", "docker", "process"] = "auto"
+    """``auto`` takes docker where an engine answers, process otherwise."""
+    docker_runtime: str | None = None
+    """Container runtime: runc, runsc, kata; the engine's default when missing."""
+    docker_host: str | None = None
+    """Address of the engine; the environment's or the default socket when missing."""
+    image_prefix: str = ""
+    """Registry and path in front of image names."""
+    state_dir: Path | None = None
+    """Private folder for sockets and process boxes; a temporary one when missing."""
+    process_instances_per_box: Positive = 32
+    """Instances with agent code that share one process box, which is no boundary anyway."""
+    limits: LimitsConfig = LimitsConfig()
+    """Bounds of one box."""
+
+
+class PoolConfig(_Branch):
+    """Boxes of one environment on one node."""
+
+    min_boxes: Count = 1
+    """Boxes kept warm."""
+    max_boxes: Positive = 8
+    """Most boxes at once."""
+    max_starting: Positive = 2
+    """Most boxes that start at once."""
+    max_uses: Positive = 256
+    """Instances after which a box with agent code is destroyed."""
+    queue_limit: Count = 4096
+    """Creates of one tenant that may wait; one more is answered 429."""
+    queue_timeout_s: Seconds = 60.0
+    """Longest wait for a box."""
+    max_instances_per_tenant: Positive | None = None
+    """Most live instances of one tenant on one node."""
+
+
+class LeaseConfig(_Branch):
+    """How long an unused instance lives."""
+
+    idle_timeout_s: Seconds = 300.0
+    """An instance that nobody has used for so long is released."""
+    sweep_interval_s: Seconds = 1.0
+    """How often leases are looked at."""
+    tombstone_s: Seconds = 900.0
+    """How long the end of an instance is remembered, so that late calls get 410 and not 404."""
+
+
+class DeadlineConfig(_Branch):
+    """The longest each operation may take; every wait has one."""
+
+    start_s: Seconds = 60.0
+    """Starting a box."""
+    create_s: Seconds = 30.0
+    """Setting up an instance in a box."""
+    step_s: Seconds = 60.0
+    """A step, unless the request asks for less."""
+    evaluate_s: Seconds = 120.0
+    """Grading."""
+    release_s: Seconds = 10.0
+    """Ending an instance, after which its box is destroyed."""
+    drain_s: Seconds = 20.0
+    """Finishing what runs at shutdown."""
+
+
+class StoreConfig(_Branch):
+    """Where trajectories are kept."""
+
+    url: str = "sqlite:///var/trajectories.sqlite"
+    """SQLAlchemy URL; ``postgresql+psycopg://...`` survives the loss of a node."""
+    batch_size: Positive = 256
+    """Most records a transaction."""
+    batch_interval_s: Seconds = 0.05
+    """Longest time that a record waits for its transaction."""
+    max_pending: Positive = 100_000
+    """Records that may wait; past it operations fail with storage_full instead of losing history."""
+
+
+class CodeConfig(_Branch):
+    """The code environment."""
+
+    mbpp_path: Path | None = None
+    """An MBPP JSONL file; adds the ``mbpp`` splits."""
+    task_files: tuple[Path, ...] = ()
+    """JSONL files of own tasks; each adds a split named after the file."""
+    max_steps: Positive = 30
+    """Steps after which an episode is truncated."""
+    tool_timeout_s: Seconds = 30.0
+    """Deadline of one tool call."""
+    max_output_bytes: Positive = 32 * 1024
+    """Output of one tool call that the agent sees."""
+
+
+class EnvironmentsConfig(_Branch):
+    """Settings of each environment."""
+
+    code: CodeConfig = CodeConfig()
+    """The code environment."""
+
+
+class ServiceConfig(_Branch):
+    """Everything."""
+
+    server: ServerConfig = ServerConfig()
+    """The HTTP front."""
+    sandbox: SandboxConfig = SandboxConfig()
+    """What boxes are made of."""
+    pool: PoolConfig = PoolConfig()
+    """Boxes of each environment on each node."""
+    pools: dict[str, PoolConfig] = {}
+    """Pool settings of single environments, in place of ``pool``."""
+    lease: LeaseConfig = LeaseConfig()
+    """How long an unused instance lives."""
+    deadline: DeadlineConfig = DeadlineConfig()
+    """The longest each operation may take."""
+    store: StoreConfig = StoreConfig()
+    """Where trajectories are kept."""
+    environments: EnvironmentsConfig = EnvironmentsConfig()
+    """Settings of each environment."""
+
+    def pool_of(self, environment: str) -> PoolConfig:
+        """The pool settings of one environment."""
+        return self.pools.get(environment, self.pool)

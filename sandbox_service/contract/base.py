@@ -1,0 +1,38 @@
+"""The two model bases of the contract: closed requests, open results.
+
+Requests refuse unknown fields, so that a misspelt one is an error and not a silent default. Results
+ignore unknown fields, so that an older client reads a newer service.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, JsonValue, StringConstraints
+
+__all__ = ["IdempotencyKey", "InstanceId", "JsonObject", "Request", "Result"]
+
+_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$"
+
+InstanceId = Annotated[str, StringConstraints(pattern=_ID_PATTERN)]
+"""1 to 128 letters, digits and ``_ . : -``, beginning with a letter or a digit."""
+
+IdempotencyKey = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[\x21-\x7e]+$")]
+"""1 to 128 visible ASCII characters."""
+
+JsonObject = dict[str, JsonValue]
+"""A JSON object whose members only the environment knows."""
+
+
+class Request(BaseModel):
+    """Base of every request body."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True, strict=False
+    )
+
+
+class Result(BaseModel):
+    """Base of every result body."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)

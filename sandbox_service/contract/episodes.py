@@ -1,0 +1,195 @@
+"""The five verbs, and fork: requests and results of an episode's life."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from .base import IdempotencyKey, InstanceId, JsonObject, Request, Result
+from .messages import Message, Tool
+
+__all__ = [
+    "CreateInstanceRequest",
+    "CreateInstanceResult",
+    "EnvProfile",
+    "EvaluateRequest",
+    "EvaluateResult",
+    "ForkInstanceRequest",
+    "ForkInstanceResult",
+    "GetEnvProfileRequest",
+    "Observation",
+    "ReleaseInstanceRequest",
+    "ReleaseInstanceResult",
+    "StepRequest",
+    "StepResult",
+]
+
+
+class GetEnvProfileRequest(Request):
+    """Which tasks a split of an environment has."""
+
+    environment: str
+    """The environment's name."""
+    split: str | None = None
+    """The split; the environment's default split when missing."""
+    offset: Annotated[int, Field(ge=0)] = 0
+    """How many tasks to skip."""
+    limit: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """At most so many tasks; all when missing."""
+
+
+class EnvProfile(Result):
+    """The tasks of a split."""
+
+    environment: str
+    """The environment's name."""
+    split: str
+    """The split's name."""
+    task_ids: tuple[str, ...]
+    """Ids in the split's fixed order."""
+    total: int
+    """How many tasks the whole split has."""
+
+
+class CreateInstanceRequest(Request):
+    """Start one episode of one task."""
+
+    environment: str
+    """The environment's name."""
+    task_id: str
+    """The task's id."""
+    instance_id: InstanceId | None = None
+    """An id of the caller's choice; the service makes an unguessable one when missing."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    """Seed of everything random in the episode; same seed, same episode."""
+    params: JsonObject = {}
+    """Parameters of the environment; each environment documents its own."""
+    fresh: bool = False
+    """Ask for a sandbox that no episode has used before."""
+    idempotency_key: IdempotencyKey | None = None
+    """The same key gives the same answer and one execution."""
+
+
+class Observation(Result):
+    """What the agent sees."""
+
+    messages: tuple[Message, ...]
+    """Messages to append to the conversation."""
+
+
+class CreateInstanceResult(Result):
+    """A live instance and its first observation."""
+
+    instance_id: InstanceId
+    """The id for all later calls."""
+    environment: str
+    """The environment's name."""
+    task_id: str
+    """The task's id."""
+    observation: Observation
+    """The opening messages: a system prompt, where there is one, and the task."""
+    tools: tuple[Tool, ...] = ()
+    """The tools that the agent may call."""
+    info: JsonObject = {}
+    """What the environment adds: difficulty, category, limits."""
+
+
+class StepRequest(Request):
+    """One assistant message."""
+
+    instance_id: InstanceId
+    """The instance to act on."""
+    message: Message
+    """The assistant's message; its role must be ``assistant``."""
+    step_index: Annotated[int, Field(ge=0)] | None = None
+    """The index that this step is to have, from 0; refused when the instance is elsewhere."""
+    timeout_s: Annotated[float, Field(gt=0, le=3600)] | None = None
+    """Deadline of the step in seconds; the service's own when missing or lower."""
+    idempotency_key: IdempotencyKey | None = None
+    """The same key gives the same bytes and one execution."""
+
+
+class StepResult(Result):
+    """What the step led to, in Gymnasium's terms."""
+
+    instance_id: InstanceId
+    """The instance."""
+    step_index: int
+    """Index of this step, from 0."""
+    observation: Observation
+    """The messages that answer the action."""
+    reward: float
+    """Reward of this step."""
+    terminated: bool
+    """The episode reached an end of its own."""
+    truncated: bool
+    """The episode was cut off by a limit."""
+    reward_terms: dict[str, float] = {}
+    """Named parts of the reward, when shaping is on."""
+    info: JsonObject = {}
+    """What the environment adds."""
+
+
+class EvaluateRequest(Request):
+    """Grade the instance as it stands."""
+
+    instance_id: InstanceId
+    """The instance to grade."""
+    params: JsonObject = {}
+    """Parameters of the grader, such as ``{"sparse": true}``."""
+    idempotency_key: IdempotencyKey | None = None
+    """The same key gives the same bytes and one execution."""
+
+
+class EvaluateResult(Result):
+    """The grader's verdict."""
+
+    instance_id: InstanceId
+    """The instance."""
+    score: float
+    """The score; its range is in the environment's descriptor."""
+    success: bool
+    """Whether the task counts as solved."""
+    details: JsonObject = {}
+    """What the grader adds; never ground truth."""
+
+
+class ReleaseInstanceRequest(Request):
+    """End the instance and give its sandbox back."""
+
+    instance_id: InstanceId
+    """The instance to release."""
+    idempotency_key: IdempotencyKey | None = None
+    """Accepted everywhere; release is idempotent without it."""
+
+
+class ReleaseInstanceResult(Result):
+    """The instance is gone."""
+
+    instance_id: InstanceId
+    """The instance."""
+    released: bool
+    """True when this call ended it, false when it had ended before."""
+
+
+class ForkInstanceRequest(Request):
+    """Copy a live instance."""
+
+    instance_id: InstanceId
+    """The instance to copy."""
+    count: Annotated[int, Field(ge=1, le=64)] = 1
+    """How many copies."""
+    idempotency_key: IdempotencyKey | None = None
+    """The same key gives the same copies."""
+
+
+class ForkInstanceResult(Result):
+    """The copies; each lives and ends on its own."""
+
+    instance_id: InstanceId
+    """The instance that was copied."""
+    instance_ids: tuple[InstanceId, ...]
+    """The copies' ids."""
+    step_index: int
+    """Index that the next step of each has."""

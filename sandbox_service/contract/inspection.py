@@ -1,0 +1,225 @@
+"""What the service tells about itself: environments, instances, files, trajectories, statistics."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from .base import InstanceId, JsonObject, Result
+from .messages import Tool
+
+__all__ = [
+    "Capabilities",
+    "Environment",
+    "Environments",
+    "Event",
+    "FileEntry",
+    "FileList",
+    "InstanceStatus",
+    "Instances",
+    "PoolStats",
+    "Split",
+    "Stats",
+    "SupervisorStats",
+    "Trajectory",
+]
+
+
+class Split(Result):
+    """A named set of tasks."""
+
+    name: str
+    """The split's name."""
+    size: int
+    """How many tasks it has."""
+
+
+class Capabilities(Result):
+    """What instances of an environment can do."""
+
+    fork: bool
+    """Live instances can be copied."""
+    files: bool
+    """Instances have a workspace whose files can be read and written."""
+    agent_code: bool
+    """The agent's own code runs in the sandbox."""
+    deterministic: bool
+    """The same actions lead to the same observations, so lost instances are rebuilt by replay."""
+    many_per_worker: bool
+    """Instances are pure data and share a worker process."""
+
+
+class Environment(Result):
+    """An environment's descriptor."""
+
+    name: str
+    """The name to create instances by."""
+    description: str
+    """What the tasks are, in a sentence."""
+    splits: tuple[Split, ...]
+    """The splits."""
+    default_split: str
+    """The split that get_env_profile takes when none is named."""
+    action_format: str
+    """How the assistant acts."""
+    tools: tuple[Tool, ...] = ()
+    """Tools that every task offers; a task may add its own."""
+    capabilities: Capabilities
+    """What instances can do."""
+    reward_range: tuple[float, float]
+    """Least and greatest score."""
+    max_steps: int
+    """Steps after which an episode is truncated."""
+    params: JsonObject = {}
+    """JSON schema of the create parameters."""
+
+
+class Environments(Result):
+    """All environments that are served."""
+
+    environments: tuple[Environment, ...]
+    """Descriptors by name."""
+
+
+class InstanceStatus(Result):
+    """A live or recently ended instance."""
+
+    instance_id: InstanceId
+    """The instance."""
+    environment: str
+    """Its environment."""
+    task_id: str
+    """Its task."""
+    state: Literal["creating", "active", "finished", "released", "expired", "lost"]
+    """Where in its life it is."""
+    step_index: int
+    """Index that the next step has."""
+    idle_s: float
+    """Seconds since the last use."""
+    expires_in_s: float | None = None
+    """Seconds until it is released for idleness."""
+    sandbox_id: str | None = None
+    """The box in which it lives."""
+    supervisor: str
+    """The supervisor that owns it."""
+
+
+class Instances(Result):
+    """Instances of the calling tenant."""
+
+    instances: tuple[InstanceStatus, ...]
+    """In order of creation."""
+
+
+class FileEntry(Result):
+    """A file of a workspace."""
+
+    path: str
+    """Path under the workspace."""
+    size: int
+    """Bytes."""
+    is_directory: bool = False
+    """Whether it is a directory."""
+
+
+class FileList(Result):
+    """Files of a workspace."""
+
+    instance_id: InstanceId
+    """The instance."""
+    files: tuple[FileEntry, ...]
+    """Sorted by path."""
+    truncated: bool = False
+    """Whether there are more than were listed."""
+
+
+class Event(Result):
+    """One recorded operation of an instance."""
+
+    sequence: int
+    """Order within the instance, from 0."""
+    operation: Literal["create", "step", "evaluate", "release", "expire", "fork", "lost", "replay"]
+    """What happened."""
+    at: float
+    """Unix time in seconds."""
+    request: JsonObject | None = None
+    """The request's body."""
+    result: JsonObject | None = None
+    """The result's body, or the problem."""
+    reward: float | None = None
+    """Reward of a step, score of an evaluation."""
+    timing: dict[str, float] = {}
+    """Milliseconds by phase."""
+
+
+class Trajectory(Result):
+    """The recorded history of an instance."""
+
+    instance_id: InstanceId
+    """The instance."""
+    environment: str
+    """Its environment."""
+    task_id: str
+    """Its task."""
+    tenant: str
+    """Who it belongs to."""
+    seed: int | None = None
+    """Its seed."""
+    parent: str | None = None
+    """The instance it was forked from."""
+    events: tuple[Event, ...]
+    """In order."""
+
+
+class PoolStats(Result):
+    """One pool of boxes."""
+
+    environment: str
+    """Whose boxes these are."""
+    sandbox: str
+    """The kind of sandbox."""
+    starting: int
+    """Boxes that are starting."""
+    idle: int
+    """Boxes that are warm and free."""
+    busy: int
+    """Boxes with instances."""
+    resetting: int
+    """Boxes that are being cleaned."""
+    instances: int
+    """Live instances."""
+    queued: int
+    """Creates that wait."""
+    min_boxes: int
+    """Boxes kept warm."""
+    max_boxes: int
+    """Most boxes at once."""
+    started_total: int
+    """Boxes started since the supervisor started."""
+    destroyed_total: int
+    """Boxes destroyed since then."""
+
+
+class SupervisorStats(Result):
+    """One supervisor."""
+
+    name: str
+    """Its name."""
+    node: str
+    """Its node."""
+    draining: bool
+    """Whether it refuses new instances."""
+    uptime_s: float
+    """Seconds since it started."""
+    pools: tuple[PoolStats, ...]
+    """Its pools."""
+
+
+class Stats(Result):
+    """The whole fleet."""
+
+    supervisors: tuple[SupervisorStats, ...]
+    """One entry a node."""
+    instances: int
+    """Live instances."""
+    queued: int
+    """Creates that wait."""

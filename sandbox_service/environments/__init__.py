@@ -1,0 +1,1 @@
+"""What tasks mean: one folder an environment."""

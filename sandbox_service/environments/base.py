@@ -1,0 +1,71 @@
+"""What an environment implements on the service's side: a catalog of tasks and a description.
+
+The service never imports an environment's packages: a catalog reads data, and everything else happens in
+the box, in the module that ``EnvironmentSpec.world_module`` names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pydantic import JsonValue
+
+    from sandbox_service.contract.inspection import Environment
+
+__all__ = ["Catalog", "EnvironmentSpec", "TaskPayload"]
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentSpec:
+    """How boxes of an environment are made; the descriptor says what its users see."""
+
+    name: str
+    world_module: str
+    """Imported in the box's zygote; has ``WORLD`` and, optionally, ``warm()``."""
+    agent_code: bool
+    """The world is given an Agent, and a box serves one instance at a time where boxes are a boundary."""
+    many_per_worker: bool
+    """Instances are objects in one worker process."""
+    fork: bool
+    deterministic: bool
+    image: str
+    """Name of the Dockerfile's image without registry and tag, such as ``sandbox-code``."""
+    instances_per_box: int = 1
+    """Most instances in one container."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPayload:
+    """What the box is sent when an instance is created; free of ground truth where agent code runs."""
+
+    task: dict[str, JsonValue]
+    grading: dict[str, JsonValue]
+    """Sent with each evaluation only."""
+    max_steps: int
+
+
+class Catalog(Protocol):
+    """Tasks and splits of one environment, read once and kept."""
+
+    @property
+    def spec(self) -> EnvironmentSpec: ...
+
+    def describe(self) -> Environment:
+        """The public descriptor."""
+        ...
+
+    def task_ids(self, split: str) -> Sequence[str]:
+        """Ids in fixed order. Raises ServiceError(UNKNOWN_SPLIT)."""
+        ...
+
+    def payload(self, task_id: str) -> TaskPayload:
+        """What the box needs. Raises ServiceError(UNKNOWN_TASK)."""
+        ...
+
+    def reference(self, task_id: str) -> Sequence[dict[str, JsonValue]]:
+        """Assistant messages that solve the task, for the reference policy. Empty when there are none."""
+        ...

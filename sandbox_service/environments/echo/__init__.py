@@ -1,0 +1,1 @@
+"""Echo: a trivial pure-data environment."""

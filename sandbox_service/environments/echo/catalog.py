@@ -1,0 +1,65 @@
+"""Tasks of the echo environment: repeat a message one, ten or a million times."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sandbox_service.contract.inspection import Capabilities, Environment, Split
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
+from sandbox_service.errors import ServiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pydantic import JsonValue
+
+__all__ = ["EchoCatalog"]
+
+_STEPS = {"echo-1": 1, "echo-10": 10, "echo-endless": 1_000_000}
+_SPLITS = {"train": ("echo-1", "echo-10"), "endless": ("echo-endless",)}
+
+
+class EchoCatalog:
+    """Three tasks, in two splits."""
+
+    spec = EnvironmentSpec(
+        name="echo",
+        world_module="sandbox_service.environments.echo.world",
+        agent_code=False,
+        many_per_worker=True,
+        fork=True,
+        deterministic=True,
+        image="sandbox-code",
+        instances_per_box=10_000,
+    )
+
+    def describe(self) -> Environment:
+        return Environment(
+            name="echo",
+            description="Repeats what it is told; for benchmarks and first contact.",
+            splits=tuple(Split(name=name, size=len(ids)) for name, ids in _SPLITS.items()),
+            default_split="train",
+            action_format="Any assistant message.",
+            capabilities=Capabilities(
+                fork=True, files=False, agent_code=False, deterministic=True, many_per_worker=True
+            ),
+            reward_range=(0.0, 1.0),
+            max_steps=1_000_000,
+        )
+
+    def task_ids(self, split: str) -> Sequence[str]:
+        try:
+            return _SPLITS[split]
+        except KeyError:
+            raise ServiceError(ErrorCode.UNKNOWN_SPLIT, f"echo has no split {split!r}") from None
+
+    def payload(self, task_id: str) -> TaskPayload:
+        if task_id not in _STEPS:
+            raise ServiceError(ErrorCode.UNKNOWN_TASK, f"echo has no task {task_id!r}")
+        task: dict[str, JsonValue] = {"prompt": "Say something.", "steps": _STEPS[task_id]}
+        return TaskPayload(task=task, grading={}, max_steps=1_000_000)
+
+    def reference(self, task_id: str) -> Sequence[dict[str, JsonValue]]:
+        steps = min(_STEPS[task_id], 10)
+        return [{"role": "assistant", "content": f"step {index}"} for index in range(steps)]

@@ -1,0 +1,43 @@
+"""The service's own exceptions; every one is an error code with a sentence.
+
+    ServiceError            anything that has a problem document
+      CapacityError         no room now; carries retry_after_s
+
+Inside the service one class is enough: the code says which boundary failed, and the gateway turns it
+into an RFC 9457 problem. Exceptions stay picklable, since some cross a Ray call.
+"""
+
+from __future__ import annotations
+
+from sandbox_service.contract.problems import ERROR_SPECS, ErrorCode, Problem
+
+__all__ = ["CapacityError", "ServiceError"]
+
+
+class ServiceError(Exception):
+    """A failure with an error code, a detail for the caller and, optionally, a wait."""
+
+    def __init__(self, code: ErrorCode, detail: str = "", retry_after_s: float | None = None) -> None:
+        super().__init__(code, detail, retry_after_s)
+        self.code = code
+        self.detail = detail or ERROR_SPECS[code].title
+        self.retry_after_s = retry_after_s
+
+    def __str__(self) -> str:
+        return f"{self.code.value}: {self.detail}"
+
+    def problem(self, request_id: str | None = None, instance: str | None = None) -> Problem:
+        """The problem document of this error."""
+        return Problem.of(
+            self.code, self.detail, request_id=request_id, instance=instance, retry_after_s=self.retry_after_s
+        )
+
+
+class CapacityError(ServiceError):
+    """No room now: the queue is full, the quota is used up, or the node drains."""
+
+    def __init__(self, detail: str, retry_after_s: float, code: ErrorCode = ErrorCode.QUEUE_FULL) -> None:
+        super().__init__(code, detail, retry_after_s)
+
+    def __reduce__(self) -> tuple[type[CapacityError], tuple[str, float | None, ErrorCode]]:
+        return (type(self), (self.detail, self.retry_after_s, self.code))

@@ -1,0 +1,128 @@
+"""Frames: the one wire format between gateway, supervisor, runner and worker.
+
+A frame is a 16-byte header, an instance id, a small JSON object for those who carry the frame (``meta``),
+and a body that only the two ends read. The header holds, big-endian: body length (u32), meta length
+(u16), instance id length (u8), operation (u8), request id (u64). Every length has a hard cap that is
+checked before a byte of it is awaited. Standard library only: this file also runs inside the box.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+__all__ = ["MAX_BODY", "MAX_META", "Decoder", "Frame", "FrameError", "Op"]
+
+HEADER = struct.Struct(">IHBBQ")
+MAX_BODY = 32 * 1024 * 1024
+"""Bytes of a body; a longer one is a protocol error."""
+MAX_META = 16 * 1024
+"""Bytes of a meta object."""
+
+
+class FrameError(Exception):
+    """The peer sent something that is no frame; the connection cannot go on."""
+
+
+class Op(IntEnum):
+    """What a frame asks for, or answers."""
+
+    HELLO = 1
+    CREATE = 2
+    STEP = 3
+    EVALUATE = 4
+    RELEASE = 5
+    FORK = 6
+    FILE_READ = 7
+    FILE_WRITE = 8
+    FILE_LIST = 9
+    STATS = 10
+    PING = 11
+    TRAJECTORY = 12
+    INSTANCES = 13
+    SHUTDOWN = 14
+    RESET = 15
+    DRAIN = 16
+    EVENT = 32
+    """Sent by the runner unasked: ``meta["event"]`` says what happened to the instance."""
+    REPLY = 64
+    ERROR = 65
+    """The body is ``{"code": ..., "detail": ...}`` with an error code of the contract."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One message; ``request_id`` ties an answer to its question."""
+
+    op: Op
+    request_id: int
+    instance_id: str = ""
+    meta: dict[str, Any] = field(default_factory=dict)
+    body: bytes = b""
+
+    def encode(self) -> bytes:
+        """The frame's bytes. Raises FrameError when a part is over its cap."""
+        instance = self.instance_id.encode()
+        meta = json.dumps(self.meta, separators=(",", ":")).encode() if self.meta else b""
+        if len(self.body) > MAX_BODY or len(meta) > MAX_META or len(instance) > 255:
+            raise FrameError(f"frame too large: body {len(self.body)}, meta {len(meta)}, id {len(instance)}")
+        head = HEADER.pack(len(self.body), len(meta), len(instance), self.op, self.request_id)
+        return b"".join((head, instance, meta, self.body))
+
+    def reply(self, body: bytes = b"", meta: dict[str, Any] | None = None) -> Frame:
+        """The answer to this frame."""
+        return Frame(Op.REPLY, self.request_id, self.instance_id, meta or {}, body)
+
+    def error(self, code: str, detail: str) -> Frame:
+        """The failure that answers this frame."""
+        body = json.dumps({"code": code, "detail": detail}).encode()
+        return Frame(Op.ERROR, self.request_id, self.instance_id, {}, body)
+
+
+class Decoder:
+    """Turns a stream of bytes into frames; holds at most one incomplete frame."""
+
+    def __init__(self, max_body: int = MAX_BODY) -> None:
+        self._max_body = max_body
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Take bytes, give the frames that are now complete. Raises FrameError on a bad header."""
+        buffer = self._buffer
+        buffer += data
+        frames: list[Frame] = []
+        start = 0
+        while len(buffer) - start >= HEADER.size:
+            body_length, meta_length, id_length, op, request_id = HEADER.unpack_from(buffer, start)
+            if body_length > self._max_body or meta_length > MAX_META:
+                raise FrameError(f"frame announces body {body_length}, meta {meta_length}")
+            meta_at = start + HEADER.size + id_length
+            body_at = meta_at + meta_length
+            end = body_at + body_length
+            if len(buffer) < end:
+                break
+            frames.append(
+                _frame(
+                    op,
+                    request_id,
+                    bytes(buffer[start + HEADER.size : meta_at]),
+                    bytes(buffer[meta_at:body_at]),
+                    bytes(buffer[body_at:end]),
+                )
+            )
+            start = end
+        del buffer[:start]
+        return frames
+
+
+def _frame(op: int, request_id: int, instance: bytes, meta: bytes, body: bytes) -> Frame:
+    try:
+        parsed = json.loads(meta) if meta else {}
+        if not isinstance(parsed, dict):
+            raise FrameError("meta is not an object")
+        return Frame(Op(op), request_id, instance.decode(), parsed, body)
+    except (ValueError, RecursionError) as error:
+        raise FrameError(f"undecodable frame: {error}") from error

@@ -1,0 +1,202 @@
+"""What an environment implements inside the box: a world, and what a world is given.
+
+A world is one episode's state. The runner calls it from one thread of one worker process, never twice at
+once for one instance, and kills the worker when a call runs past its deadline. Standard library only.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+__all__ = [
+    "Agent",
+    "Candidate",
+    "Context",
+    "Execution",
+    "FileInfo",
+    "Outcome",
+    "Start",
+    "Verdict",
+    "World",
+    "WorldError",
+]
+
+JsonObject = dict[str, Any]
+
+
+class WorldError(Exception):
+    """The environment cannot go on; ``code`` is an error code of the contract (default ``task_invalid``)."""
+
+    def __init__(self, detail: str, code: str = "task_invalid") -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """What became of a piece of agent code. Everything here is output, never status or reward."""
+
+    output: str
+    """Standard output and error in one, invalid UTF-8 replaced, cut at the cap."""
+    exit_code: int | None
+    """Exit status of a command; for a cell 0, or 1 after an exception; None when it was killed."""
+    timed_out: bool = False
+    """Killed, with all its descendants, at the deadline."""
+    truncated: bool = False
+    """More output was written than is kept."""
+    died: bool = False
+    """The process ended by a signal or by leaving: out of memory, ``os._exit``, a crash."""
+    duration_s: float = 0.0
+    """Seconds from start to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """A file of a workspace, path relative to it."""
+
+    path: str
+    size: int
+    is_directory: bool = False
+
+
+class Candidate(Protocol):
+    """A process of a fresh uid in which a grader runs an agent's artifact; its answers are data, no more."""
+
+    def request(self, message: JsonObject, timeout_s: float) -> JsonObject:
+        """Send one JSON object, wait for one. Raises TimeoutError; raises EOFError when the process is gone."""
+        ...
+
+    def close(self) -> None:
+        """Kill it and everything of its uid."""
+        ...
+
+
+class Agent(Protocol):
+    """The unprivileged side of an instance: its processes and its workspace.
+
+    Every method acts under the agent's own uid, so that the kernel, not our code, keeps it away from the
+    world. File methods raise FileNotFoundError, IsADirectoryError, PermissionError, ValueError (path leaves
+    the workspace) or OSError as the kernel gives them.
+    """
+
+    @property
+    def workspace(self) -> str:
+        """Absolute path of the workspace, the working directory of cells and commands."""
+        ...
+
+    def python(self, code: str, timeout_s: float, max_output: int = 65536) -> Execution:
+        """Run a cell in the persistent Python session, which starts at first use and after a kill."""
+        ...
+
+    def shell(self, command: str, timeout_s: float, max_output: int = 65536) -> Execution:
+        """Run ``bash -c command``; nothing of it is alive afterwards."""
+        ...
+
+    def read_file(self, path: str, max_bytes: int) -> bytes:
+        """A regular file's bytes, at most ``max_bytes``; symbolic links are not followed."""
+        ...
+
+    def write_file(self, path: str, data: bytes) -> None:
+        """Write a file, making its directories."""
+        ...
+
+    def list_files(self, path: str = ".", max_entries: int = 1000) -> list[FileInfo]:
+        """Files below ``path``, sorted by path."""
+        ...
+
+    def freeze(self) -> None:
+        """Stop every process of the agent until ``thaw``."""
+        ...
+
+    def thaw(self) -> None:
+        """Let the agent's processes go on."""
+        ...
+
+    def kill(self) -> None:
+        """Kill every process of the agent, and see that none is left. The workspace stays."""
+        ...
+
+    def candidate(self, entry: str) -> Candidate:
+        """Start ``module:function`` in a forked process under a fresh uid, in an empty directory of its own.
+
+        The function gets ``receive() -> dict`` (EOFError at the end) and ``send(dict)``.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a world is told about its instance."""
+
+    instance_id: str
+    seed: int
+    params: JsonObject = field(default_factory=dict)
+    agent: Agent | None = None
+    """Present when the environment declares agent code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The opening of an episode; messages and tools in OpenAI's form."""
+
+    messages: list[JsonObject]
+    tools: list[JsonObject] = field(default_factory=list)
+    info: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The answer to one action."""
+
+    messages: list[JsonObject]
+    reward: float = 0.0
+    terminated: bool = False
+    truncated: bool = False
+    reward_terms: dict[str, float] = field(default_factory=dict)
+    info: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The grader's answer."""
+
+    score: float
+    success: bool
+    details: JsonObject = field(default_factory=dict)
+
+
+class World(ABC):
+    """One episode of one task. A world module has a class ``WORLD`` of this base, and may have ``warm()``."""
+
+    many_per_worker: ClassVar[bool] = False
+    """The world is pure data, and a worker process may hold many."""
+
+    def __init__(self, task: JsonObject, context: Context) -> None:
+        self.task = task
+        self.context = context
+
+    @abstractmethod
+    def start(self) -> Start:
+        """Prepare the episode and give its opening."""
+
+    @abstractmethod
+    def step(self, message: JsonObject, timeout_s: float) -> Outcome:
+        """Take one assistant message (OpenAI form), within ``timeout_s`` seconds."""
+
+    @abstractmethod
+    def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
+        """Grade without disturbing the episode. ``grading`` is ground truth that the catalog sends only now."""
+
+    def close(self) -> None:
+        """Give back what ``start`` took. The agent's processes and files are the runner's business."""
+
+    def fork(self, context: Context) -> World:
+        """A copy with a context of its own; for worlds in a process of their own the process is the copy."""
+        twin = copy.copy(self)
+        twin.__dict__ = {key: copy.deepcopy(value) for key, value in self.__dict__.items() if key != "context"}
+        twin.context = context
+        return twin

@@ -1,0 +1,48 @@
+"""What the supervisor needs of a trajectory store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .records import EventRecord, InstanceRecord
+
+__all__ = ["TrajectoryStore"]
+
+
+class TrajectoryStore(Protocol):
+    """Append-only history. ``open_instance`` and ``append`` only queue, and never block on the database.
+
+    They raise ServiceError(STORAGE_FULL) when the writer cannot keep up or cannot write: then the operation
+    fails, and nothing is lost in silence.
+    """
+
+    def open_instance(self, record: InstanceRecord) -> None:
+        """Record that an instance exists."""
+        ...
+
+    def append(self, event: EventRecord) -> None:
+        """Record that something happened to it."""
+        ...
+
+    async def flush(self) -> None:
+        """Wait until everything queued so far is written."""
+        ...
+
+    async def instance(self, instance_id: str) -> InstanceRecord | None:
+        """The instance's record (flushes first)."""
+        ...
+
+    async def events(self, instance_id: str) -> Sequence[EventRecord]:
+        """Its events in order, those of its parents before the fork included (flushes first)."""
+        ...
+
+    async def unended(self, supervisor: str) -> Sequence[InstanceRecord]:
+        """Instances of a supervisor that have no ending event: what a restart has to settle."""
+        ...
+
+    async def close(self) -> None:
+        """Flush and give back what the store holds."""
+        ...

@@ -1,0 +1,60 @@
+"""What is written of an instance: one record when it begins, one for each thing that happens to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+__all__ = ["EventKind", "EventRecord", "InstanceRecord"]
+
+
+class EventKind(StrEnum):
+    """What happened."""
+
+    CREATE = "create"
+    STEP = "step"
+    EVALUATE = "evaluate"
+    RELEASE = "release"
+    EXPIRE = "expire"
+    FORK = "fork"
+    LOST = "lost"
+    REPLAY = "replay"
+
+    @property
+    def ends(self) -> bool:
+        """Whether the instance is over after it."""
+        return self in (EventKind.RELEASE, EventKind.EXPIRE, EventKind.LOST)
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRecord:
+    """An instance as it was created."""
+
+    instance_id: str
+    environment: str
+    task_id: str
+    tenant: str
+    supervisor: str
+    created_at: float
+    seed: int
+    params_json: bytes = b"{}"
+    parent: str | None = None
+    """The instance it was forked from, whose events up to ``fork_sequence`` are its own too."""
+    fork_sequence: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecord:
+    """One operation, with the very bytes that went in and came out."""
+
+    instance_id: str
+    sequence: int
+    kind: EventKind
+    at: float
+    request: bytes = b""
+    response: bytes = b""
+    status: int = 200
+    """HTTP status of the answer."""
+    idempotency_key: str | None = None
+    reward: float | None = None
+    timing_ms: dict[str, float] = field(default_factory=dict)
