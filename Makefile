@@ -1,0 +1,44 @@
+# Everything a user or CI types. `make demo` and `make test` need nothing but Python 3.11.
+PYTHON ?= python3.11
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: help demo test lint types imports check bench engine engine-stop clean
+
+help: ## Show this list.
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+$(STAMP): pyproject.toml constraints.txt scripts/setup.sh
+	PYTHON="$(PYTHON)" sh scripts/setup.sh $(VENV)
+	@touch $@
+
+demo: $(STAMP) ## Start the service, run the reference policy over the bundled tasks, show what happened.
+	$(BIN)/sandbox-service demo
+
+test: $(STAMP) ## Run all tests; those that need Docker or PostgreSQL skip where there is none.
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+lint: $(STAMP) ## Style and formatting.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP) ## Strict types.
+	$(BIN)/mypy
+
+imports: $(STAMP) ## Dependency rules.
+	$(BIN)/lint-imports
+
+check: lint types imports test ## All that CI checks.
+
+bench: $(STAMP) ## Measure, print JSON.
+	$(BIN)/sandbox-service bench
+
+engine: ## Install and start a Docker engine from Debian's packages (asks for root).
+	sh scripts/engine.sh start
+
+engine-stop: ## Stop the engine that `make engine` started.
+	sh scripts/engine.sh stop
+
+clean: ## Remove the virtual environment and everything that was made.
+	rm -rf $(VENV) var .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

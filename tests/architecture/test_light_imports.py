@@ -1,0 +1,34 @@
+"""What importing a package pulls in; a trainer's machine has neither Ray nor FastAPI."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {"ray", "fastapi", "starlette", "torch", "docker", "sqlalchemy", "structlog", "typer", "pyarrow"}
+
+
+@pytest.mark.parametrize("package", ["sandbox_service.contract", "clients"])
+def test_importing_it_stays_light(package: str) -> None:
+    script = (
+        "import importlib, pkgutil, sys\n"
+        f"package = importlib.import_module({package!r})\n"
+        "for module in pkgutil.walk_packages(package.__path__, package.__name__ + '.'):\n"
+        "    importlib.import_module(module.name)\n"
+        "print(' '.join(sorted({name.split('.')[0] for name in sys.modules})))\n"
+    )
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert not HEAVY & set(loaded.stdout.split())
+
+
+def test_the_runner_needs_nothing_but_the_standard_library() -> None:
+    script = (
+        "import importlib, pkgutil, sys\n"
+        "package = importlib.import_module('sandbox_service.runner')\n"
+        "for module in pkgutil.walk_packages(package.__path__, package.__name__ + '.'):\n"
+        "    importlib.import_module(module.name)\n"
+        "print(' '.join(sorted({name.split('.')[0] for name in sys.modules})))\n"
+    )
+    loaded = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True)
+    foreign = set(loaded.stdout.split()) - set(sys.stdlib_module_names) - {"sandbox_service"}
+    assert not {name for name in foreign if not name.startswith("__editable__")}

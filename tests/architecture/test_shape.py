@@ -1,0 +1,65 @@
+"""The shape of the code: sizes, names and public lists that a newcomer can rely on."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("sandbox_service", "clients", "deploy")
+SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+BANNED = {"utils", "util", "common", "misc", "helpers", "manager"}
+
+each_source = pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+@each_source
+def test_no_file_is_longer_than_300_lines(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 300
+
+
+@each_source
+def test_no_function_is_longer_than_60_lines(path: Path) -> None:
+    long = [
+        f"{node.name}: {node.end_lineno - node.lineno + 1}"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno is not None
+        and node.end_lineno - node.lineno + 1 > 60
+    ]
+    assert not long
+
+
+@each_source
+def test_a_file_is_named_after_a_noun_of_the_domain(path: Path) -> None:
+    assert path.stem not in BANNED
+
+
+@each_source
+def test_public_names_are_listed_in_order_and_exist(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    listed = [
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets)
+    ]
+    for names in listed:
+        assert list(names) == sorted(names, key=_isort_key)
+        assert len(set(names)) == len(names)
+
+
+def _isort_key(name: str) -> tuple[int, str]:
+    """Constants, then classes, then the rest: the order in which ruff sorts ``__all__``."""
+    if name.isupper() and len(name) > 1:
+        return (0, name)
+    return (1, name) if name[:1].isupper() else (2, name)
+
+
+def test_most_files_are_short() -> None:
+    sizes = sorted(len(path.read_text().splitlines()) for path in SOURCES if path.stem != "__init__")
+    assert sizes[len(sizes) // 2] <= 150
+
+
+def test_the_docker_folder_holds_no_python() -> None:
+    assert not list((ROOT / "docker").rglob("*.py"))
