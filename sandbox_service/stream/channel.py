@@ -1,0 +1,177 @@
+"""One connection that carries frames: the part that both ends share.
+
+Frames written in one turn of the event loop leave in one system call. What the peer does not read piles up
+to the high-water mark only: then ``writable`` turns false and senders wait in ``drained``. While a handshake
+runs, frames go to ``receive``; afterwards to the subclass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from sandbox_service.runner.frames import MAX_BODY, Decoder, Frame, FrameError, Op
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+__all__ = ["Channel", "Handshake"]
+
+HANDSHAKE_FRAMES = 4
+"""Frames that may lie unread during a handshake; no honest peer sends more."""
+
+
+class Channel(asyncio.Protocol):
+    """A frame connection in its handshake, and after it once ``open`` was called."""
+
+    def __init__(self, write_buffer: int = 1024 * 1024, max_body: int = MAX_BODY) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.closed = False
+        self.failure = "closed"
+        """Why the connection ended; for people."""
+        self._write_buffer = write_buffer
+        self._decoder = Decoder(max_body)
+        self._transport: asyncio.Transport | None = None
+        self._outbox: list[bytes] = []
+        self._paused = False
+        self._drain_waiters: list[asyncio.Future[None]] = []
+        self._mailbox: list[Frame] | None = []
+        self._reader: asyncio.Future[None] | None = None
+        self._gone: asyncio.Future[None] = self.loop.create_future()
+
+    @property
+    def writable(self) -> bool:
+        """Whether frames can be sent without waiting."""
+        return not self._paused and not self.closed
+
+    def send(self, frame: Frame) -> None:
+        """Queue a frame; it leaves at the end of this turn of the loop. Raises FrameError on a too large one."""
+        data = frame.encode()
+        if self.closed:
+            return
+        if not self._outbox:
+            self.loop.call_soon(self._flush)
+        self._outbox.append(data)
+
+    async def drained(self) -> None:
+        """Wait until the peer has read enough, or the connection is gone."""
+        if self.writable or self.closed:
+            return
+        waiter = self.loop.create_future()
+        self._drain_waiters.append(waiter)
+        await waiter
+
+    async def receive(self) -> Frame:
+        """The next frame of the handshake. Raises ConnectionError when the connection ends first."""
+        if self._mailbox is None:
+            raise RuntimeError("the handshake is over")
+        while not self._mailbox:
+            if self.closed:
+                raise ConnectionResetError(self.failure)
+            self._reader = self.loop.create_future()
+            await self._reader
+        return self._mailbox.pop(0)
+
+    async def exchange(self, frame: Frame) -> Frame:
+        """Send a frame of the handshake and await the answer."""
+        self.send(frame)
+        return await self.receive()
+
+    def open(self) -> None:
+        """End the handshake. Raises FrameError on unread frames, ConnectionError when the peer is gone."""
+        if self._mailbox:
+            raise FrameError("the peer did not wait for the handshake's end")
+        if self.closed:
+            raise ConnectionResetError(self.failure)
+        self._mailbox = None
+
+    def close(self) -> None:
+        """Send what is queued, then hang up."""
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        """Hang up at once."""
+        self.failure = reason
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def wait_closed(self) -> None:
+        """Wait until the connection is gone."""
+        if self._transport is not None:
+            await asyncio.shield(self._gone)
+
+    def pause_reading(self) -> None:
+        """Let the peer wait."""
+        if self._transport is not None and not self.closed:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read again."""
+        if self._transport is not None and not self.closed:
+            self._transport.resume_reading()
+
+    def frame_received(self, frame: Frame) -> None:
+        """Take a frame after the handshake, or an EVENT during it."""
+        raise NotImplementedError
+
+    def lost(self) -> None:
+        """Take notice that the connection is gone."""
+        raise NotImplementedError
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=self._write_buffer)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            frames = self._decoder.feed(data)
+            for frame in frames:
+                if self._mailbox is None or frame.op is Op.EVENT:
+                    self.frame_received(frame)
+                else:
+                    self._deliver(frame)
+        except FrameError as error:
+            self.abort(f"protocol error: {error}")
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        if exc is not None:
+            self.failure = f"{type(exc).__name__}: {exc}"
+        self._outbox.clear()
+        self._gone.set_result(None)
+        self._wake()
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+        self.lost()
+
+    def _deliver(self, frame: Frame) -> None:
+        if self._mailbox is None or len(self._mailbox) >= HANDSHAKE_FRAMES:
+            raise FrameError("too many frames before the handshake's end")
+        self._mailbox.append(frame)
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+    def _flush(self) -> None:
+        if self._outbox and self._transport is not None:
+            outbox, self._outbox = self._outbox, []
+            self._transport.write(outbox[0] if len(outbox) == 1 else b"".join(outbox))
+
+    def _wake(self) -> None:
+        waiters, self._drain_waiters = self._drain_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+if TYPE_CHECKING:
+    Handshake = Callable[[Channel], Awaitable[None]]

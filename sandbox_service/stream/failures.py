@@ -1,0 +1,38 @@
+"""ERROR frames and ServiceErrors: the one place where the first becomes the second, and back."""
+
+from __future__ import annotations
+
+import json
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.runner.frames import Frame, Op
+
+__all__ = ["error_frame", "error_of", "reply_or_raise"]
+
+
+def error_of(frame: Frame) -> ServiceError:
+    """The exception that an ERROR frame carries; one that nobody understands is an internal error."""
+    try:
+        body = json.loads(frame.body)
+        wait = body.get("retry_after_s")
+        return ServiceError(
+            ErrorCode(body["code"]), str(body["detail"]), None if wait is None else float(wait)
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ServiceError(ErrorCode.INTERNAL, "the peer sent an error that says nothing")
+
+
+def reply_or_raise(frame: Frame) -> Frame:
+    """The frame, unless it is an ERROR: then what it carries is raised."""
+    if frame.op is Op.ERROR:
+        raise error_of(frame)
+    return frame
+
+
+def error_frame(request: Frame, error: ServiceError) -> Frame:
+    """The ERROR frame that answers a request."""
+    body: dict[str, str | float] = {"code": error.code.value, "detail": error.detail}
+    if error.retry_after_s is not None:
+        body["retry_after_s"] = error.retry_after_s
+    return Frame(Op.ERROR, request.request_id, request.instance_id, {}, json.dumps(body).encode())

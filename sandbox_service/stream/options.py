@@ -1,0 +1,73 @@
+"""Bounds of a stream's two ends, and the pauses between attempts to connect."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from sandbox_service.contract.problems import ErrorCode
+
+__all__ = ["BackOff", "ServerOptions", "StreamOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """Bounds of the asking end."""
+
+    max_in_flight: int = 4096
+    """Requests that may wait for their answers; one more waits for its turn until its deadline."""
+    write_buffer: int = 1024 * 1024
+    """Bytes that the peer may leave unread before senders wait."""
+    handshake_timeout_s: float = 5.0
+    """Longest time from dialling to the end of the handshake."""
+    connect_patience_s: float = 5.0
+    """How long a request waits for a connection before it fails as unavailable."""
+    back_off_min_s: float = 0.02
+    """Longest pause after the first failure."""
+    back_off_max_s: float = 2.0
+    """Longest pause after any failure."""
+    late: ErrorCode = ErrorCode.DEADLINE_EXCEEDED
+    """The code of a request whose answer did not come in time."""
+    unavailable: ErrorCode = ErrorCode.SUPERVISOR_UNAVAILABLE
+    """The code of a request that was never sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """Bounds of the answering end."""
+
+    max_in_flight: int = 1024
+    """Requests of one connection that are worked on; beyond it the connection is not read."""
+    max_connections: int = 1024
+    """Connections of one server, those in their handshake included."""
+    write_buffer: int = 4 * 1024 * 1024
+    """Bytes that the peer may leave unread before it is not read either."""
+    hello_timeout_s: float = 5.0
+    """Longest handshake."""
+
+
+class BackOff:
+    """Full-jitter exponential back-off: each failure doubles the range that the pause is drawn from."""
+
+    def __init__(self, minimum_s: float, maximum_s: float) -> None:
+        self.last_failure = ""
+        self._minimum_s = minimum_s
+        self._maximum_s = maximum_s
+        self._failures = 0
+
+    def failed(self, why: str) -> None:
+        """Take note of a failure."""
+        self._failures += 1
+        self.last_failure = why
+
+    def succeeded(self) -> None:
+        """Forget the failures."""
+        self._failures = 0
+        self.last_failure = ""
+
+    def pause(self) -> float:
+        """Seconds to wait before the next attempt; none before the first."""
+        if not self._failures:
+            return 0.0
+        ceiling = min(self._maximum_s, self._minimum_s * 2.0 ** min(self._failures - 1, 32))
+        return random.uniform(0.0, ceiling)
