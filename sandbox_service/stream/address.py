@@ -57,8 +57,7 @@ class TcpAddress:
     async def dial(self, protocol: Callable[[], asyncio.Protocol]) -> None:
         """Connect, or raise OSError (a failed TLS handshake is one)."""
         loop = asyncio.get_running_loop()
-        transport, _ = await loop.create_connection(protocol, self.host, self.port, ssl=self.tls)
-        keep_alive(transport)
+        await loop.create_connection(protocol, self.host, self.port, ssl=self.tls)
 
     def __str__(self) -> str:
         return f"tcp:{self.host}:{self.port}"

@@ -8,9 +8,11 @@ runs, frames go to ``receive``; afterwards to the subclass.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sandbox_service.runner.frames import MAX_BODY, Decoder, Frame, FrameError, Op
+
+from .address import keep_alive
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -45,7 +47,7 @@ class Channel(asyncio.Protocol):
         return not self._paused and not self.closed
 
     def send(self, frame: Frame) -> None:
-        """Queue a frame; it leaves at the end of this turn of the loop. Raises FrameError on a too large one."""
+        """Queue a frame; it leaves when this turn of the loop ends. Raises FrameError on a too large one."""
         data = frame.encode()
         if self.closed:
             return
@@ -121,9 +123,9 @@ class Channel(asyncio.Protocol):
         raise NotImplementedError
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=self._write_buffer)
+        self._transport = cast("asyncio.Transport", transport)
+        keep_alive(transport)
+        self._transport.set_write_buffer_limits(high=self._write_buffer)
 
     def data_received(self, data: bytes) -> None:
         try:

@@ -44,6 +44,8 @@ class ServerOptions:
     """Bytes that the peer may leave unread before it is not read either."""
     hello_timeout_s: float = 5.0
     """Longest handshake."""
+    stall_timeout_s: float = 30.0
+    """A peer that leaves its answers unread for so long is cut."""
 
 
 class BackOff:

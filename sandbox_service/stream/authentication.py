@@ -1,0 +1,92 @@
+"""Mutual proof that both ends of a stream know the cluster secret, without sending it.
+
+    asker    HELLO  nonce a
+    answerer REPLY  nonce b, HMAC(secret, "answerer", a, b)
+    asker    HELLO  HMAC(secret, "asker", a, b)
+    answerer REPLY
+
+Fresh nonces make a recorded exchange worthless, and the role in the MAC keeps one end's proof from being
+sent back as the other's. What follows is not encrypted: between nodes that are not on a trusted network
+the addresses get a TLS context.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from typing import TYPE_CHECKING
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.runner.frames import Frame, FrameError, Op
+
+if TYPE_CHECKING:
+    from .channel import Channel, Handshake
+
+__all__ = ["answerer_handshake", "asker_handshake", "new_secret"]
+
+_NONCE_BYTES = 32
+_DOMAIN = b"sandbox-service stream 1"
+
+
+def new_secret() -> str:
+    """A fresh cluster secret."""
+    return secrets.token_hex(32)
+
+
+def asker_handshake(secret: str) -> Handshake:
+    """The client's half. It raises ServiceError(SUPERVISOR_UNAVAILABLE) when the other end is not ours."""
+
+    async def prove(channel: Channel) -> None:
+        ours = secrets.token_bytes(_NONCE_BYTES)
+        challenge = await channel.exchange(Frame(Op.HELLO, 1, "", {"nonce": ours.hex()}))
+        theirs = _nonce(challenge)
+        if challenge.op is not Op.REPLY or not _proves(challenge, secret, b"answerer", ours, theirs):
+            raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, "the peer does not know the cluster secret")
+        proof = _mac(secret, b"asker", ours, theirs)
+        verdict = await channel.exchange(Frame(Op.HELLO, 2, "", {"proof": proof}))
+        if verdict.op is not Op.REPLY:
+            raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, "the peer refused the cluster secret")
+
+    return prove
+
+
+def answerer_handshake(secret: str) -> Handshake:
+    """The server's half. It answers a wrong proof with UNAUTHENTICATED and raises FrameError."""
+
+    async def demand(channel: Channel) -> None:
+        hello = await channel.receive()
+        if hello.op is not Op.HELLO:
+            raise FrameError("the first frame is no HELLO")
+        theirs = _nonce(hello)
+        ours = secrets.token_bytes(_NONCE_BYTES)
+        mac = _mac(secret, b"answerer", theirs, ours)
+        proof = await channel.exchange(hello.reply(meta={"nonce": ours.hex(), "proof": mac}))
+        if proof.op is not Op.HELLO or not _proves(proof, secret, b"asker", theirs, ours):
+            channel.send(proof.error(ErrorCode.UNAUTHENTICATED.value, "wrong cluster secret"))
+            raise FrameError("the peer does not know the cluster secret")
+        channel.send(proof.reply())
+
+    return demand
+
+
+def _nonce(frame: Frame) -> bytes:
+    try:
+        nonce = bytes.fromhex(str(frame.meta.get("nonce", "")))
+    except ValueError:
+        nonce = b""
+    if len(nonce) != _NONCE_BYTES:
+        raise FrameError("the handshake brings no nonce")
+    return nonce
+
+
+def _mac(secret: str, role: bytes, asker_nonce: bytes, answerer_nonce: bytes) -> str:
+    # Every part but the role has a fixed length, and no role is the beginning of another.
+    message = b"|".join((_DOMAIN, role, asker_nonce + answerer_nonce))
+    return hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()
+
+
+def _proves(frame: Frame, secret: str, role: bytes, asker_nonce: bytes, answerer_nonce: bytes) -> bool:
+    proof = str(frame.meta.get("proof", "")).encode()
+    return hmac.compare_digest(proof, _mac(secret, role, asker_nonce, answerer_nonce).encode())

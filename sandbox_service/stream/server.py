@@ -1,0 +1,142 @@
+"""Serves frames to many connections, on unix sockets and TCP ports, until it is closed.
+
+A connection that does not finish its handshake in time is cut. Closing stops listening, tells the peers
+to go elsewhere, lets what runs finish until a deadline, cancels the rest and hangs up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from typing import TYPE_CHECKING
+
+from sandbox_service.errors import ServiceError
+from sandbox_service.runner.frames import Frame, FrameError, Op
+
+from .options import ServerOptions
+from .peer import Peer
+
+if TYPE_CHECKING:
+    import ssl
+    from pathlib import Path
+
+    from .channel import Handshake
+    from .peer import Handler
+
+__all__ = ["StreamServer"]
+
+logger = logging.getLogger(__name__)
+
+_HANG_UP_S = 1.0
+"""How long a peer may take to read its last answers."""
+
+
+class StreamServer:
+    """The answering end of any number of connections."""
+
+    def __init__(
+        self, handler: Handler, *, handshake: Handshake | None = None, options: ServerOptions | None = None
+    ) -> None:
+        self._handler = handler
+        self._handshake = handshake
+        self._options = options or ServerOptions()
+        self._listeners: list[asyncio.Server] = []
+        self._socket_files: list[Path] = []
+        self._peers: set[Peer] = set()
+        self._greetings: set[asyncio.Task[None]] = set()
+        self._requests: set[asyncio.Task[None]] = set()
+
+    @property
+    def connections(self) -> int:
+        """Connections that are open, those in their handshake included."""
+        return len(self._peers)
+
+    async def listen_unix(self, path: Path) -> None:
+        """Serve a unix socket that only this user may connect to."""
+        loop = asyncio.get_running_loop()
+        self._listeners.append(await loop.create_unix_server(self._new_peer, sock=_private_socket(path)))
+        self._socket_files.append(path)
+
+    async def listen_tcp(self, host: str, port: int = 0, tls: ssl.SSLContext | None = None) -> int:
+        """Serve a TCP port; a free one when it is 0. Returns the port."""
+        loop = asyncio.get_running_loop()
+        listener = await loop.create_server(self._new_peer, host, port, ssl=tls, reuse_address=True)
+        self._listeners.append(listener)
+        return int(listener.sockets[0].getsockname()[1])
+
+    async def close(self, drain_s: float = 0.0) -> None:
+        """Finish what runs until the deadline, then hang up. Idempotent."""
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener.close()
+        _unlink(self._socket_files)
+        for peer in self._peers:
+            peer.draining = True
+            peer.send(Frame(Op.EVENT, 0, "", {"event": "closing"}))
+        if self._requests and drain_s > 0:
+            await asyncio.wait(self._requests, timeout=drain_s)
+        await _cancel(self._greetings | self._requests)
+        peers = list(self._peers)
+        for peer in peers:
+            peer.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_HANG_UP_S):
+                await asyncio.gather(*(peer.wait_closed() for peer in peers))
+        for peer in list(self._peers):
+            peer.abort("the peer did not read its last answers")
+            await peer.wait_closed()
+        for listener in listeners:
+            await listener.wait_closed()
+
+    def _new_peer(self) -> Peer:
+        return Peer(self._handler, self._options, self._requests, self._peer_made, self._peers.discard)
+
+    def _peer_made(self, peer: Peer) -> None:
+        self._peers.add(peer)
+        if len(self._peers) > self._options.max_connections:
+            peer.abort("too many connections")
+            return
+        if self._handshake is None:
+            peer.open()
+            return
+        greeting = asyncio.get_running_loop().create_task(self._greet(peer, self._handshake))
+        self._greetings.add(greeting)
+        greeting.add_done_callback(self._greetings.discard)
+
+    async def _greet(self, peer: Peer, handshake: Handshake) -> None:
+        try:
+            async with asyncio.timeout(self._options.hello_timeout_s):
+                await handshake(peer)
+            peer.open()
+        except TimeoutError:
+            peer.abort("no handshake in time")
+        except (FrameError, ServiceError, OSError) as error:
+            logger.warning("refused a connection: %s", error)
+            peer.close()
+
+
+def _private_socket(path: Path) -> socket.socket:
+    path.unlink(missing_ok=True)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.bind(str(path))
+        path.chmod(0o600)
+    except OSError:
+        sock.close()
+        raise
+    sock.setblocking(False)
+    return sock
+
+
+def _unlink(paths: list[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
+    paths.clear()
+
+
+async def _cancel(tasks: set[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
