@@ -146,6 +146,8 @@ class StoreConfig(_Branch):
     """Most records a transaction."""
     batch_interval_s: Seconds = 0.05
     """Longest time that a record waits for its transaction."""
+    max_failing_s: Seconds = 10.0
+    """How long the database may fail before operations fail with storage_full; writing is tried on and on."""
     max_pending: Positive = 100_000
     """Records that may wait; past it operations fail with storage_full instead of losing history."""
 

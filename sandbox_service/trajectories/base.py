@@ -16,7 +16,8 @@ class TrajectoryStore(Protocol):
     """Append-only history. ``open_instance`` and ``append`` only queue, and never block on the database.
 
     They raise ServiceError(STORAGE_FULL) when the writer cannot keep up or cannot write: then the operation
-    fails, and nothing is lost in silence.
+    fails, and nothing is lost in silence. An instance id stands for one episode for ever: before it takes an
+    id that a client chose, a supervisor asks ``instance`` whether it is free.
     """
 
     def open_instance(self, record: InstanceRecord) -> None:
@@ -43,6 +44,13 @@ class TrajectoryStore(Protocol):
         """Instances of a supervisor that have no ending event: what a restart has to settle."""
         ...
 
+    async def created_by_key(self, tenant: str, key: str) -> EventRecord | None:
+        """The create that a tenant made with an idempotency key, in an earlier life of a supervisor.
+
+        Does not flush: keys of the present life are in the supervisor's memory.
+        """
+        ...
+
     async def close(self) -> None:
-        """Flush and give back what the store holds."""
+        """Flush and give back what the store holds; raises ServiceError when records could not be written."""
         ...

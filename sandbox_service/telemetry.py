@@ -1,0 +1,117 @@
+"""Structured logs: one line an event, on standard error, as JSON or for people to read.
+
+``get_logger`` may be called when a module is imported; nothing is set up before ``configure_logging`` is
+called by a process's entry point. Lines of the standard library's loggers come out in the same shape.
+Values under names that could carry a secret or a body are left out, whoever logs them.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING, cast
+
+import structlog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+    from typing import TextIO
+
+    from structlog.typing import EventDict, Processor, WrappedLogger
+
+__all__ = ["LEVELS", "configure_logging", "get_logger", "request_context"]
+
+LEVELS = ("debug", "info", "warning", "error")
+
+_WITHHELD = frozenset(
+    {
+        "api_key",
+        "api_keys",
+        "authorization",
+        "body",
+        "content",
+        "cookie",
+        "headers",
+        "message",
+        "messages",
+        "observation",
+        "password",
+        "request",
+        "response",
+        "secret",
+        "token",
+    }
+)
+
+_CHATTY = ("aiohttp.access", "docker", "httpcore", "httpx", "urllib3", "uvicorn.access")
+"""Loggers that write a line a request; only their warnings are let through."""
+
+
+def configure_logging(level: str = "info", *, json: bool = False, stream: TextIO | None = None) -> None:
+    """Send all logs of this process to ``stream`` (standard error when missing), at ``level`` and above.
+
+    Calling it again replaces the earlier settings.
+    """
+    if level not in LEVELS:
+        raise ValueError(f"log level {level!r} is none of {', '.join(LEVELS)}")
+    target = stream if stream is not None else sys.stderr
+    last: Processor = (
+        structlog.processors.JSONRenderer(default=str)
+        if json
+        else structlog.dev.ConsoleRenderer(colors=target.isatty())
+    )
+    before: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
+    if json:
+        before.append(structlog.processors.format_exc_info)
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=[*_shared()], processors=[*before, last])
+    )
+    root = logging.getLogger()
+    for old in tuple(root.handlers):
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def get_logger(name: str) -> structlog.stdlib.BoundLogger:
+    """The logger of a module; give it ``__name__``. Events are named in snake_case, facts are keywords."""
+    # wrap_logger, because structlog's own default would print to standard output until it is configured.
+    return cast(
+        "structlog.stdlib.BoundLogger",
+        structlog.wrap_logger(
+            logging.getLogger(name),
+            processors=[
+                structlog.stdlib.filter_by_level,
+                *_shared(),
+                structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+            ],
+            wrapper_class=structlog.stdlib.BoundLogger,
+            cache_logger_on_first_use=True,
+        ),
+    )
+
+
+def request_context(request_id: str, **facts: str) -> AbstractContextManager[None]:
+    """Put ``request_id`` and other facts on every line that is logged inside the ``with`` block.
+
+    Tasks that are started inside keep them.
+    """
+    return structlog.contextvars.bound_contextvars(request_id=request_id, **facts)
+
+
+def _shared() -> Iterator[Processor]:
+    yield structlog.contextvars.merge_contextvars
+    yield structlog.stdlib.add_log_level
+    yield structlog.stdlib.add_logger_name
+    yield structlog.processors.TimeStamper(fmt="iso", utc=True, key="at")
+    yield _withhold
+
+
+def _withhold(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    for name in _WITHHELD & event.keys():
+        event[name] = "(withheld)"
+    return event

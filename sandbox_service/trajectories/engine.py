@@ -1,0 +1,72 @@
+"""Connections to the store's database, with the settings that make each kind safe and prompt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, make_url
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Engine
+
+__all__ = ["connect"]
+
+# Without these a node that vanishes in mid-transaction keeps the writer waiting for the kernel's two hours.
+_POSTGRES_PROMPT = {
+    "connect_timeout": "5",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "15000",
+    "application_name": "sandbox-service",
+}
+
+_SQLITE_PRAGMAS = (
+    "PRAGMA journal_mode=WAL",
+    "PRAGMA synchronous=NORMAL",
+    "PRAGMA busy_timeout=5000",
+    "PRAGMA journal_size_limit=67108864",
+)
+
+
+def connect(url: str, *, create: bool = True) -> Engine:
+    """The engine of a store's URL; makes the folder of an SQLite file unless ``create`` is off.
+
+    Raises ValueError for a URL of neither kind, and FileNotFoundError for a file that is missed.
+    """
+    parsed = _normalised(make_url(url))
+    if parsed.get_backend_name() == "sqlite":
+        return _sqlite(parsed, create=create)
+    query = {**_POSTGRES_PROMPT, **parsed.query}
+    return sa.create_engine(parsed.set(query=query), pool_pre_ping=True, pool_size=4, max_overflow=0)
+
+
+def _normalised(url: URL) -> URL:
+    backend = url.get_backend_name()
+    if backend in ("postgresql", "postgres"):
+        return url.set(drivername="postgresql+psycopg")
+    if backend != "sqlite":
+        raise ValueError(f"store.url names {backend!r}; only sqlite and postgresql are supported")
+    if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
+        raise ValueError("store.url must name an SQLite file, such as sqlite:///var/trajectories.sqlite")
+    return url.set(drivername="sqlite+pysqlite")
+
+
+def _sqlite(url: URL, *, create: bool) -> Engine:
+    path = Path(str(url.database))
+    if create:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    elif not path.is_file():
+        raise FileNotFoundError(f"there is no trajectory store at {path}")
+    engine = sa.create_engine(url, pool_size=4, max_overflow=0)
+
+    @sa.event.listens_for(engine, "connect")
+    def _pragmas(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DBAPI connection has no type
+        cursor = connection.cursor()
+        for pragma in _SQLITE_PRAGMAS:
+            cursor.execute(pragma)
+        cursor.close()
+
+    return engine

@@ -1,0 +1,150 @@
+"""One batch of records into the database, in one transaction, in the order in which they were queued.
+
+A batch that the database refuses for what is in it, and not for its own state, is written again record by
+record: rows that are there already (a commit whose answer was lost) are passed over, and rows that can
+never be written are logged and counted, so that one of them does not hold up all others.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, StatementError
+
+from sandbox_service.telemetry import get_logger
+
+from .records import EventRecord, InstanceRecord
+from .schema import events, instances
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy.engine import Connection, Engine
+
+__all__ = ["Record", "write_batch"]
+
+Record: TypeAlias = InstanceRecord | EventRecord
+_Value: TypeAlias = str | bytes | int | float | None
+_Row: TypeAlias = dict[str, _Value]
+
+_INSERT_INSTANCE = instances.insert()
+_INSERT_EVENT = events.insert()
+_END_INSTANCE = (
+    instances.update()
+    .where(instances.c.instance_id == sa.bindparam("b_id"), instances.c.ended_at.is_(None))
+    .values(ended_at=sa.bindparam("b_at"), ended_by=sa.bindparam("b_kind"))
+)
+
+_log = get_logger(__name__)
+
+
+def write_batch(engine: Engine, batch: Sequence[Record]) -> int:
+    """Write a batch and give the number of records that can never be written.
+
+    Raises SQLAlchemyError when the database cannot write now; nothing of the batch is written then.
+    """
+    try:
+        with engine.begin() as connection:
+            _insert(connection, batch)
+    except (IntegrityError, DataError) as error:
+        _log.warning("trajectory_batch_refused", records=len(batch), reason=_reason(error))
+        return _write_singly(engine, batch)
+    except StatementError as error:
+        # A bare StatementError is about a value that the driver cannot bind; DBAPIError is the database's.
+        if isinstance(error, DBAPIError):
+            raise
+        _log.warning("trajectory_batch_unbindable", records=len(batch), reason=_reason(error))
+        return _write_singly(engine, batch)
+    return 0
+
+
+def _insert(connection: Connection, batch: Sequence[Record]) -> None:
+    begun: list[_Row] = []
+    happened: list[_Row] = []
+    ended: list[_Row] = []
+    for record in batch:
+        if isinstance(record, EventRecord):
+            happened.append(_event_row(record))
+            if record.kind.ends:
+                ended.append({"b_id": record.instance_id, "b_at": record.at, "b_kind": record.kind.value})
+        else:
+            begun.append(_instance_row(record))
+    if begun:
+        connection.execute(_INSERT_INSTANCE, begun)
+    if happened:
+        connection.execute(_INSERT_EVENT, happened)
+    if ended:
+        connection.execute(_END_INSTANCE, ended)
+
+
+def _write_singly(engine: Engine, batch: Sequence[Record]) -> int:
+    rejected = 0
+    with engine.begin() as connection:
+        for record in batch:
+            try:
+                with connection.begin_nested():
+                    _insert(connection, [record])
+            except (IntegrityError, DataError, StatementError) as error:
+                if isinstance(error, DBAPIError) and not isinstance(error, IntegrityError | DataError):
+                    raise
+                if not (isinstance(error, IntegrityError) and _is_written(connection, record)):
+                    rejected += 1
+                    _log_rejected(record, error)
+    return rejected
+
+
+def _is_written(connection: Connection, record: Record) -> bool:
+    if isinstance(record, EventRecord):
+        row, table = _event_row(record), events
+    else:
+        row, table = _instance_row(record), instances
+    same = [column == row[column.name] for column in table.primary_key.columns]
+    found = connection.execute(sa.select(*(table.c[name] for name in row)).where(*same)).mappings().first()
+    return found is not None and dict(found) == row
+
+
+def _log_rejected(record: Record, error: StatementError) -> None:
+    sequence = record.sequence if isinstance(record, EventRecord) else None
+    _log.error(
+        "trajectory_record_rejected",
+        instance_id=record.instance_id,
+        sequence=sequence,
+        reason=_reason(error),
+    )
+
+
+def _reason(error: StatementError) -> str:
+    # str(error) would carry the statement's parameters, and they are the bodies of requests.
+    return f"{type(error).__name__}: {error.orig}".splitlines()[0]
+
+
+def _instance_row(record: InstanceRecord) -> _Row:
+    return {
+        "instance_id": record.instance_id,
+        "environment": record.environment,
+        "task_id": record.task_id,
+        "tenant": record.tenant,
+        "supervisor": record.supervisor,
+        "created_at": record.created_at,
+        "seed": record.seed,
+        "params_json": record.params_json,
+        "parent": record.parent,
+        "fork_sequence": record.fork_sequence,
+    }
+
+
+def _event_row(record: EventRecord) -> _Row:
+    return {
+        "instance_id": record.instance_id,
+        "sequence": record.sequence,
+        "kind": record.kind.value,
+        "at": record.at,
+        "request": record.request,
+        "response": record.response,
+        "status": record.status,
+        "idempotency_key": record.idempotency_key,
+        "reward": record.reward,
+        "timing_ms": json.dumps(record.timing_ms) if record.timing_ms else "{}",
+    }

@@ -1,0 +1,186 @@
+"""Reading the store: instances, events, and what was inherited by a fork."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from .records import EventKind, EventRecord, InstanceRecord
+from .schema import events, instances
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy.engine import Connection, Row
+    from sqlalchemy.sql import ColumnElement
+
+__all__ = [
+    "InstanceFilter",
+    "StoredInstance",
+    "count_instances",
+    "create_of_key",
+    "events_of",
+    "find_instance",
+    "list_instances",
+    "own_events",
+    "unended_of",
+]
+
+_PAGE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceFilter:
+    """Which instances are wanted; what is None does not matter."""
+
+    environment: str | None = None
+    tenant: str | None = None
+    since: float | None = None
+    """Created at this unix time or later."""
+    until: float | None = None
+    """Created before this unix time."""
+
+    def clauses(self) -> list[ColumnElement[bool]]:
+        """The conditions on table ``instances``."""
+        column = instances.c
+        wanted: list[ColumnElement[bool]] = []
+        if self.environment is not None:
+            wanted.append(column.environment == self.environment)
+        if self.tenant is not None:
+            wanted.append(column.tenant == self.tenant)
+        if self.since is not None:
+            wanted.append(column.created_at >= self.since)
+        if self.until is not None:
+            wanted.append(column.created_at < self.until)
+        return wanted
+
+
+@dataclass(frozen=True, slots=True)
+class StoredInstance:
+    """An instance and how it ended, if it has."""
+
+    record: InstanceRecord
+    ended_at: float | None
+    ended_by: EventKind | None
+
+
+def find_instance(connection: Connection, instance_id: str) -> StoredInstance | None:
+    """The instance of an id, if there is one."""
+    row = connection.execute(sa.select(instances).where(instances.c.instance_id == instance_id)).first()
+    return None if row is None else _instance(row)
+
+
+def unended_of(connection: Connection, supervisor: str) -> list[InstanceRecord]:
+    """A supervisor's instances that have no ending event, in order of creation."""
+    query = (
+        sa.select(instances)
+        .where(instances.c.supervisor == supervisor, instances.c.ended_at.is_(None))
+        .order_by(instances.c.created_at, instances.c.instance_id)
+    )
+    return [_instance(row).record for row in connection.execute(query)]
+
+
+def create_of_key(connection: Connection, tenant: str, key: str) -> EventRecord | None:
+    """The latest create that a tenant made with an idempotency key."""
+    query = (
+        sa.select(events)
+        .join(instances, instances.c.instance_id == events.c.instance_id)
+        .where(
+            sa.literal_column("events.kind = 'create'"),
+            events.c.idempotency_key == key,
+            instances.c.tenant == tenant,
+        )
+        .order_by(events.c.at.desc())
+        .limit(1)
+    )
+    row = connection.execute(query).first()
+    return None if row is None else _event(row)
+
+
+def own_events(connection: Connection, instance_id: str, through: int | None = None) -> list[EventRecord]:
+    """Events of the instance itself in order, up to sequence ``through`` where it is given."""
+    query = sa.select(events).where(events.c.instance_id == instance_id).order_by(events.c.sequence)
+    if through is not None:
+        query = query.where(events.c.sequence <= through)
+    return [_event(row) for row in connection.execute(query)]
+
+
+def events_of(connection: Connection, instance_id: str) -> list[EventRecord]:
+    """All events of an instance: those of its ancestors up to each fork, and then its own."""
+    parts = [own_events(connection, instance_id)]
+    seen = {instance_id}
+    parent, through = _origin(connection, instance_id)
+    while parent is not None and parent not in seen:
+        seen.add(parent)
+        parts.append(own_events(connection, parent, through))
+        parent, through = _origin(connection, parent)
+    return [event for part in reversed(parts) for event in part]
+
+
+def count_instances(connection: Connection, wanted: InstanceFilter) -> int:
+    """How many instances there are."""
+    query = sa.select(sa.func.count()).select_from(instances).where(*wanted.clauses())
+    return int(connection.execute(query).scalar_one())
+
+
+def list_instances(
+    connection: Connection, wanted: InstanceFilter, *, latest_first: bool = False
+) -> Iterator[StoredInstance]:
+    """Instances in order of creation, a page at a time, so that any number of them takes little memory."""
+    place = sa.tuple_(instances.c.created_at, instances.c.instance_id)
+    clauses = wanted.clauses()
+    after: list[ColumnElement[bool]] = []
+    while True:
+        query = sa.select(instances).where(*clauses, *after).limit(_PAGE)
+        if latest_first:
+            query = query.order_by(instances.c.created_at.desc(), instances.c.instance_id.desc())
+        else:
+            query = query.order_by(instances.c.created_at, instances.c.instance_id)
+        rows = connection.execute(query).all()
+        yield from map(_instance, rows)
+        if len(rows) < _PAGE:
+            return
+        last = sa.tuple_(sa.literal(rows[-1].created_at), sa.literal(rows[-1].instance_id))
+        after = [place < last if latest_first else place > last]
+
+
+def _origin(connection: Connection, instance_id: str) -> tuple[str | None, int | None]:
+    query = sa.select(instances.c.parent, instances.c.fork_sequence).where(
+        instances.c.instance_id == instance_id
+    )
+    row = connection.execute(query).first()
+    return (None, None) if row is None else (row.parent, row.fork_sequence)
+
+
+def _instance(row: Row[Any]) -> StoredInstance:
+    record = InstanceRecord(
+        instance_id=row.instance_id,
+        environment=row.environment,
+        task_id=row.task_id,
+        tenant=row.tenant,
+        supervisor=row.supervisor,
+        created_at=row.created_at,
+        seed=row.seed,
+        params_json=row.params_json,
+        parent=row.parent,
+        fork_sequence=row.fork_sequence,
+    )
+    return StoredInstance(record, row.ended_at, EventKind(row.ended_by) if row.ended_by else None)
+
+
+def _event(row: Row[Any]) -> EventRecord:
+    return EventRecord(
+        instance_id=row.instance_id,
+        sequence=row.sequence,
+        kind=EventKind(row.kind),
+        at=row.at,
+        request=row.request,
+        response=row.response,
+        status=row.status,
+        idempotency_key=row.idempotency_key,
+        reward=row.reward,
+        timing_ms=json.loads(row.timing_ms),
+    )

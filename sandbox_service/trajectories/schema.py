@@ -1,0 +1,120 @@
+"""The tables of the trajectory store, and the check that a database has exactly these.
+
+``instances`` has one row an instance, ``events`` one row an operation with the bytes that went in and came
+out. Rows of ``events`` are never changed; a row of ``instances`` is marked once, when the instance ends, so
+that a restarting supervisor finds what it has to settle by an index and not by reading all history.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DatabaseError
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection, Engine
+
+__all__ = ["SCHEMA_VERSION", "SchemaError", "events", "instances", "prepare"]
+
+SCHEMA_VERSION = 1
+
+_LOCK = 7_305_211_948
+"""PostgreSQL advisory lock under which supervisors of many nodes create the tables one after the other."""
+
+metadata = sa.MetaData()
+
+version = sa.Table(
+    "trajectory_schema",
+    metadata,
+    sa.Column("version", sa.Integer, primary_key=True, autoincrement=False),
+)
+
+instances = sa.Table(
+    "instances",
+    metadata,
+    sa.Column("instance_id", sa.Text, primary_key=True),
+    sa.Column("environment", sa.Text, nullable=False),
+    sa.Column("task_id", sa.Text, nullable=False),
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("supervisor", sa.Text, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("seed", sa.BigInteger, nullable=False),
+    sa.Column("params_json", sa.LargeBinary, nullable=False),
+    sa.Column("parent", sa.Text),
+    sa.Column("fork_sequence", sa.BigInteger),
+    sa.Column("ended_at", sa.Double),
+    sa.Column("ended_by", sa.Text),
+    sa.Index("instances_by_time", "created_at", "instance_id"),
+    sa.Index(
+        "instances_unended",
+        "supervisor",
+        sqlite_where=sa.text("ended_at IS NULL"),
+        postgresql_where=sa.text("ended_at IS NULL"),
+    ),
+)
+
+_CREATE_KEY = sa.text("kind = 'create' AND idempotency_key IS NOT NULL")
+
+events = sa.Table(
+    "events",
+    metadata,
+    sa.Column("instance_id", sa.Text, primary_key=True),
+    sa.Column("sequence", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("request", sa.LargeBinary, nullable=False),
+    sa.Column("response", sa.LargeBinary, nullable=False),
+    sa.Column("status", sa.Integer, nullable=False),
+    sa.Column("idempotency_key", sa.Text),
+    sa.Column("reward", sa.Double),
+    sa.Column("timing_ms", sa.Text, nullable=False),
+    sa.Index("events_create_key", "idempotency_key", sqlite_where=_CREATE_KEY, postgresql_where=_CREATE_KEY),
+)
+
+
+class SchemaError(Exception):
+    """The database is no trajectory store of this version; the text says what to do."""
+
+
+def prepare(engine: Engine) -> None:
+    """Create the tables in an empty database, or check that they are of this version.
+
+    Raises SchemaError when they are not; nothing is changed then.
+    """
+    name = engine.url.render_as_string(hide_password=True)
+    try:
+        with engine.begin() as connection:
+            _lock(connection)
+            tables = set(sa.inspect(connection).get_table_names())
+            if version.name in tables:
+                _check(connection, name)
+            elif tables & {instances.name, events.name}:
+                raise SchemaError(
+                    f"{name} has tables named instances or events that are not a trajectory store's; "
+                    "set store.url to another database"
+                )
+            else:
+                metadata.create_all(connection)
+                connection.execute(version.insert(), {"version": SCHEMA_VERSION})
+    except DatabaseError as error:
+        if "not a database" in str(error.orig):
+            raise SchemaError(f"{name} is not an SQLite file; set store.url to another path") from error
+        raise
+
+
+def _lock(connection: Connection) -> None:
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    else:
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+
+
+def _check(connection: Connection, name: str) -> None:
+    found = connection.execute(sa.select(version.c.version)).scalars().all()
+    if list(found) != [SCHEMA_VERSION]:
+        written = ", ".join(str(number) for number in found) or "none"
+        raise SchemaError(
+            f"{name} has schema version {written} and this service writes version {SCHEMA_VERSION}; "
+            "use the service that wrote it to export it, or set store.url to a new database"
+        )

@@ -1,0 +1,121 @@
+"""The trajectory store over SQLAlchemy: an SQLite file, or a PostgreSQL database by URL.
+
+Writing goes through ``writer`` and never waits; reading runs on two threads of the store's own, and sees
+everything that was queued before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.telemetry import get_logger
+
+from . import reader
+from .engine import connect
+from .schema import prepare
+from .writer import Writer, WriterStats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sqlalchemy.engine import Connection, Engine
+
+    from sandbox_service.config import StoreConfig
+
+    from .records import EventRecord, InstanceRecord
+
+__all__ = ["SqlTrajectoryStore", "open_store"]
+
+_T = TypeVar("_T")
+
+_log = get_logger(__name__)
+
+
+class SqlTrajectoryStore:
+    """A TrajectoryStore in a database."""
+
+    def __init__(self, engine: Engine, config: StoreConfig) -> None:
+        self._engine = engine
+        self._config = config
+        self._writer = Writer(engine, config)
+        self._readers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="trajectory-reader")
+        self._closed = False
+
+    def open_instance(self, record: InstanceRecord) -> None:
+        self._writer.put(record)
+
+    def append(self, event: EventRecord) -> None:
+        self._writer.put(event)
+
+    async def flush(self) -> None:
+        written = asyncio.wrap_future(self._writer.flushed())
+        while not written.done():
+            await asyncio.wait({written}, timeout=min(1.0, self._config.max_failing_s))
+            if not written.done() and self._writer.stuck():
+                raise ServiceError(
+                    ErrorCode.STORAGE_FULL, "the trajectory store cannot be written; its log line says why"
+                )
+
+    async def instance(self, instance_id: str) -> InstanceRecord | None:
+        await self.flush()
+        found = await self._read(lambda connection: reader.find_instance(connection, instance_id))
+        return None if found is None else found.record
+
+    async def events(self, instance_id: str) -> Sequence[EventRecord]:
+        await self.flush()
+        return await self._read(lambda connection: reader.events_of(connection, instance_id))
+
+    async def unended(self, supervisor: str) -> Sequence[InstanceRecord]:
+        await self.flush()
+        return await self._read(lambda connection: reader.unended_of(connection, supervisor))
+
+    async def created_by_key(self, tenant: str, key: str) -> EventRecord | None:
+        return await self._read(lambda connection: reader.create_of_key(connection, tenant, key))
+
+    def stats(self) -> WriterStats:
+        """How the writer is doing."""
+        return self._writer.stats()
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        left = await asyncio.to_thread(self._writer.stop, self._config.max_failing_s)
+        self._readers.shutdown(wait=False, cancel_futures=True)
+        self._engine.dispose()
+        if left:
+            _log.error("trajectory_records_left", records=left)
+            raise ServiceError(ErrorCode.STORAGE_FULL, f"{left} trajectory records could not be written")
+
+    async def _read(self, query: Callable[[Connection], _T]) -> _T:
+        def run() -> _T:
+            with self._engine.connect() as connection:
+                return query(connection)
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._readers, run)
+        except SQLAlchemyError as error:
+            reason = str(getattr(error, "orig", None) or type(error).__name__).splitlines()[0]
+            _log.error("trajectory_read_failed", reason=reason)
+            raise ServiceError(ErrorCode.INTERNAL, "the trajectory store cannot be read") from error
+
+
+def open_store(config: StoreConfig) -> SqlTrajectoryStore:
+    """Open the store, making the file and its folder, or the tables, where they are missing.
+
+    Raises ValueError for a URL of another kind of database, SchemaError for a database of another version,
+    and SQLAlchemyError when the database does not answer.
+    """
+    engine = connect(config.url)
+    try:
+        prepare(engine)
+    except BaseException:
+        engine.dispose()
+        raise
+    return SqlTrajectoryStore(engine, config)

@@ -1,0 +1,238 @@
+"""The one thread that writes records, off everybody's path.
+
+Records are written in the order in which they were queued, many a transaction, so that after a crash the
+database holds a prefix of what was queued. A transaction that fails is tried again, with growing pauses,
+for as long as the writer lives; its records stay queued. When the head of the queue has waited for too long
+or the queue is full, ``put`` refuses: operations fail, and no history is lost in silence.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.telemetry import get_logger
+
+from .inserts import Record, write_batch
+from .records import EventRecord
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Engine
+
+    from sandbox_service.config import StoreConfig
+
+__all__ = ["Writer", "WriterStats"]
+
+MAX_PENDING_BYTES = 512 * 1024 * 1024
+"""Bytes of bodies that may wait, whatever their number."""
+MAX_BATCH_BYTES = 32 * 1024 * 1024
+"""Bytes of bodies after which a transaction takes no further record."""
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 2.0
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WriterStats:
+    """How the writer is doing."""
+
+    pending: int
+    """Records that wait."""
+    pending_bytes: int
+    """Bytes of their bodies."""
+    written: int
+    """Records written since the start."""
+    rejected: int
+    """Records that the database can never take; each was logged."""
+    stuck_s: float
+    """Seconds since the head of the queue was first tried in vain; 0 when all is well."""
+    last_error: str
+    """Why the last transaction failed; empty when it did not."""
+
+
+class Writer:
+    """A bounded queue with a thread at its end."""
+
+    def __init__(self, engine: Engine, config: StoreConfig) -> None:
+        self._engine = engine
+        self._config = config
+        self._lock = threading.Lock()
+        self._queue: deque[Record] = deque()
+        self._waiting: deque[tuple[int, Future[None]]] = deque()
+        self._queued = 0
+        self._bytes = 0
+        self._written = 0
+        self._rejected = 0
+        self._trying_since: float | None = None
+        self._last_error = ""
+        self._work = threading.Event()
+        """There is something to write, or to stop for."""
+        self._hurry = threading.Event()
+        """No waiting for a fuller batch."""
+        self._stopping = threading.Event()
+        # A daemon, so that a database that hangs cannot keep the process from ending.
+        self._thread = threading.Thread(target=self._run, name="trajectory-writer", daemon=True)
+        self._thread.start()
+
+    def put(self, record: Record) -> None:
+        """Queue a record. Raises ServiceError(STORAGE_FULL) when it could not be kept."""
+        size = _size(record)
+        with self._lock:
+            self._refuse_when_stuck()
+            if len(self._queue) >= self._config.max_pending or self._bytes + size > MAX_PENDING_BYTES:
+                raise ServiceError(
+                    ErrorCode.STORAGE_FULL, "the trajectory store cannot keep up; try again later"
+                )
+            self._queue.append(record)
+            self._queued += 1
+            self._bytes += size
+            full = len(self._queue) >= self._config.batch_size
+        if not self._work.is_set():
+            self._work.set()
+        if full and not self._hurry.is_set():
+            self._hurry.set()
+
+    def flushed(self) -> Future[None]:
+        """A future that is done when everything queued so far is written."""
+        future: Future[None] = Future()
+        # Running from the start: a caller who stops waiting must not cancel it under the thread's hands.
+        future.set_running_or_notify_cancel()
+        with self._lock:
+            if self._written + self._rejected >= self._queued:
+                future.set_result(None)
+                return future
+            self._waiting.append((self._queued, future))
+        self._work.set()
+        self._hurry.set()
+        return future
+
+    def stuck(self) -> bool:
+        """Whether the head of the queue has waited for longer than ``max_failing_s``."""
+        return self._stuck_s() > self._config.max_failing_s
+
+    def stats(self) -> WriterStats:
+        """The writer's figures at this moment."""
+        with self._lock:
+            return WriterStats(
+                len(self._queue),
+                self._bytes,
+                self._written,
+                self._rejected,
+                self._stuck_s(),
+                self._last_error,
+            )
+
+    def stop(self, timeout_s: float) -> int:
+        """End the thread after it has written what it can; give the number of records left behind."""
+        with self._lock:
+            self._stopping.set()
+        self._work.set()
+        self._hurry.set()
+        self._thread.join(timeout_s)
+        with self._lock:
+            return len(self._queue)
+
+    def _refuse_when_stuck(self) -> None:
+        if self._stopping.is_set():
+            raise ServiceError(ErrorCode.DRAINING, "the trajectory store is closed")
+        if self._trying_since is not None and self.stuck():
+            raise ServiceError(
+                ErrorCode.STORAGE_FULL, "the trajectory store cannot be written; its log line says why"
+            )
+
+    def _stuck_s(self) -> float:
+        since = self._trying_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def _run(self) -> None:
+        while True:
+            self._work.wait()
+            if not self._stopping.is_set():
+                self._hurry.wait(self._config.batch_interval_s)
+            self._work.clear()
+            self._hurry.clear()
+            target = self._queued
+            while self._written + self._rejected < target:
+                if not self._write(self._head()):
+                    return
+            # Under the lock, because then whatever was let in before ``stop`` is in the queue.
+            with self._lock:
+                if self._stopping.is_set() and not self._queue:
+                    return
+
+    def _head(self) -> list[Record]:
+        batch: list[Record] = []
+        size = 0
+        with self._lock:
+            for record in self._queue:
+                if len(batch) >= self._config.batch_size or size >= MAX_BATCH_BYTES:
+                    break
+                batch.append(record)
+                size += _size(record)
+        return batch
+
+    def _write(self, batch: list[Record]) -> bool:
+        """Write the head of the queue, however long it takes; false when asked to stop in vain."""
+        self._trying_since = time.monotonic()
+        pause_s = FIRST_PAUSE_S
+        while (rejected := self._attempt(batch)) is None:
+            if self._stopping.wait(pause_s):
+                rejected = self._attempt(batch)
+                if rejected is None:
+                    return False
+                break
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+        self._done(batch, rejected)
+        return True
+
+    def _attempt(self, batch: list[Record]) -> int | None:
+        try:
+            rejected = write_batch(self._engine, batch)
+        except (SQLAlchemyError, OSError) as error:
+            self._failed(str(getattr(error, "orig", None) or error))
+            return None
+        except Exception as error:  # noqa: BLE001
+            # The thread must outlive what nobody foresaw, or all history after it is lost.
+            _log.exception("trajectory_writer_surprised")
+            self._failed(type(error).__name__)
+            return None
+        return rejected
+
+    def _failed(self, reason: str) -> None:
+        line = reason.strip().splitlines()[0] if reason.strip() else "unknown"
+        if line != self._last_error:
+            _log.error("trajectory_write_failed", reason=line, pending=len(self._queue))
+        self._last_error = line
+
+    def _done(self, batch: list[Record], rejected: int) -> None:
+        due: list[Future[None]] = []
+        with self._lock:
+            for record in batch:
+                self._queue.popleft()
+                self._bytes -= _size(record)
+            self._written += len(batch) - rejected
+            self._rejected += rejected
+            through = self._written + self._rejected
+            while self._waiting and self._waiting[0][0] <= through:
+                due.append(self._waiting.popleft()[1])
+            self._trying_since = None
+            if self._last_error:
+                _log.info("trajectory_write_recovered", pending=len(self._queue))
+            self._last_error = ""
+        for future in due:
+            future.set_result(None)
+
+
+def _size(record: Record) -> int:
+    if isinstance(record, EventRecord):
+        return len(record.request) + len(record.response)
+    return len(record.params_json)
