@@ -1,0 +1,170 @@
+"""Who is next: one bounded queue a tenant, and an order between tenants that starves nobody.
+
+The next grant goes to the waiting tenant that holds least, and among equals to the one served longest
+ago. A tenant whose turn would cost another's warm box may be passed over a few times, so that equals do
+not take boxes from each other at every episode; after ``QUANTUM`` times it is not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+__all__ = ["QUANTUM", "GrantPace", "TenantQueue", "TenantQueues", "Waiter"]
+
+QUANTUM = 8
+"""Grants by which a tenant may be passed over for the sake of a warm box."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """A create that waits for a place in a box."""
+
+    serial: int
+    tenant: str
+    instance_id: str
+    since: float
+    deadline: float
+    fresh: bool = False
+    """Only a box that no instance has used will do."""
+
+
+@dataclass(slots=True)
+class TenantQueue:
+    """What one tenant waits for, in order of arrival."""
+
+    plain: deque[Waiter] = field(default_factory=deque)
+    fresh: deque[Waiter] = field(default_factory=deque)
+    served_at: int = 0
+    """Position of the tenant's latest grant among all grants."""
+    passed_over: int = 0
+
+    def __len__(self) -> int:
+        return len(self.plain) + len(self.fresh)
+
+    def lane(self, *, fresh: bool) -> deque[Waiter]:
+        """The waiters of one kind."""
+        return self.fresh if fresh else self.plain
+
+    def heads(self) -> Iterator[Waiter]:
+        """The first waiter of each kind, the older one first."""
+        heads = [lane[0] for lane in (self.plain, self.fresh) if lane]
+        return iter(sorted(heads, key=lambda waiter: waiter.serial))
+
+
+class TenantQueues:
+    """The queues of all tenants that wait; a tenant without waiters costs only its place in the order."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, TenantQueue] = {}
+        self._last_served: dict[str, int] = {}
+        self._grants = 0
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __contains__(self, tenant: str) -> bool:
+        return tenant in self._queues
+
+    def tenants(self) -> list[str]:
+        """Tenants with waiters."""
+        return list(self._queues)
+
+    def waiting(self, tenant: str) -> int:
+        """How many waiters a tenant has."""
+        queue = self._queues.get(tenant)
+        return len(queue) if queue else 0
+
+    def queue(self, tenant: str) -> TenantQueue:
+        """The queue of a tenant that waits."""
+        return self._queues[tenant]
+
+    def add(self, waiter: Waiter) -> None:
+        """Put a waiter at the end of its tenant's queue."""
+        queue = self._queues.get(waiter.tenant)
+        if queue is None:
+            queue = TenantQueue(served_at=self._last_served.get(waiter.tenant, 0))
+            self._queues[waiter.tenant] = queue
+        queue.lane(fresh=waiter.fresh).append(waiter)
+        self._length += 1
+
+    def remove(self, waiter: Waiter) -> bool:
+        """Take a waiter out without a grant; False when it does not wait."""
+        queue = self._queues.get(waiter.tenant)
+        if queue is None or waiter not in queue.lane(fresh=waiter.fresh):
+            return False
+        queue.lane(fresh=waiter.fresh).remove(waiter)
+        self._shorten(waiter.tenant, queue)
+        return True
+
+    def serve(self, waiter: Waiter) -> None:
+        """Take out the head of its lane, which got its place."""
+        queue = self._queues[waiter.tenant]
+        queue.lane(fresh=waiter.fresh).popleft()
+        self._grants += 1
+        queue.served_at = self._last_served[waiter.tenant] = self._grants
+        queue.passed_over = 0
+        self._shorten(waiter.tenant, queue)
+
+    def expire(self, now: float) -> list[Waiter]:
+        """Take out everyone whose deadline has passed. Deadlines of a lane rise with the order of arrival."""
+        expired: list[Waiter] = []
+        for tenant, queue in list(self._queues.items()):
+            for lane in (queue.plain, queue.fresh):
+                while lane and lane[0].deadline <= now:
+                    expired.append(lane.popleft())
+                    self._shorten(tenant, queue)
+        return expired
+
+    def drain(self, tenant: str, *, fresh: bool) -> list[Waiter]:
+        """Take out all waiters of one kind of a tenant."""
+        queue = self._queues[tenant]
+        lane = queue.lane(fresh=fresh)
+        waiters = list(lane)
+        lane.clear()
+        self._length -= len(waiters)
+        if not len(queue):
+            self._forget(tenant)
+        return waiters
+
+    def next_tenant(self, holdings: Callable[[str], int], blocked: Collection[str]) -> str | None:
+        """The waiting tenant whose turn it is, leaving out those in ``blocked``."""
+        candidates = [tenant for tenant in self._queues if tenant not in blocked]
+        if not candidates:
+            return None
+        return min(candidates, key=lambda tenant: (holdings(tenant), self._queues[tenant].served_at))
+
+    def _shorten(self, tenant: str, queue: TenantQueue) -> None:
+        self._length -= 1
+        if not len(queue):
+            self._forget(tenant)
+
+    def _forget(self, tenant: str) -> None:
+        del self._queues[tenant]
+        if not self._queues:
+            # Nobody waits, so nobody's turn can be late: the order starts anew and stays bounded.
+            self._last_served.clear()
+
+
+@dataclass(slots=True)
+class GrantPace:
+    """How fast grants come, as a moving average, for the estimate behind Retry-After."""
+
+    interval_s: float = 1.0
+    last_at: float | None = None
+
+    def granted(self, now: float) -> None:
+        """Take a grant into account."""
+        if self.last_at is not None:
+            self.interval_s += 0.1 * (max(0.0, now - self.last_at) - self.interval_s)
+        self.last_at = now
+
+    def retry_after_s(self, ahead: int, tenants: int) -> float:
+        """Seconds until a tenant with ``ahead`` waiters, one of ``tenants`` that wait, has room again."""
+        return float(min(60, max(1, math.ceil(ahead * max(1, tenants) * self.interval_s))))

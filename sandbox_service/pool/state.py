@@ -1,0 +1,205 @@
+"""The state of one pool of boxes: every box, every waiter, and the only transitions between them.
+
+No clock, no I/O: time is an argument, and whoever calls acts on the state that a transition returns.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from .backoff import StartBackoff
+from .fairness import GrantPace, TenantQueues
+
+if TYPE_CHECKING:
+    from .fairness import Waiter
+    from .policy import PoolPolicy
+
+__all__ = ["Box", "BoxState", "PoolState"]
+
+
+class BoxState(StrEnum):
+    """Where a box is in its life."""
+
+    STARTING = "starting"
+    """The container or process is on its way up."""
+    IDLE = "idle"
+    """Warm, proven clean, without instances."""
+    BUSY = "busy"
+    """Holds instances."""
+    RESETTING = "resetting"
+    """Its last instance has left, and it is being cleaned."""
+    DESTROYING = "destroying"
+    """On its way out; counts as a box until nothing of it is left."""
+
+
+@dataclass(slots=True)
+class Box:
+    """One box as the pool sees it."""
+
+    serial: int
+    state: BoxState = BoxState.STARTING
+    tenant: str | None = None
+    """Whose instances it has held; None while it is unused. Never changes once set."""
+    uses: int = 0
+    """Instances that ever began in it."""
+    instances: set[str] = field(default_factory=set)
+    condemned: bool = False
+    """Takes no further instance, and is destroyed when the last one leaves."""
+    wanted_by: str | None = None
+    """The tenant for whose waiters it is started, or destroyed to make room."""
+    idle_since: float = 0.0
+
+
+class PoolState:
+    """Boxes and waiters of one environment."""
+
+    def __init__(self, policy: PoolPolicy) -> None:
+        self.policy = policy
+        self.boxes: dict[int, Box] = {}
+        self.queues = TenantQueues()
+        self.backoff = StartBackoff()
+        self.pace = GrantPace()
+        self.closing = False
+        """No box is started any more."""
+        self.started_total = 0
+        self.destroyed_total = 0
+        self._instances: Counter[str] = Counter()
+        self._serial = 0
+
+    def __repr__(self) -> str:
+        counts = {state.value: self.count(state) for state in BoxState}
+        return f"<PoolState {counts} instances={self.instances} queued={len(self.queues)}>"
+
+    @property
+    def instances(self) -> int:
+        """Instances in all boxes."""
+        return sum(self._instances.values())
+
+    def count(self, state: BoxState) -> int:
+        """How many boxes are in a state."""
+        return sum(box.state is state for box in self.boxes.values())
+
+    def holdings(self, tenant: str) -> int:
+        """What a tenant has in hand or on its way: the measure of fairness."""
+        return self._instances[tenant] + self.coming(tenant)
+
+    def coming(self, tenant: str) -> int:
+        """Boxes on their way for a tenant's waiters."""
+        return sum(box.wanted_by == tenant for box in self.boxes.values())
+
+    def has_room(self, box: Box) -> bool:
+        """Whether a box can take one more instance of its tenant now."""
+        return (
+            box.state in (BoxState.IDLE, BoxState.BUSY)
+            and not box.condemned
+            and len(box.instances) < self.policy.capacity
+        )
+
+    def begin_start(self, wanted_by: str | None) -> Box:
+        """A new box starts."""
+        self._serial += 1
+        box = Box(self._serial, wanted_by=wanted_by)
+        self.boxes[box.serial] = box
+        self.started_total += 1
+        return box
+
+    def started(self, serial: int, now: float) -> BoxState:
+        """The box is up; it is destroyed at once when it died or the pool closed meanwhile."""
+        box = self.boxes[serial]
+        self.backoff.succeeded()
+        box.wanted_by = None
+        box.idle_since = now
+        box.state = BoxState.DESTROYING if box.condemned or self.closing else BoxState.IDLE
+        return box.state
+
+    def start_failed(self, serial: int, now: float, *, lasting: bool) -> None:
+        """The box never came up, and left nothing behind."""
+        del self.boxes[serial]
+        self.destroyed_total += 1
+        self.backoff.failed(now, lasting=lasting)
+
+    def place(self, box: Box, waiter: Waiter, now: float) -> None:
+        """A waiter gets its place."""
+        self.queues.serve(waiter)
+        self.pace.granted(now)
+        self._enter(box, waiter.tenant, waiter.instance_id)
+
+    def admit_copy(self, serial: int, instance_id: str) -> bool:
+        """A fork is to live beside its source; False when the box holds as many copies as it may."""
+        box = self.boxes.get(serial)
+        if box is None or box.state is not BoxState.BUSY or box.tenant is None:
+            return False
+        if len(box.instances) >= self.policy.capacity + self.policy.fork_allowance:
+            return False
+        self._enter(box, box.tenant, instance_id)
+        return True
+
+    def leave(self, serial: int, instance_id: str, now: float, *, clean: bool) -> BoxState | None:
+        """An instance has left; the answer is what is to be done with the box, None when it was not there."""
+        box = self.boxes.get(serial)
+        if box is None or instance_id not in box.instances:
+            return None
+        self._exit(box, instance_id)
+        box.condemned = box.condemned or not clean
+        if not box.instances:
+            box.state = self._after_last(box)
+            box.idle_since = now
+        return box.state
+
+    def cleaned(self, serial: int, now: float, *, clean: bool) -> BoxState | None:
+        """A reset has ended; None when the box died meanwhile."""
+        box = self.boxes.get(serial)
+        if box is None or box.state is not BoxState.RESETTING:
+            return None
+        usable = clean and not box.condemned and not self.closing
+        box.state = BoxState.IDLE if usable else BoxState.DESTROYING
+        box.idle_since = now
+        return box.state
+
+    def doom(self, serial: int) -> list[str] | None:
+        """A box died or must go at once: its instances, or None when its end is under way already."""
+        box = self.boxes.get(serial)
+        if box is None or box.state is BoxState.DESTROYING:
+            return None
+        if box.state is BoxState.STARTING:
+            box.condemned = True
+            return None
+        lost = sorted(box.instances)
+        for instance_id in lost:
+            self._exit(box, instance_id)
+        box.state = BoxState.DESTROYING
+        return lost
+
+    def evict(self, box: Box, wanted_by: str) -> None:
+        """An idle box makes room for another tenant's."""
+        box.state = BoxState.DESTROYING
+        box.wanted_by = wanted_by
+
+    def destroyed(self, serial: int) -> None:
+        """Nothing of the box is left."""
+        del self.boxes[serial]
+        self.destroyed_total += 1
+
+    def _after_last(self, box: Box) -> BoxState:
+        if box.condemned or self.closing:
+            return BoxState.DESTROYING
+        return BoxState.RESETTING if self.policy.agent_code else BoxState.IDLE
+
+    def _enter(self, box: Box, tenant: str, instance_id: str) -> None:
+        box.state = BoxState.BUSY
+        box.tenant = tenant
+        box.instances.add(instance_id)
+        box.uses += 1
+        max_uses = self.policy.max_uses
+        box.condemned = box.condemned or (max_uses is not None and box.uses >= max_uses)
+        self._instances[tenant] += 1
+
+    def _exit(self, box: Box, instance_id: str) -> None:
+        box.instances.discard(instance_id)
+        tenant = box.tenant or ""
+        self._instances[tenant] -= 1
+        if not self._instances[tenant]:
+            del self._instances[tenant]
