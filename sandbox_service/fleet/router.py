@@ -1,0 +1,158 @@
+"""Carries a gateway's frame to the supervisor that owns the instance; keeps no directory of instances.
+
+An id of the service's own making names its supervisor. A caller's own id belongs to the supervisor that
+wins it by rendezvous hashing; since the fleet may have changed after the create, the others are asked once
+when that one does not know it. A frame is sent a second time only when it never left, or when the
+supervisor says that it did not act on it. Everything else is for the idempotency key to settle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.runner.frames import Frame, Op
+from sandbox_service.stream.failures import reply_or_raise
+
+from .lines import Lines
+from .placement import least_loaded, owner_of, rank
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sandbox_service.stream.options import StreamOptions
+
+    from .members import Discovery, Member
+
+__all__ = ["Router"]
+
+MOVED_PAUSE_S = 0.1
+"""Pause between two looks for a supervisor that does not answer."""
+
+_NOT_MINE = frozenset({ErrorCode.UNKNOWN_INSTANCE})
+_NOT_DONE = frozenset({ErrorCode.DRAINING, ErrorCode.QUEUE_FULL, ErrorCode.SUPERVISOR_UNAVAILABLE})
+_PASS_ON = {Op.CREATE: frozenset({ErrorCode.DRAINING})}
+"""Refusals after which the next supervisor is asked; none of them has done anything."""
+
+
+class Router:
+    """The way from one gateway to all supervisors."""
+
+    def __init__(self, discovery: Discovery, options: StreamOptions | None = None) -> None:
+        self._discovery = discovery
+        self._lines = Lines(options)
+
+    async def call(
+        self,
+        op: Op,
+        *,
+        tenant: str,
+        instance_id: str,
+        meta: Mapping[str, object],
+        body: bytes,
+        timeout_s: float,
+    ) -> Frame:
+        """Ask the supervisor that owns the instance, or the one chosen for a new one; the REPLY frame."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        frame = Frame(op, 0, instance_id, {**meta, "tenant": tenant}, body)
+        order = self._order(frame, await self._candidates(frame, deadline))
+        free = op is Op.CREATE and not instance_id and "key" not in meta
+        pass_on = _NOT_DONE if free else _PASS_ON.get(op, _NOT_MINE)
+        # Wait for whom the request depends on: the responsible supervisor, or the last that is left.
+        patient = order[-1] if free else order[0]
+        first: ServiceError | None = None
+        for name in order:
+            try:
+                return reply_or_raise(await self._send(name, frame, deadline, patient=name == patient))
+            except ServiceError as error:
+                if error.code not in pass_on:
+                    raise
+                first = first or error
+        raise first or ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE)
+
+    async def everywhere(
+        self, op: Op, *, tenant: str, meta: Mapping[str, object], body: bytes, timeout_s: float
+    ) -> list[Frame]:
+        """Ask every supervisor at once; the replies of those that answered in time."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        frame = Frame(op, 0, "", {**meta, "tenant": tenant}, body)
+        members = await self._members(deadline)
+        answers = await asyncio.gather(
+            *(self._once(member, frame, deadline) for _, member in sorted(members.items())),
+            return_exceptions=True,
+        )
+        replies = [answer for answer in answers if isinstance(answer, Frame) and answer.op is Op.REPLY]
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, ServiceError):
+                raise answer
+            if not replies and isinstance(answer, ServiceError):
+                raise answer
+            if not replies and isinstance(answer, Frame):
+                reply_or_raise(answer)
+        return replies
+
+    async def close(self) -> None:
+        """Hang up and stop looking."""
+        await self._lines.close()
+        await self._discovery.close()
+
+    def _order(self, frame: Frame, members: Mapping[str, Member]) -> Sequence[str]:
+        """Whom to ask, the most likely owner first."""
+        owner = owner_of(frame.instance_id)
+        if owner is not None and owner in members:
+            return [owner]
+        if frame.instance_id:
+            return rank(frame.instance_id, members)
+        key = frame.meta.get("key")
+        if key is not None:
+            # A create that is sent again must reach the supervisor that remembers its key.
+            return rank(f"{frame.meta['tenant']}\0{key}", members)
+        return least_loaded(self._lines.load, members)
+
+    async def _candidates(self, frame: Frame, deadline: float) -> Mapping[str, Member]:
+        """The fleet, looked at again when the id names a supervisor that nobody has seen yet."""
+        members = await self._members(deadline)
+        owner = owner_of(frame.instance_id)
+        if owner is not None and owner not in members:
+            members = await self._discovery.refresh() or members
+        return members
+
+    async def _members(self, deadline: float) -> Mapping[str, Member]:
+        """A fleet of at least one, waiting for the first until the deadline."""
+        members = await self._discovery.members()
+        while not members:
+            if asyncio.get_running_loop().time() + MOVED_PAUSE_S >= deadline:
+                raise ServiceError(
+                    ErrorCode.SUPERVISOR_UNAVAILABLE, "the fleet has no supervisor", retry_after_s=1.0
+                )
+            await asyncio.sleep(MOVED_PAUSE_S)
+            members = await self._discovery.refresh()
+        return members
+
+    async def _send(self, name: str, frame: Frame, deadline: float, *, patient: bool) -> Frame:
+        """Send to a supervisor; when ``patient``, look it up again until the frame could leave."""
+        members = await self._discovery.members()
+        while True:
+            member = members.get(name)
+            if member is None:
+                detail = f"supervisor {name} is gone"
+                raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, retry_after_s=1.0)
+            try:
+                return await self._once(member, frame, deadline)
+            except ServiceError as error:
+                late = asyncio.get_running_loop().time() + MOVED_PAUSE_S >= deadline
+                if error.code is not ErrorCode.SUPERVISOR_UNAVAILABLE or late or not patient:
+                    raise
+            await asyncio.sleep(MOVED_PAUSE_S)
+            members = await self._discovery.refresh()
+
+    async def _once(self, member: Member, frame: Frame, deadline: float) -> Frame:
+        load = self._lines.load
+        load[member.name] = load.get(member.name, 0) + 1
+        try:
+            left_s = deadline - asyncio.get_running_loop().time()
+            return await self._lines.to(member).request(frame, left_s)
+        finally:
+            load[member.name] -= 1
