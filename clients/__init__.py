@@ -1,0 +1,61 @@
+"""Clients of the service: synchronous and asynchronous, one behaviour.
+
+    from clients import AsyncSandboxClient
+
+    async with AsyncSandboxClient("http://127.0.0.1:8080") as client:
+        async with client.episode("code", task_id) as episode:
+            result = await episode.step("```python\\nprint(6 * 7)\\n```")
+
+Imports the contract, httpx and aiohttp; neither Ray nor FastAPI.
+"""
+
+from ._retry import RetryPolicy
+from ._wire import Exchange
+from .async_client import AsyncSandboxClient
+from .batching import StepBatcher
+from .episodes import AsyncEpisode, Episode
+from .errors import (
+    AuthenticationError,
+    CallTimeout,
+    CapacityError,
+    ConflictError,
+    GoneError,
+    InstanceLost,
+    InvalidResponse,
+    NotFoundError,
+    PolicyError,
+    RequestError,
+    SandboxError,
+    SandboxFailure,
+    StepTimeout,
+    TaskError,
+    TransportError,
+)
+from .limits import ClientLimits
+from .sync_client import SandboxClient
+
+__all__ = [
+    "AsyncEpisode",
+    "AsyncSandboxClient",
+    "AuthenticationError",
+    "CallTimeout",
+    "CapacityError",
+    "ClientLimits",
+    "ConflictError",
+    "Episode",
+    "Exchange",
+    "GoneError",
+    "InstanceLost",
+    "InvalidResponse",
+    "NotFoundError",
+    "PolicyError",
+    "RequestError",
+    "RetryPolicy",
+    "SandboxClient",
+    "SandboxError",
+    "SandboxFailure",
+    "StepBatcher",
+    "StepTimeout",
+    "TaskError",
+    "TransportError",
+]

@@ -1,0 +1,127 @@
+"""Problem documents and batch outcomes, read as typed errors and results; no I/O.
+
+Read loosely: a newer service may send codes and members that this client does not know.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from sandbox_service.contract.episodes import StepResult
+from sandbox_service.contract.problems import FailureClass
+
+from .errors import Failure, InvalidResponse, error_of
+
+if TYPE_CHECKING:
+    import httpx
+    from pydantic import JsonValue
+
+    from sandbox_service.contract.batches import OperationResult
+
+    from .errors import SandboxError
+
+__all__ = ["invalid_response", "operation_error", "problem_error", "server_timing", "step_outcome"]
+
+# What a proxy in front of the service answers in its place when it cannot reach it.
+_PROXY_STATUSES = frozenset({429, 502, 503, 504})
+
+
+class _ForeignProblem(BaseModel):
+    """A problem document with the least that any version of the service sends."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    code: str
+    failure_class: FailureClass
+    retryable: bool = False
+    detail: str = ""
+    title: str = ""
+    request_id: str | None = None
+    instance: str | None = None
+    retry_after_s: float | None = None
+    errors: tuple[str, ...] = ()
+
+
+def step_outcome(outcome: OperationResult) -> StepResult | SandboxError:
+    """What one step of a batch came to."""
+    if outcome.status < 400:
+        try:
+            return StepResult.model_validate(outcome.body)
+        except ValidationError as error:
+            detail = f"a step of a batch was answered with something else than its result: {error}"
+            return InvalidResponse(Failure(detail, "invalid_response", FailureClass.SANDBOX))
+    return operation_error(outcome.status, outcome.body)
+
+
+def operation_error(status: int, body: JsonValue) -> SandboxError:
+    """The typed error of one operation of a batch."""
+    try:
+        return error_of(_failure(_ForeignProblem.model_validate(body), status, None))
+    except ValidationError as error:
+        detail = f"an operation of a batch failed with status {status} and no problem document: {error}"
+        return InvalidResponse(Failure(detail, "invalid_response", FailureClass.SANDBOX, status=status))
+
+
+def problem_error(response: httpx.Response, body: bytes) -> SandboxError:
+    """The typed error of an answer that is no success."""
+    try:
+        problem = _ForeignProblem.model_validate_json(body)
+    except ValidationError:
+        retryable = response.status_code in _PROXY_STATUSES
+        detail = f"status {response.status_code} without a problem document: {body[:200]!r}"
+        return invalid_response(response, detail, retryable)
+    return error_of(_failure(problem, response.status_code, _retry_after(response)))
+
+
+def _failure(problem: _ForeignProblem, status: int, retry_after_s: float | None) -> Failure:
+    return Failure(
+        detail=problem.detail or problem.title or "no detail was given",
+        code=problem.code,
+        failure_class=problem.failure_class,
+        retryable=problem.retryable,
+        status=status,
+        request_id=problem.request_id,
+        instance_id=problem.instance,
+        retry_after_s=retry_after_s if problem.retry_after_s is None else problem.retry_after_s,
+        errors=problem.errors,
+    )
+
+
+def invalid_response(response: httpx.Response, detail: str, retryable: bool = False) -> InvalidResponse:
+    """The typed error of an answer that is not the contract's."""
+    return InvalidResponse(
+        Failure(
+            detail,
+            "invalid_response",
+            FailureClass.SANDBOX,
+            retryable,
+            response.status_code,
+            request_id=response.headers.get("x-request-id"),
+            retry_after_s=_retry_after(response),
+        )
+    )
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    """Seconds of a Retry-After header; its date form is ignored, since clocks differ."""
+    try:
+        seconds = float(response.headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < float("inf") else None
+
+
+def server_timing(header: str) -> dict[str, float]:
+    """Milliseconds by phase of a Server-Timing header, without the parts that have no duration."""
+    timing: dict[str, float] = {}
+    for part in header.split(","):
+        name, *parameters = (word.strip() for word in part.split(";"))
+        for parameter in parameters:
+            if parameter.startswith("dur="):
+                try:
+                    timing[name] = float(parameter[4:].strip('"'))
+                except ValueError:
+                    continue
+    return timing

@@ -1,0 +1,144 @@
+"""Sending of calls from one event loop: slots, attempts, waits, and the undoing of cancelled creates.
+
+Calls are bounded by slots, not by connections: whatever is over the bound waits here and costs nothing.
+Requests go straight to the transport: httpx's own client and pool cost more than the service does once calls
+queue up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+import aiohttp
+import httpx
+from httpx_aiohttp import AiohttpTransport
+
+from ._calls import Lane, probe, release_instance
+from ._wire import transport_error
+from .errors import SandboxError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._calls import Call
+    from ._retry import RetryPolicy
+    from ._wire import Exchange, Wire
+    from .limits import ClientLimits
+
+__all__ = ["AsyncSender"]
+
+ResultT = TypeVar("ResultT")
+
+# How long closing waits for instances that cancelled creates have made; then their leases end them.
+_UNDO_S = 10.0
+
+
+class AsyncSender:
+    """Carries calls to one service and brings back results or typed errors."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        limits: ClientLimits,
+        retry: RetryPolicy,
+        transport: httpx.AsyncBaseTransport | None,
+        observer: Callable[[Exchange], None] | None,
+    ) -> None:
+        self._wire = wire
+        self._retry = retry
+        self._slots = {
+            Lane.WORK: asyncio.Semaphore(limits.in_flight),
+            Lane.ADMISSION: asyncio.Semaphore(limits.creating),
+        }
+        self._transport = transport or _aiohttp_transport(limits.connections)
+        self._observer = observer
+        self._undoing: set[asyncio.Task[None]] = set()
+
+    async def aclose(self) -> None:
+        """Release what cancelled creates have made, within a bound, and close the connections."""
+        if self._undoing:
+            _, late = await asyncio.wait(self._undoing, timeout=_UNDO_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        await self._transport.aclose()
+
+    async def probe(self, path: str) -> bool:
+        """Whether the service says yes; asked once."""
+        try:
+            await self._exchange(probe(path))
+        except SandboxError:
+            return False
+        return True
+
+    async def send(self, call: Call[ResultT]) -> ResultT:
+        """Send until it succeeds or the policy gives up; a wait holds no slot."""
+        attempt, elapsed = 0, 0.0
+        slots = self._slots[call.lane]
+        while True:
+            attempt += 1
+            async with slots:
+                started = time.monotonic()
+                try:
+                    return await self._attempt(call)
+                except SandboxError as error:
+                    failure = error
+            elapsed += time.monotonic() - started
+            wait = self._retry.wait_s(failure.failure, attempt, elapsed, random.random())
+            if wait is None:
+                raise failure
+            await asyncio.sleep(wait)
+            elapsed += wait
+
+    async def _attempt(self, call: Call[ResultT]) -> ResultT:
+        if call.instances_made is None:
+            return await self._exchange(call)
+        # A cancelled create would leave an instance that nobody knows; it is seen through, and undone.
+        task = asyncio.create_task(self._exchange(call))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            undoing = asyncio.create_task(self._undo(task, call.instances_made))
+            self._undoing.add(undoing)
+            undoing.add_done_callback(self._undoing.discard)
+            raise
+
+    async def _undo(
+        self, made: asyncio.Task[ResultT], instances_of: Callable[[ResultT], tuple[str, ...]]
+    ) -> None:
+        with contextlib.suppress(SandboxError):
+            for instance_id in instances_of(await made):
+                await self.send(release_instance(instance_id, None))
+
+    async def _exchange(self, call: Call[ResultT]) -> ResultT:
+        started = time.monotonic()
+        response: httpx.Response | None = None
+        try:
+            try:
+                response = await self._transport.handle_async_request(self._wire.request(call))
+                body = await _body(response)
+            except (httpx.HTTPError, aiohttp.ClientError, OSError) as error:
+                raise transport_error(call, error) from error
+            return self._wire.result(call, response, body)
+        finally:
+            if self._observer is not None:
+                self._observer(self._wire.exchange(call, time.monotonic() - started, response))
+
+
+async def _body(response: httpx.Response) -> bytes:
+    try:
+        return await response.aread()
+    finally:
+        await response.aclose()
+
+
+def _aiohttp_transport(connections: int) -> AiohttpTransport:
+    def session() -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(limit=connections, keepalive_timeout=30.0)
+        return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+
+    return AiohttpTransport(client=session)

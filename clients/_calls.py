@@ -1,0 +1,280 @@
+"""The API as values: each verb becomes a ``Call``, which says what to send and how to read the answer.
+
+Every call that changes something is given an idempotency key here, unless its caller brought one.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from urllib.parse import quote, urlencode
+
+from pydantic import BaseModel, ValidationError
+
+from sandbox_service.contract.batches import BatchRequest, BatchResult
+from sandbox_service.contract.episodes import (
+    CreateInstanceRequest,
+    CreateInstanceResult,
+    EnvProfile,
+    EvaluateRequest,
+    EvaluateResult,
+    ForkInstanceRequest,
+    ForkInstanceResult,
+    GetEnvProfileRequest,
+    ReleaseInstanceRequest,
+    ReleaseInstanceResult,
+    StepRequest,
+    StepResult,
+)
+from sandbox_service.contract.inspection import (
+    Environments,
+    FileList,
+    Instances,
+    InstanceStatus,
+    Stats,
+    Trajectory,
+)
+from sandbox_service.contract.messages import Message
+from sandbox_service.contract.problems import ErrorCode, FailureClass
+
+from .errors import Failure, error_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pydantic import JsonValue
+
+    from sandbox_service.contract.batches import BatchOperation
+
+__all__ = ["Action", "Call", "Lane"]
+
+ResultT = TypeVar("ResultT")
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+Keyed: TypeAlias = (
+    CreateInstanceRequest | StepRequest | EvaluateRequest | ReleaseInstanceRequest | ForkInstanceRequest
+)
+
+Action: TypeAlias = "Message | Mapping[str, JsonValue] | str"
+"""An assistant message, its dictionary, or its content alone."""
+
+
+class Lane(StrEnum):
+    """Which bound on calls in flight a call comes under."""
+
+    ADMISSION = "admission"
+    """Creates and forks: they may wait long for a sandbox, and must not keep others from stepping."""
+    WORK = "work"
+    """Everything else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[ResultT]):
+    """One request, complete but for the address and the credentials."""
+
+    verb: str
+    method: str
+    path: str
+    read: Callable[[bytes], ResultT]
+    body: bytes = b""
+    content_type: str = "application/json"
+    lane: Lane = Lane.WORK
+    idempotency_key: str | None = None
+    """Sent as a header, where the body has no place for it."""
+    timeout_s: float | None = None
+    """Least time that one attempt must be given."""
+    instances_made: Callable[[ResultT], tuple[str, ...]] | None = None
+    """The instances that somebody must release, should nobody be there to take the answer."""
+
+
+def new_key() -> str:
+    """A fresh idempotency key."""
+    return secrets.token_hex(16)
+
+
+def keyed(request: Keyed) -> Keyed:
+    """The request with an idempotency key."""
+    if request.idempotency_key is not None:
+        return request
+    return request.model_copy(update={"idempotency_key": new_key()})
+
+
+def get_env_profile(environment: str, split: str | None, offset: int, limit: int | None) -> Call[EnvProfile]:
+    request = _build(GetEnvProfileRequest, environment=environment, split=split, offset=offset, limit=limit)
+    return _post("get_env_profile", request, EnvProfile)
+
+
+def create_instance(
+    environment: str,
+    task_id: str,
+    instance_id: str | None,
+    seed: int | None,
+    params: Mapping[str, JsonValue] | None,
+    fresh: bool,
+    idempotency_key: str | None,
+) -> Call[CreateInstanceResult]:
+    request = _build(
+        CreateInstanceRequest,
+        environment=environment,
+        task_id=task_id,
+        instance_id=instance_id,
+        seed=seed,
+        params=None if params is None else dict(params),
+        fresh=fresh or None,
+        idempotency_key=idempotency_key or new_key(),
+    )
+    call = _post("create_instance", request, CreateInstanceResult, Lane.ADMISSION)
+    return replace(call, instances_made=lambda result: (result.instance_id,))
+
+
+def step_request(
+    instance_id: str,
+    action: Action,
+    step_index: int | None,
+    timeout_s: float | None,
+    idempotency_key: str | None,
+) -> StepRequest:
+    """The step with an idempotency key, so that sending it twice acts once."""
+    return _build(
+        StepRequest,
+        instance_id=instance_id,
+        message=Message(role="assistant", content=action) if isinstance(action, str) else action,
+        step_index=step_index,
+        timeout_s=timeout_s,
+        idempotency_key=idempotency_key or new_key(),
+    )
+
+
+def step(request: StepRequest) -> Call[StepResult]:
+    return _post("step", request, StepResult, timeout_s=request.timeout_s)
+
+
+def evaluate(
+    instance_id: str, params: Mapping[str, JsonValue] | None, idempotency_key: str | None
+) -> Call[EvaluateResult]:
+    request = _build(
+        EvaluateRequest,
+        instance_id=instance_id,
+        params=None if params is None else dict(params),
+        idempotency_key=idempotency_key or new_key(),
+    )
+    return _post("evaluate", request, EvaluateResult)
+
+
+def release_instance(instance_id: str, idempotency_key: str | None) -> Call[ReleaseInstanceResult]:
+    key = idempotency_key or new_key()
+    request = _build(ReleaseInstanceRequest, instance_id=instance_id, idempotency_key=key)
+    return _post("release_instance", request, ReleaseInstanceResult)
+
+
+def fork_instance(instance_id: str, count: int, idempotency_key: str | None) -> Call[ForkInstanceResult]:
+    key = idempotency_key or new_key()
+    request = _build(ForkInstanceRequest, instance_id=instance_id, count=count, idempotency_key=key)
+    call = _post("fork_instance", request, ForkInstanceResult, Lane.ADMISSION)
+    return replace(call, instances_made=lambda result: result.instance_ids)
+
+
+def batch(operations: Sequence[BatchOperation]) -> Call[BatchResult]:
+    """The batch, each operation with a key of its own; one that creates anything waits with the creates."""
+    keys = [operation.model_copy(update={"request": keyed(operation.request)}) for operation in operations]
+    request = _build(BatchRequest, operations=tuple(keys))
+    admits = any(operation.operation in ("create_instance", "fork_instance") for operation in operations)
+    longest = max((op.request.timeout_s or 0.0 for op in operations if op.operation == "step"), default=0.0)
+    lane = Lane.ADMISSION if admits else Lane.WORK
+    return _post("batch", request, BatchResult, lane, timeout_s=longest or None)
+
+
+def environments() -> Call[Environments]:
+    return _get("environments", "/v1/environments", Environments)
+
+
+def instances() -> Call[Instances]:
+    return _get("instances", "/v1/instances", Instances)
+
+
+def instance(instance_id: str) -> Call[InstanceStatus]:
+    return _get("instance", _instance_path(instance_id), InstanceStatus)
+
+
+def trajectory(instance_id: str) -> Call[Trajectory]:
+    return _get("trajectory", _instance_path(instance_id, "/trajectory"), Trajectory)
+
+
+def stats() -> Call[Stats]:
+    return _get("stats", "/v1/stats", Stats)
+
+
+def list_files(instance_id: str, path: str) -> Call[FileList]:
+    query = f"?{urlencode({'path': path})}" if path else ""
+    return _get("list_files", _instance_path(instance_id, f"/files{query}"), FileList)
+
+
+def read_file(instance_id: str, path: str) -> Call[bytes]:
+    return Call(verb="read_file", method="GET", path=_file_path(instance_id, path), read=bytes)
+
+
+def write_file(instance_id: str, path: str, content: bytes, idempotency_key: str | None) -> Call[None]:
+    return Call(
+        verb="write_file",
+        method="PUT",
+        path=_file_path(instance_id, path),
+        read=_nothing,
+        body=content,
+        content_type="application/octet-stream",
+        idempotency_key=idempotency_key or new_key(),
+    )
+
+
+def probe(path: str) -> Call[None]:
+    """A call of ``/healthz`` or ``/readyz``: the status is the answer."""
+    return Call(verb=path.lstrip("/"), method="GET", path=path, read=_nothing)
+
+
+def _nothing(_: bytes) -> None:
+    return None
+
+
+def _instance_path(instance_id: str, rest: str = "") -> str:
+    return f"/v1/instances/{quote(instance_id, safe=':')}{rest}"
+
+
+def _file_path(instance_id: str, path: str) -> str:
+    # A URL library resolves dots on the way, and the request would reach another route.
+    if any(part in ("", ".", "..") for part in path.split("/")):
+        detail = f"{path!r} is not a plain path under the workspace"
+        raise error_of(Failure(detail, ErrorCode.INVALID_PATH, FailureClass.REQUEST, instance_id=instance_id))
+    return _instance_path(instance_id, f"/files/{quote(path)}")
+
+
+def _build(model: type[ModelT], **fields: object) -> ModelT:
+    """The request with the fields that were given; what does not match its schema never leaves the client."""
+    try:
+        return model.model_validate({name: value for name, value in fields.items() if value is not None})
+    except ValidationError as error:
+        wrong = tuple(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        code, kind = ErrorCode.INVALID_REQUEST, FailureClass.REQUEST
+        raise error_of(Failure("the request does not match its schema", code, kind, errors=wrong)) from error
+
+
+def _post(
+    verb: str,
+    request: BaseModel,
+    result: type[ModelT],
+    lane: Lane = Lane.WORK,
+    timeout_s: float | None = None,
+) -> Call[ModelT]:
+    return Call(
+        verb=verb,
+        method="POST",
+        path=f"/v1/{verb}",
+        read=result.model_validate_json,
+        body=request.model_dump_json(exclude_unset=True).encode(),
+        lane=lane,
+        timeout_s=timeout_s,
+    )
+
+
+def _get(verb: str, path: str, result: type[ModelT]) -> Call[ModelT]:
+    return Call(verb=verb, method="GET", path=path, read=result.model_validate_json)

@@ -1,0 +1,106 @@
+"""Sending of calls from any number of threads: slots, attempts and waits."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+import httpx
+
+from ._calls import Lane, probe
+from ._wire import transport_error
+from .errors import SandboxError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._calls import Call
+    from ._retry import RetryPolicy
+    from ._wire import Exchange, Wire
+    from .limits import ClientLimits
+
+__all__ = ["Sender"]
+
+ResultT = TypeVar("ResultT")
+
+
+class Sender:
+    """Carries calls to one service and brings back results or typed errors."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        limits: ClientLimits,
+        retry: RetryPolicy,
+        transport: httpx.BaseTransport | None,
+        observer: Callable[[Exchange], None] | None,
+    ) -> None:
+        self._wire = wire
+        self._retry = retry
+        self._slots = {
+            Lane.WORK: threading.BoundedSemaphore(limits.in_flight),
+            Lane.ADMISSION: threading.BoundedSemaphore(limits.creating),
+        }
+        self._transport = transport or _http_transport(limits.connections)
+        self._observer = observer
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
+    def probe(self, path: str) -> bool:
+        """Whether the service says yes; asked once."""
+        try:
+            self._exchange(probe(path))
+        except SandboxError:
+            return False
+        return True
+
+    def send(self, call: Call[ResultT]) -> ResultT:
+        """Send until it succeeds or the policy gives up; a wait holds no slot."""
+        attempt, elapsed = 0, 0.0
+        slots = self._slots[call.lane]
+        while True:
+            attempt += 1
+            with slots:
+                started = time.monotonic()
+                try:
+                    return self._exchange(call)
+                except SandboxError as error:
+                    failure = error
+            elapsed += time.monotonic() - started
+            wait = self._retry.wait_s(failure.failure, attempt, elapsed, random.random())
+            if wait is None:
+                raise failure
+            time.sleep(wait)
+            elapsed += wait
+
+    def _exchange(self, call: Call[ResultT]) -> ResultT:
+        started = time.monotonic()
+        response: httpx.Response | None = None
+        try:
+            try:
+                response = self._transport.handle_request(self._wire.request(call))
+                body = _body(response)
+            except (httpx.HTTPError, OSError) as error:
+                raise transport_error(call, error) from error
+            return self._wire.result(call, response, body)
+        finally:
+            if self._observer is not None:
+                self._observer(self._wire.exchange(call, time.monotonic() - started, response))
+
+
+def _body(response: httpx.Response) -> bytes:
+    try:
+        return response.read()
+    finally:
+        response.close()
+
+
+def _http_transport(connections: int) -> httpx.HTTPTransport:
+    limits = httpx.Limits(
+        max_connections=connections, max_keepalive_connections=connections, keepalive_expiry=30.0
+    )
+    return httpx.HTTPTransport(limits=limits, trust_env=False)

@@ -1,0 +1,194 @@
+"""The asynchronous client: every verb of the service, thousands at a time.
+
+Calls are bounded by slots, not by connections: whatever is over the bound waits in the client and costs
+nothing. Creates and forks have slots of their own, because they may wait long for a sandbox, and the episodes
+that would free one must be able to step meanwhile. Requests go straight to the transport: httpx's own client
+and pool cost more than the service does once calls queue up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import _calls
+from ._async_sender import AsyncSender
+from ._retry import RetryPolicy
+from ._wire import Wire
+from .episodes import AsyncEpisode
+from .limits import ClientLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    import httpx
+    from pydantic import JsonValue
+
+    from sandbox_service.contract.batches import BatchOperation, BatchResult
+    from sandbox_service.contract.episodes import (
+        CreateInstanceResult,
+        EnvProfile,
+        EvaluateResult,
+        ForkInstanceResult,
+        ReleaseInstanceResult,
+        StepResult,
+    )
+    from sandbox_service.contract.inspection import (
+        Environments,
+        FileList,
+        Instances,
+        InstanceStatus,
+        Stats,
+        Trajectory,
+    )
+
+    from ._calls import Action
+    from ._wire import Exchange
+
+__all__ = ["AsyncSandboxClient"]
+
+
+class AsyncSandboxClient:
+    """One service, seen from one event loop. Use it as a context manager."""
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str | None = None,
+        *,
+        limits: ClientLimits | None = None,
+        retry: RetryPolicy | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+        observer: Callable[[Exchange], None] | None = None,
+    ) -> None:
+        limits = limits or ClientLimits()
+        wire = Wire(base_url, api_key, limits)
+        self._sender = AsyncSender(wire, limits, retry or RetryPolicy(), transport, observer)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Release what cancelled creates have made, within a bound, and close the connections."""
+        await self._sender.aclose()
+
+    async def get_env_profile(
+        self, environment: str, split: str | None = None, *, offset: int = 0, limit: int | None = None
+    ) -> EnvProfile:
+        """The task ids of a split."""
+        return await self._sender.send(_calls.get_env_profile(environment, split, offset, limit))
+
+    async def create_instance(
+        self,
+        environment: str,
+        task_id: str,
+        *,
+        instance_id: str | None = None,
+        seed: int | None = None,
+        params: Mapping[str, JsonValue] | None = None,
+        fresh: bool = False,
+        idempotency_key: str | None = None,
+    ) -> CreateInstanceResult:
+        """Start an episode of a task."""
+        return await self._sender.send(
+            _calls.create_instance(environment, task_id, instance_id, seed, params, fresh, idempotency_key)
+        )
+
+    async def step(
+        self,
+        instance_id: str,
+        message: Action,
+        *,
+        step_index: int | None = None,
+        timeout_s: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> StepResult:
+        """One assistant message in, observation and reward out."""
+        request = _calls.step_request(instance_id, message, step_index, timeout_s, idempotency_key)
+        return await self._sender.send(_calls.step(request))
+
+    async def evaluate(
+        self,
+        instance_id: str,
+        *,
+        params: Mapping[str, JsonValue] | None = None,
+        idempotency_key: str | None = None,
+    ) -> EvaluateResult:
+        """Grade the instance as it stands."""
+        return await self._sender.send(_calls.evaluate(instance_id, params, idempotency_key))
+
+    async def release_instance(
+        self, instance_id: str, *, idempotency_key: str | None = None
+    ) -> ReleaseInstanceResult:
+        """End the instance; releasing twice is no error."""
+        return await self._sender.send(_calls.release_instance(instance_id, idempotency_key))
+
+    async def fork_instance(
+        self, instance_id: str, *, count: int = 1, idempotency_key: str | None = None
+    ) -> ForkInstanceResult:
+        """Copy a live instance."""
+        return await self._sender.send(_calls.fork_instance(instance_id, count, idempotency_key))
+
+    async def batch(self, operations: Sequence[BatchOperation]) -> BatchResult:
+        """Many operations in one call; each has its own result or problem."""
+        return await self._sender.send(_calls.batch(operations))
+
+    async def environments(self) -> Environments:
+        """Descriptors of what is served."""
+        return await self._sender.send(_calls.environments())
+
+    async def instances(self) -> Instances:
+        """The tenant's instances."""
+        return await self._sender.send(_calls.instances())
+
+    async def instance(self, instance_id: str) -> InstanceStatus:
+        """One instance."""
+        return await self._sender.send(_calls.instance(instance_id))
+
+    async def trajectory(self, instance_id: str) -> Trajectory:
+        """The recorded history of an instance."""
+        return await self._sender.send(_calls.trajectory(instance_id))
+
+    async def list_files(self, instance_id: str, path: str = "") -> FileList:
+        """Files of the workspace, or of a folder in it."""
+        return await self._sender.send(_calls.list_files(instance_id, path))
+
+    async def read_file(self, instance_id: str, path: str) -> bytes:
+        """A file of the workspace."""
+        return await self._sender.send(_calls.read_file(instance_id, path))
+
+    async def write_file(
+        self, instance_id: str, path: str, content: bytes, *, idempotency_key: str | None = None
+    ) -> None:
+        """Write a file into the workspace."""
+        await self._sender.send(_calls.write_file(instance_id, path, content, idempotency_key))
+
+    async def stats(self) -> Stats:
+        """Boxes, instances and queues of the fleet."""
+        return await self._sender.send(_calls.stats())
+
+    async def healthy(self) -> bool:
+        """Whether the service's front answers; asked once."""
+        return await self._sender.probe("/healthz")
+
+    async def ready(self) -> bool:
+        """Whether the service takes new instances; asked once."""
+        return await self._sender.probe("/readyz")
+
+    def episode(
+        self,
+        environment: str,
+        task_id: str,
+        *,
+        seed: int | None = None,
+        params: Mapping[str, JsonValue] | None = None,
+        fresh: bool = False,
+    ) -> AsyncEpisode:
+        """An episode as a context manager: created on entry, released on exit."""
+        return AsyncEpisode(self, environment, task_id, seed=seed, params=params, fresh=fresh)

@@ -1,0 +1,194 @@
+"""An episode as a context manager: created on entry, released on exit whatever happens.
+
+    async with client.episode("code", task_id) as episode:
+        while not episode.finished:
+            result = await episode.step(policy(episode.observation))
+        verdict = await episode.evaluate()
+
+An episode knows its step index and always sends it, so that a step is never applied to a history that the
+policy has not seen. Copies made by ``fork`` are episodes of their own and need their own ``async with``. A
+release that fails is logged and left to the lease: it never hides what the body raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from ._progress import Progress
+from .errors import SandboxError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+    from typing import Self
+
+    from pydantic import JsonValue
+
+    from sandbox_service.contract.episodes import (
+        EvaluateResult,
+        ForkInstanceResult,
+        StepResult,
+    )
+
+    from ._calls import Action
+    from .async_client import AsyncSandboxClient
+    from .sync_client import SandboxClient
+
+__all__ = ["AsyncEpisode", "Episode", "Stepper"]
+
+_RELEASE_S = 30.0
+
+
+class Stepper(Protocol):
+    """Who carries an episode's steps: the client, or a batcher in front of it."""
+
+    async def step(
+        self,
+        instance_id: str,
+        message: Action,
+        *,
+        step_index: int | None = None,
+        timeout_s: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> StepResult:
+        """One assistant message in, observation and reward out."""
+        ...
+
+
+class AsyncEpisode(Progress):
+    """One episode over the asynchronous client."""
+
+    def __init__(
+        self,
+        client: AsyncSandboxClient,
+        environment: str,
+        task_id: str,
+        *,
+        seed: int | None = None,
+        params: Mapping[str, JsonValue] | None = None,
+        fresh: bool = False,
+        stepper: Stepper | None = None,
+    ) -> None:
+        super().__init__(environment, task_id, seed, params, fresh)
+        self._client = client
+        self._stepper: Stepper = stepper or client
+
+    async def __aenter__(self) -> Self:
+        if self._instance_id is None:
+            self._created(
+                await self._client.create_instance(
+                    self.environment, self.task_id, seed=self._seed, params=self._params, fresh=self._fresh
+                )
+            )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.release()
+
+    async def step(self, message: Action, *, timeout_s: float | None = None) -> StepResult:
+        """One assistant message in, observation and reward out."""
+        result = await self._stepper.step(
+            self.instance_id, message, step_index=self.step_index, timeout_s=timeout_s
+        )
+        self._stepped(result)
+        return result
+
+    async def evaluate(self, *, params: Mapping[str, JsonValue] | None = None) -> EvaluateResult:
+        """Grade the episode as it stands."""
+        return await self._client.evaluate(self.instance_id, params=params)
+
+    async def fork(self, count: int = 1) -> tuple[AsyncEpisode, ...]:
+        """Live copies of the episode, each to be used as a context manager."""
+        forked = await self._client.fork_instance(self.instance_id, count=count)
+        return tuple(self._copy(instance_id, forked) for instance_id in forked.instance_ids)
+
+    async def release(self) -> None:
+        """End the episode; a cancellation waits until that is done."""
+        if self._instance_id is None or self._released:
+            return
+        self._released = True
+        task = asyncio.create_task(self._release(self._instance_id))
+        cancelled: asyncio.CancelledError | None = None
+        while not task.done():
+            try:
+                await asyncio.shield(task)
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
+
+    async def _release(self, instance_id: str) -> None:
+        try:
+            async with asyncio.timeout(_RELEASE_S):
+                await self._client.release_instance(instance_id)
+        except (SandboxError, TimeoutError) as error:
+            self._release_failed(error)
+
+    def _copy(self, instance_id: str, forked: ForkInstanceResult) -> AsyncEpisode:
+        copy = AsyncEpisode(self._client, self.environment, self.task_id, stepper=self._stepper)
+        copy._copied(self, instance_id, forked)
+        return copy
+
+
+class Episode(Progress):
+    """One episode over the synchronous client."""
+
+    def __init__(
+        self,
+        client: SandboxClient,
+        environment: str,
+        task_id: str,
+        *,
+        seed: int | None = None,
+        params: Mapping[str, JsonValue] | None = None,
+        fresh: bool = False,
+    ) -> None:
+        super().__init__(environment, task_id, seed, params, fresh)
+        self._client = client
+
+    def __enter__(self) -> Self:
+        if self._instance_id is None:
+            self._created(
+                self._client.create_instance(
+                    self.environment, self.task_id, seed=self._seed, params=self._params, fresh=self._fresh
+                )
+            )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def step(self, message: Action, *, timeout_s: float | None = None) -> StepResult:
+        """One assistant message in, observation and reward out."""
+        result = self._client.step(self.instance_id, message, step_index=self.step_index, timeout_s=timeout_s)
+        self._stepped(result)
+        return result
+
+    def evaluate(self, *, params: Mapping[str, JsonValue] | None = None) -> EvaluateResult:
+        """Grade the episode as it stands."""
+        return self._client.evaluate(self.instance_id, params=params)
+
+    def fork(self, count: int = 1) -> tuple[Episode, ...]:
+        """Live copies of the episode, each to be used as a context manager."""
+        forked = self._client.fork_instance(self.instance_id, count=count)
+        return tuple(self._copy(instance_id, forked) for instance_id in forked.instance_ids)
+
+    def release(self) -> None:
+        """End the episode."""
+        if self._instance_id is None or self._released:
+            return
+        self._released = True
+        try:
+            self._client.release_instance(self._instance_id)
+        except SandboxError as error:
+            self._release_failed(error)
+
+    def _copy(self, instance_id: str, forked: ForkInstanceResult) -> Episode:
+        copy = Episode(self._client, self.environment, self.task_id)
+        copy._copied(self, instance_id, forked)
+        return copy

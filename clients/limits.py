@@ -1,0 +1,31 @@
+"""How much a client has under way at once, and how long it waits for an answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["ClientLimits"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """Bounds of one client. What is over them waits in the client, without a deadline and at no cost."""
+
+    in_flight: int = 64
+    """Most calls at once, creates and forks aside."""
+    creating: int = 64
+    """Most creates and forks at once: they may wait long for a sandbox, and the episodes that would free one
+    must be able to step meanwhile."""
+    connect_s: float = 10.0
+    """Longest wait for a connection."""
+    attempt_s: float = 180.0
+    """Longest silence of the service in one attempt; a step that asks for more time is given more."""
+
+    def __post_init__(self) -> None:
+        if self.in_flight < 1 or self.creating < 1:
+            raise ValueError("a client needs room for at least one call of each kind")
+
+    @property
+    def connections(self) -> int:
+        """Most connections at once."""
+        return self.in_flight + self.creating
