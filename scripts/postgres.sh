@@ -9,6 +9,7 @@
 # As root it installs Debian's package when there is none, and runs the server as the user postgres.
 # Below a home that only root may enter, the folder is /var/tmp/training-sandbox-postgres.
 # SANDBOX_POSTGRES_PORT and SANDBOX_POSTGRES_DIR set the port (54329) and the folder.
+# SANDBOX_POSTGRES_INSTALL=0 keeps it from installing anything.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -36,6 +37,7 @@ find_programs() {
 }
 
 install_programs() {
+    [ "${SANDBOX_POSTGRES_INSTALL:-1}" = 1 ] || fail "PostgreSQL is missing, and installing it is switched off"
     [ "$(id -u)" = 0 ] || fail "PostgreSQL is missing; install the package postgresql, or run this as root"
     command -v apt-get >/dev/null 2>&1 || fail "PostgreSQL is missing, and so is apt-get to install it"
     export DEBIAN_FRONTEND=noninteractive

@@ -1,0 +1,72 @@
+"""Datasets out of the store, as JSONL or Parquet files."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from .rows import ExportFilter, Rows, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from sqlalchemy.engine import Engine
+
+    from sandbox_service.contract.base import JsonObject
+
+    from .rows import Progress
+
+__all__ = ["FileFormat", "export"]
+
+
+class FileFormat(StrEnum):
+    """How rows are written."""
+
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+
+
+def export(
+    engine: Engine,
+    output: Path,
+    file_format: FileFormat,
+    rows: Rows = Rows.EPISODES,
+    wanted: ExportFilter | None = None,
+    progress: Progress | None = None,
+) -> int:
+    """Write the wanted rows to ``output`` and give their number.
+
+    The file appears under its name only when it is complete.
+    """
+    part = output.with_name(output.name + ".part")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    # Without a transaction, because an export of hours would keep PostgreSQL from cleaning up behind it.
+    reading = engine.execution_options(isolation_level="AUTOCOMMIT")
+    try:
+        with reading.connect() as connection:
+            lines = rows_of(connection, rows, wanted or ExportFilter(), progress)
+            written = _write(part, file_format, rows, lines)
+        part.replace(output)
+    finally:
+        part.unlink(missing_ok=True)
+    return written
+
+
+def _write(path: Path, file_format: FileFormat, rows: Rows, lines: Iterator[JsonObject]) -> int:
+    if file_format is FileFormat.JSONL:
+        return _write_jsonl(path, lines)
+    # Deferred: pyarrow takes longer to import than a small export takes to write.
+    from .parquet import write_parquet
+
+    return write_parquet(path, rows, lines)
+
+
+def _write_jsonl(path: Path, lines: Iterator[JsonObject]) -> int:
+    count = 0
+    with path.open("w", encoding="utf-8") as file:
+        for line in lines:
+            file.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
+            count += 1
+    return count

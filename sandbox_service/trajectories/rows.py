@@ -1,0 +1,123 @@
+"""Rows of a dataset out of the store: one an episode, with its messages, or one an event.
+
+Rows are made one episode at a time, so that memory is bounded by the longest episode, not by the store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+from . import reader
+from .bodies import value_of
+from .reader import InstanceFilter
+from .records import EventKind
+from .view import conversation_of, outcome_of, tools_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pydantic import JsonValue
+    from sqlalchemy.engine import Connection
+
+    from sandbox_service.contract.base import JsonObject
+
+    from .reader import StoredInstance
+    from .records import EventRecord
+    from .view import Outcome
+
+__all__ = ["ExportFilter", "Progress", "Rows", "rows_of"]
+
+Progress: TypeAlias = "Callable[[int, int], None]"
+"""Called with the number of episodes looked at and their total."""
+
+
+class Rows(StrEnum):
+    """What a row stands for."""
+
+    EPISODES = "episodes"
+    EVENTS = "events"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportFilter:
+    """Which episodes are wanted; what is None does not matter."""
+
+    instances: InstanceFilter = field(default_factory=InstanceFilter)
+    success: bool | None = None
+    """Graded, and solved or not."""
+    min_reward: float | None = None
+    """Score of at least so much, or sum of step rewards where the episode was never graded."""
+
+    def admits(self, outcome: Outcome) -> bool:
+        """Whether an episode that went like this is wanted."""
+        if self.success is not None and outcome.success is not self.success:
+            return False
+        return self.min_reward is None or outcome.reward >= self.min_reward
+
+
+def rows_of(
+    connection: Connection, rows: Rows, wanted: ExportFilter, progress: Progress | None = None
+) -> Iterator[JsonObject]:
+    """The wanted rows, in order of the instances' creation."""
+    total = reader.count_instances(connection, wanted.instances) if progress else 0
+    for done, stored in enumerate(reader.list_instances(connection, wanted.instances), start=1):
+        # A fork's conversation begins with its parent's; its events are its own, or they would come twice.
+        events = reader.events_of(connection, stored.record.instance_id)
+        outcome = outcome_of(events)
+        if wanted.admits(outcome):
+            if rows is Rows.EPISODES:
+                yield _episode(stored, events, outcome)
+            else:
+                own = (event for event in events if event.instance_id == stored.record.instance_id)
+                yield from (_event(stored, event) for event in own)
+        if progress:
+            progress(done, max(done, total))
+
+
+def _episode(stored: StoredInstance, events: Sequence[EventRecord], outcome: Outcome) -> JsonObject:
+    record = stored.record
+    steps = [event for event in events if event.kind is EventKind.STEP and event.status < 400]
+    messages: list[JsonValue] = [*conversation_of(events)]
+    return {
+        "instance_id": record.instance_id,
+        "environment": record.environment,
+        "task_id": record.task_id,
+        "tenant": record.tenant,
+        "supervisor": record.supervisor,
+        "seed": record.seed,
+        "params": value_of(record.params_json),
+        "parent": record.parent,
+        "created_at": record.created_at,
+        "ended_at": stored.ended_at,
+        "ended_by": stored.ended_by.value if stored.ended_by else None,
+        "steps": len(steps),
+        "terminated": outcome.terminated,
+        "truncated": outcome.truncated,
+        "success": outcome.success,
+        "score": outcome.score,
+        "reward": outcome.reward,
+        "step_rewards": list(outcome.step_rewards),
+        "step_ms": [event.timing_ms.get("run") for event in steps],
+        "messages": messages,
+        "tools": tools_of(events),
+    }
+
+
+def _event(stored: StoredInstance, event: EventRecord) -> JsonObject:
+    timing: JsonObject = {**event.timing_ms}
+    return {
+        "instance_id": event.instance_id,
+        "environment": stored.record.environment,
+        "task_id": stored.record.task_id,
+        "tenant": stored.record.tenant,
+        "sequence": event.sequence,
+        "operation": event.kind.value,
+        "at": event.at,
+        "status": event.status,
+        "reward": event.reward,
+        "timing": timing,
+        "request": value_of(event.request),
+        "result": value_of(event.response),
+    }

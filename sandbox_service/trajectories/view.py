@@ -1,0 +1,118 @@
+"""What people and trainers want of a recorded instance: its trajectory, its conversation, its outcome."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sandbox_service.contract.inspection import Event, Trajectory
+
+from .bodies import object_of
+from .records import EventKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pydantic import JsonValue
+
+    from sandbox_service.contract.base import JsonObject
+
+    from .records import EventRecord, InstanceRecord
+
+__all__ = ["Outcome", "conversation_of", "outcome_of", "tools_of", "trajectory_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an episode went, as far as it went."""
+
+    step_rewards: tuple[float, ...]
+    terminated: bool
+    truncated: bool
+    score: float | None
+    """Of the last evaluation, when there was one."""
+    success: bool | None
+
+    @property
+    def reward(self) -> float:
+        """The score where the episode was graded, else the sum of its steps' rewards."""
+        return sum(self.step_rewards) if self.score is None else self.score
+
+
+def trajectory_of(record: InstanceRecord, events: Sequence[EventRecord]) -> Trajectory:
+    """The trajectory that the service's API shows."""
+    return Trajectory(
+        instance_id=record.instance_id,
+        environment=record.environment,
+        task_id=record.task_id,
+        tenant=record.tenant,
+        seed=record.seed,
+        parent=record.parent,
+        events=tuple(
+            Event(
+                sequence=event.sequence,
+                operation=event.kind.value,
+                at=event.at,
+                request=object_of(event.request),
+                result=object_of(event.response),
+                reward=event.reward,
+                timing=event.timing_ms,
+            )
+            for event in events
+        ),
+    )
+
+
+def conversation_of(events: Sequence[EventRecord]) -> list[JsonObject]:
+    """The chat messages in order: the opening, and each action with what answered it.
+
+    Operations that failed are left out: the agent's next action was not an answer to them.
+    """
+    messages: list[JsonObject] = []
+    for event in events:
+        if event.status >= 400:
+            continue
+        if event.kind is EventKind.STEP:
+            action = (object_of(event.request) or {}).get("message")
+            if isinstance(action, dict):
+                messages.append(action)
+        if event.kind in (EventKind.CREATE, EventKind.STEP):
+            messages.extend(_observed(object_of(event.response) or {}))
+    return messages
+
+
+def tools_of(events: Sequence[EventRecord]) -> list[JsonValue]:
+    """The tools that the episode offered."""
+    for event in events:
+        if event.kind is EventKind.CREATE and event.status < 400:
+            tools = (object_of(event.response) or {}).get("tools")
+            return tools if isinstance(tools, list) else []
+    return []
+
+
+def outcome_of(events: Sequence[EventRecord]) -> Outcome:
+    """Rewards, score and end of the episode."""
+    rewards: list[float] = []
+    terminated = truncated = False
+    score: float | None = None
+    success: bool | None = None
+    for event in events:
+        if event.status >= 400:
+            continue
+        if event.kind is EventKind.STEP:
+            result = object_of(event.response) or {}
+            rewards.append(event.reward or 0.0)
+            terminated = terminated or result.get("terminated") is True
+            truncated = truncated or result.get("truncated") is True
+        elif event.kind is EventKind.EVALUATE:
+            score = event.reward
+            success = (object_of(event.response) or {}).get("success") is True
+    return Outcome(tuple(rewards), terminated, truncated, score, success)
+
+
+def _observed(result: JsonObject) -> list[JsonObject]:
+    observation = result.get("observation")
+    messages = observation.get("messages") if isinstance(observation, dict) else None
+    return (
+        [message for message in messages if isinstance(message, dict)] if isinstance(messages, list) else []
+    )
