@@ -1,0 +1,124 @@
+"""Answer checks: does a text say what it should? Pure functions, no I/O. Standard library only."""
+
+from __future__ import annotations
+
+import math
+import re
+import string
+import unicodedata
+from collections import Counter
+from fractions import Fraction
+
+__all__ = ["exact", "number_in", "numeric", "picked", "picks", "rouge_l", "token_f1"]
+
+_ARTICLES = {"a", "an", "the"}
+_MAX_TOKENS = 2000
+"""Tokens that ROUGE-L looks at; its time grows with the product of both lengths."""
+_NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d*)?(?:[eE][+-]?\d{1,4})?")
+_LETTERS = re.compile(r"[A-Z](?:(?:\s*,\s*|\s*;\s*|\s+and\s+|\s+)[A-Z])*")
+
+
+def exact(answer: str, wanted: list[str], *, ignore_case: bool) -> bool:
+    """The answer is one of the wanted ones; white space at line ends and around does not count."""
+
+    def tidy(text: str) -> str:
+        text = unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
+        text = "\n".join(line.rstrip() for line in text.strip().split("\n"))
+        return text.casefold() if ignore_case else text
+
+    return tidy(answer) in {tidy(text) for text in wanted}
+
+
+def number_in(answer: str) -> float | None:
+    """The one number that the answer is: 42, -1,234.5, 3/4, 1e-3, 12 %, $5, x = 7, \\boxed{7}."""
+    text = answer.strip().rstrip(".").replace("\N{MINUS SIGN}", "-").replace("$", "").strip()
+    boxed = re.fullmatch(r"\\boxed\{(.*)\}", text)
+    text = boxed[1].strip() if boxed else text
+    text = re.sub(r"^[A-Za-z_]\w*\s*=\s*", "", text).removesuffix("%").strip()
+    numerator, slash, denominator = text.partition("/")
+    first = _plain_number(numerator)
+    if not slash:
+        return first
+    second = _plain_number(denominator)
+    return first / second if first is not None and second else None
+
+
+def _plain_number(text: str) -> float | None:
+    text = text.strip()
+    if not _NUMBER.fullmatch(text) or not any(char.isdigit() for char in text):
+        return None
+    try:
+        return float(text.replace(",", ""))
+    except ValueError:
+        return None
+
+
+def numeric(answer: str, wanted: float, *, rel_tol: float, abs_tol: float) -> bool:
+    """The answer is a number within the tolerances of the wanted one."""
+    number = number_in(answer)
+    return number is not None and math.isclose(number, wanted, rel_tol=rel_tol, abs_tol=abs_tol)
+
+
+def picked(answer: str) -> set[str]:
+    """The letters that a multiple-choice answer names: B, (b), B), A and C, A, C."""
+    text = re.sub(
+        r"^(?:the\s+)?(?:final\s+)?(?:answers?|options?|choices?)\s*(?:is|are)?\s*:?\s*",
+        "",
+        answer.strip(),
+        flags=re.I,
+    )
+    letters = re.sub(r"[()\[\].*]", " ", text).upper().replace(" AND ", " ").strip()
+    return set(re.findall(r"[A-Z]", letters)) if _LETTERS.fullmatch(letters) else set()
+
+
+def picks(answer: str, wanted: set[str]) -> float:
+    """F1 of the letters picked against those wanted; with one wanted letter, 1 or 0."""
+    chosen = picked(answer)
+    if len(wanted) == 1:
+        return float(chosen == wanted)
+    return _f1(len(chosen & wanted), len(chosen), len(wanted))
+
+
+def _tokens(text: str) -> list[str]:
+    """Lower-case words without punctuation, as in the SQuAD evaluation."""
+    text = unicodedata.normalize("NFC", text).casefold()
+    return text.translate(str.maketrans(string.punctuation, " " * len(string.punctuation))).split()
+
+
+def _f1(common: int, given: int, wanted: int) -> float:
+    if not common:
+        return 0.0
+    return float(Fraction(2 * common, given + wanted))
+
+
+def token_f1(answer: str, wanted: list[str]) -> float:
+    """Best F1 over the bags of words of the answer and each wanted text; articles do not count."""
+    given = [token for token in _tokens(answer) if token not in _ARTICLES]
+    scores = []
+    for text in wanted:
+        tokens = [token for token in _tokens(text) if token not in _ARTICLES]
+        common = sum((Counter(given) & Counter(tokens)).values())
+        scores.append(_f1(common, len(given), len(tokens)))
+    return max(scores, default=0.0)
+
+
+def rouge_l(answer: str, wanted: list[str]) -> float:
+    """Best ROUGE-L F-measure (Lin 2004, beta 1) over the wanted texts."""
+    given = _tokens(answer)[:_MAX_TOKENS]
+    scores = []
+    for text in wanted:
+        tokens = _tokens(text)[:_MAX_TOKENS]
+        scores.append(_f1(_common_subsequence(given, tokens), len(given), len(tokens)))
+    return max(scores, default=0.0)
+
+
+def _common_subsequence(first: list[str], second: list[str]) -> int:
+    """Length of the longest common subsequence, one row of the table at a time."""
+    row = [0] * (len(second) + 1)
+    for token in first:
+        diagonal = 0
+        for index, other in enumerate(second, 1):
+            above = row[index]
+            row[index] = diagonal + 1 if token == other else max(above, row[index - 1])
+            diagonal = above
+    return row[-1]

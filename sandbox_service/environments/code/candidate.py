@@ -1,0 +1,112 @@
+"""The candidate's process: loads an agent's solution and answers calls with data.
+
+Runs under a fresh uid in an empty directory and is trusted with nothing: once the solution is loaded, every
+answer may be forged, and a forged answer is a value like any other. It never sees a test or an expected
+result, only the arguments of calls. Standard library only.
+"""
+
+from __future__ import annotations
+
+import builtins
+import io
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+from .codec import decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["serve"]
+
+JsonObject = dict[str, Any]
+
+_MUTABLE = (list, dict, set, bytearray)
+
+
+class _Objects:
+    """What has no data form, by number."""
+
+    def __init__(self) -> None:
+        self._kept: list[object] = []
+
+    def refer(self, value: object) -> int:
+        """The number of an object, new at each mention."""
+        self._kept.append(value)
+        return len(self._kept) - 1
+
+    def resolve(self, number: int) -> object:
+        """The object of a number."""
+        return self._kept[number]
+
+
+def serve(receive: Callable[[], JsonObject], send: Callable[[JsonObject], None]) -> None:
+    """Answer requests until there are no more."""
+    sys.stdin, sys.stdout, sys.stderr = io.StringIO(), _Sink(), _Sink()
+    objects = _Objects()
+    module = types.ModuleType("solution")
+    while True:
+        try:
+            request = receive()
+        except EOFError:
+            return
+        send(_answer(module, objects, request))
+
+
+class _Sink(io.TextIOBase):
+    """Takes all output and keeps none."""
+
+    def write(self, text: str, /) -> int:
+        return len(text)
+
+
+def _answer(module: types.ModuleType, objects: _Objects, request: JsonObject) -> JsonObject:
+    try:
+        return _OPERATIONS[request["op"]](module, objects, request)
+    except StopIteration:
+        return {"stop": True}
+    except BaseException as error:  # noqa: BLE001 - whatever the solution raises, SystemExit too, is its answer
+        names = [kind.__name__ for kind in type(error).__mro__]
+        return {"error": {"types": names, "text": _text(error)}}
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)[:1000]
+    except BaseException:  # noqa: BLE001 - __str__ is the solution's code as well
+        return ""
+
+
+def _load(module: types.ModuleType, objects: _Objects, request: JsonObject) -> JsonObject:
+    sys.modules["solution"] = module
+    code = compile(request["source"], "solution.py", "exec", dont_inherit=True)
+    exec(code, module.__dict__)
+    return {"value": None}
+
+
+def _get(module: types.ModuleType, objects: _Objects, request: JsonObject) -> JsonObject:
+    return {"value": encode(getattr(module, request["name"]), objects.refer)}
+
+
+def _call(module: types.ModuleType, objects: _Objects, request: JsonObject) -> JsonObject:
+    """Call an object, or a built-in function; send back the arguments as they are afterwards, when asked."""
+    function = (
+        objects.resolve(request["target"]) if "target" in request else getattr(builtins, request["builtin"])
+    )
+    arguments = [decode(item, objects.resolve) for item in request["args"]]
+    named = {name: decode(item, objects.resolve) for name, item in request["kwargs"].items()}
+    result = function(*arguments, **named)  # type: ignore[operator]
+    answer: JsonObject = {"value": encode(result, objects.refer)}
+    if request["write_back"]:
+        answer["args"] = [
+            encode(item, objects.refer) if isinstance(item, _MUTABLE) else None for item in arguments
+        ]
+    return answer
+
+
+_OPERATIONS: dict[str, Callable[[types.ModuleType, _Objects, JsonObject], JsonObject]] = {
+    "load": _load,
+    "get": _get,
+    "call": _call,
+}

@@ -1,0 +1,137 @@
+"""Python values as JSON, for the line between the grader and a candidate: data only, never code.
+
+JSON's own scalars and lists stand for themselves; everything else is ``{"$": tag, "v": ...}``. Subclasses are
+sent as the plain value they extend, so that no method written by a candidate reaches the grader. What has no
+data form is offered to ``refer``, which may give a number that names it. Standard library only.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import fractions
+import math
+import numbers
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["MAX_DEPTH", "CodecError", "decode", "encode"]
+
+MAX_DEPTH = 100
+"""Deepest nesting of a value."""
+_SAFE_INTEGER = 2**53
+_CONTAINERS = (
+    (list, "list"),
+    (tuple, "tuple"),
+    (set, "set"),
+    (frozenset, "frozenset"),
+)
+_BUILDERS: dict[str, Callable[[list[Any]], Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset}
+
+
+class CodecError(ValueError):
+    """The value has no data form, or the data does not stand for a value."""
+
+
+def encode(value: object, refer: Callable[[object], int], depth: int = MAX_DEPTH) -> Any:  # noqa: ANN401 - JSON
+    """The JSON form of ``value``, as the plain type it extends. Raises CodecError when it is too deep."""
+    if depth <= 0:
+        raise CodecError(f"the value is nested deeper than {MAX_DEPTH}")
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, numbers.Number):
+        return _encode_number(value, refer)
+    for kind, tag in _CONTAINERS:
+        if isinstance(value, kind):
+            items = [encode(item, refer, depth - 1) for item in value]
+            return items if tag == "list" else {"$": tag, "v": items}
+    if isinstance(value, dict):
+        pairs = [
+            [encode(key, refer, depth - 1), encode(item, refer, depth - 1)] for key, item in dict.items(value)
+        ]
+        return {"$": "dict", "v": pairs}
+    return _encode_rare(value, refer, depth)
+
+
+def _encode_number(value: numbers.Number, refer: Callable[[object], int]) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(value, numbers.Integral):
+        whole = int(value)
+        return whole if abs(whole) < _SAFE_INTEGER else {"$": "int", "v": hex(whole)}
+    if isinstance(value, float):
+        real = float.__float__(value)
+        return real if math.isfinite(real) else {"$": "float", "v": repr(real)}
+    if isinstance(value, complex):
+        return {"$": "complex", "v": [repr(value.real), repr(value.imag)]}
+    if isinstance(value, decimal.Decimal):
+        return {"$": "decimal", "v": decimal.Decimal.__str__(value)}
+    if isinstance(value, fractions.Fraction):
+        return {"$": "fraction", "v": [hex(value.numerator), hex(value.denominator)]}
+    return {"$": "handle", "v": refer(value)}
+
+
+def _encode_rare(value: object, refer: Callable[[object], int], depth: int) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(value, bytes | bytearray):
+        return {"$": type(value).__name__ if type(value) is bytearray else "bytes", "v": bytes(value).hex()}
+    if isinstance(value, range):
+        return {"$": "range", "v": [hex(value.start), hex(value.stop), hex(value.step)]}
+    if isinstance(value, datetime.datetime | datetime.date) and getattr(value, "tzinfo", None) is None:
+        tag = "datetime" if isinstance(value, datetime.datetime) else "date"
+        return {"$": tag, "v": value.isoformat()}
+    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
+        return encode(value.tolist(), refer, depth - 1)
+    return {"$": "handle", "v": refer(value)}
+
+
+def decode(data: Any, resolve: Callable[[int], object], depth: int = MAX_DEPTH) -> Any:  # noqa: ANN401 - any value
+    """The value that ``data`` stands for. Raises CodecError for anything that ``encode`` does not write."""
+    if depth <= 0:
+        raise CodecError(f"the data is nested deeper than {MAX_DEPTH}")
+    if data is None or isinstance(data, bool | int | float | str):
+        return data
+    if isinstance(data, list):
+        return [decode(item, resolve, depth - 1) for item in data]
+    if not isinstance(data, dict) or set(data) != {"$", "v"}:
+        raise CodecError("an object without a tag")
+    tag, content = data["$"], data["v"]
+    try:
+        if tag in _BUILDERS and isinstance(content, list):
+            return _BUILDERS[tag]([decode(item, resolve, depth - 1) for item in content])
+        if tag == "dict":
+            return {
+                decode(key, resolve, depth - 1): decode(item, resolve, depth - 1) for key, item in content
+            }
+        if tag == "handle" and type(content) is int:
+            return resolve(content)
+        return _SCALARS[tag](content)
+    except CodecError:
+        raise
+    except (ArithmeticError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CodecError(f"malformed {tag!r}: {type(error).__name__}") from None
+
+
+def _integer(content: str) -> int:
+    return int(content, 16)
+
+
+def _float(content: str) -> float:
+    if content not in {"nan", "inf", "-inf"}:
+        raise CodecError("a finite float with a tag")
+    return float(content)
+
+
+_SCALARS: dict[str, Callable[[Any], object]] = {
+    "int": _integer,
+    "float": _float,
+    "complex": lambda parts: complex(float(parts[0]), float(parts[1])),
+    "decimal": decimal.Decimal,
+    "fraction": lambda parts: fractions.Fraction(_integer(parts[0]), _integer(parts[1])),
+    "bytes": bytes.fromhex,
+    "bytearray": bytearray.fromhex,
+    "range": lambda parts: range(*map(_integer, parts)),
+    "datetime": datetime.datetime.fromisoformat,
+    "date": datetime.date.fromisoformat,
+}

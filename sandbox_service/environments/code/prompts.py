@@ -1,0 +1,56 @@
+"""What the agent is told at the start, and when a message holds no action. Standard library only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .schemas import TOOL_NAMES
+
+__all__ = ["NO_ACTION", "system_prompt", "task_message"]
+
+_SYSTEM = """\
+You solve a task on a Linux computer with Python 3 and bash, without network access. You act by calling \
+tools, one or several in a message; each answer shows what happened. You have at most {max_steps} messages, \
+and {tool_timeout_s:g} seconds for each call.
+
+Tools:
+- execute_bash: run a shell command. Every call is a new shell in the working directory.
+- python: run Python code in a session whose variables persist between calls.
+- str_replace_editor: view, create and edit files.
+- submit: finish the task.
+
+Paths are relative to the working directory, which holds the task's input files. Look at the files before \
+you rely on their form, compute instead of guessing, check your result, then submit.
+
+Call the tools natively. Without native calls, write a fenced ```python or ```bash block, which is run, or
+<tool_call>{{"name": "submit", "arguments": {{}}}}</tool_call>"""
+
+NO_ACTION = (
+    "Your message held no action, so nothing was done. Call a tool ("
+    + ", ".join(TOOL_NAMES)
+    + "), or write a ```python or ```bash block. Call submit when you are done: "
+    '<tool_call>{"name": "submit", "arguments": {}}</tool_call>'
+)
+
+_ANSWER = (
+    "Submit the final answer with `submit(answer=...)`, or write it to `{artifact}` and submit. "
+    "Give the answer alone, without explanation."
+)
+_SOLUTION = "Write your solution to `{artifact}` and submit. It is graded by hidden tests."
+
+
+def system_prompt(max_steps: int, tool_timeout_s: float) -> str:
+    """How to act in this environment."""
+    return _SYSTEM.format(max_steps=max_steps, tool_timeout_s=tool_timeout_s)
+
+
+def task_message(task: dict[str, Any]) -> str:
+    """The task, its input files, and where the result goes."""
+    parts = [task["prompt"].strip()]
+    if task["files"]:
+        parts.append(
+            "Input files in the working directory: " + ", ".join(f"`{name}`" for name in task["files"])
+        )
+    closing = _SOLUTION if task["tested"] else _ANSWER
+    parts.append(closing.format(artifact=task["artifact"]))
+    return "\n\n".join(parts)

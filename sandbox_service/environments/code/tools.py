@@ -1,0 +1,97 @@
+"""The tools: an action in, what the model is told out.
+
+Whatever goes wrong in the agent's code or calls is text for the model, never an exception. Standard
+library only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .editor import EditorError, edit
+from .schemas import SUBMIT, ArgumentError, check_arguments
+
+if TYPE_CHECKING:
+    from sandbox_service.runner.world import Agent, Execution
+
+    from .actions import Action
+
+__all__ = ["MAX_ANSWER_BYTES", "ToolResult", "cut", "run_tool"]
+
+JsonObject = dict[str, Any]
+
+MAX_ANSWER_BYTES = 64 * 1024
+"""Longest answer that a submit may carry."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What became of one action."""
+
+    text: str
+    """What the model is told."""
+    succeeded: bool
+    """The tool did what it was asked; for code: it ended by itself with status 0."""
+    executed: bool = False
+    """Agent code was run."""
+    exit_code: int | None = None
+    """Exit status of the code, when it ended by itself."""
+    submitted: bool = False
+    """The agent ended the episode."""
+    answer: str | None = None
+    """The answer that came with the submission."""
+
+
+def run_tool(agent: Agent, action: Action, timeout_s: float, max_output: int) -> ToolResult:
+    """Run one action; what the model is told of it is cut at ``max_output`` bytes."""
+    if action.problem is not None:
+        return ToolResult(f"Error: {action.problem}", succeeded=False)
+    try:
+        arguments = check_arguments(action.tool, action.arguments)
+        if action.tool == "execute_bash":
+            return _executed(agent.shell(arguments["command"], timeout_s, max_output), timeout_s, "command")
+        if action.tool == "python":
+            return _executed(agent.python(arguments["code"], timeout_s, max_output), timeout_s, "session")
+        if action.tool == SUBMIT:
+            return _submitted(arguments)
+        return ToolResult(cut(edit(agent, arguments), max_output), succeeded=True)
+    except (ArgumentError, EditorError) as error:
+        return ToolResult(f"Error: {error}", succeeded=False)
+
+
+def cut(text: str, max_bytes: int) -> str:
+    """The text, or its beginning with a notice when it is longer than ``max_bytes``."""
+    data = text.encode(errors="replace")
+    if len(data) <= max_bytes:
+        return text
+    return data[:max_bytes].decode(errors="ignore") + _cut_notice(max_bytes)
+
+
+def _cut_notice(max_bytes: int) -> str:
+    return f"\n[output cut: only the first {max_bytes} bytes are shown]"
+
+
+def _executed(execution: Execution, timeout_s: float, what: str) -> ToolResult:
+    succeeded = execution.exit_code == 0 and not execution.timed_out and not execution.died
+    parts = [execution.output.rstrip("\n")] if execution.output.strip() else []
+    if execution.truncated:
+        parts.append(_cut_notice(len(execution.output.encode(errors="replace"))).lstrip("\n"))
+    if execution.timed_out:
+        parts.append(f"[killed: it ran longer than {timeout_s:g} s]")
+    elif execution.died:
+        parts.append("[the process died: killed by a signal, out of memory, or it left by itself]")
+    elif execution.exit_code and what == "command":
+        parts.append(f"[exit code {execution.exit_code}]")
+    if what == "session" and (execution.timed_out or execution.died):
+        parts.append("[the Python session starts anew; its variables are gone]")
+    text = "\n".join(parts) or "[no output]"
+    return ToolResult(text, succeeded, executed=True, exit_code=execution.exit_code)
+
+
+def _submitted(arguments: JsonObject) -> ToolResult:
+    answer = arguments.get("answer")
+    text = None if answer is None else str(answer)
+    if text is not None and len(text.encode(errors="replace")) > MAX_ANSWER_BYTES:
+        raise ArgumentError(f"the answer is longer than {MAX_ANSWER_BYTES} bytes.")
+    return ToolResult("Submitted.", succeeded=True, submitted=True, answer=text)

@@ -1,0 +1,142 @@
+"""Hidden tests against a candidate: each runs in a process of its own that trusts nothing but itself.
+
+The test's code runs in a child forked from the world's worker: an endless loop or a memory bomb in a
+comparison costs that child and not the instance. The solution runs in another process, under another uid,
+and the test reaches it through handles. A test passes only when its child has run it to the end and says so
+on a pipe that the candidate has never seen. Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import resource
+import select
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from .proxies import CandidateLost, CandidateTimeout, Session
+
+if TYPE_CHECKING:
+    from sandbox_service.runner.world import Agent, Candidate
+
+__all__ = ["ENTRY", "HiddenTest", "Result", "run_test"]
+
+ENTRY = "sandbox_service.environments.code.candidate:serve"
+_MEMORY_BYTES = 2 * 1024**3
+_GRACE_S = 1.0
+
+
+class Result(StrEnum):
+    """How a hidden test ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    """An assertion did not hold."""
+    ERROR = "error"
+    """Something else was raised, by the solution or for what it returned."""
+    MISSING_NAME = "missing_name"
+    """The solution does not define what it must."""
+    NOT_LOADABLE = "not_loadable"
+    """The solution's code raised when it was loaded."""
+    TIMEOUT = "timeout"
+    """The test was not through at its deadline."""
+    DIED = "died"
+    """The solution's process, or the test's own, ended too early."""
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenTest:
+    """One test program."""
+
+    code: str
+    """Statements that raise when the solution is wrong."""
+    names: tuple[str, ...]
+    """Names of the solution that the code uses."""
+    setup: str = ""
+    """Trusted code that runs before; it may use and replace the names."""
+    timeout_s: float = 5.0
+    """Time for the whole test."""
+    write_back: bool = False
+    """Changes that the solution makes to its arguments are made in the test as well."""
+
+
+def run_test(agent: Agent, source: str, test: HiddenTest) -> Result:
+    """Run one test on a solution's source, in fresh processes."""
+    # The candidate is started here and used by the child only: its channel is inherited by the fork.
+    candidate = agent.candidate(ENTRY)
+    try:
+        return _in_child(candidate, source, test)
+    finally:
+        candidate.close()
+
+
+def _in_child(candidate: Candidate, source: str, test: HiddenTest) -> Result:
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _child(writing, candidate, source, test)
+    os.close(writing)
+    try:
+        ready, _, _ = select.select([reading], [], [], test.timeout_s + _GRACE_S)
+        word = os.read(reading, 64).decode() if ready else Result.TIMEOUT.value
+    finally:
+        os.close(reading)
+        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+    return Result(word) if word else Result.DIED
+
+
+def _child(writing: int, candidate: Candidate, source: str, test: HiddenTest) -> None:
+    """Run the test and write its result; never returns, and leaves no trace of the parent's state."""
+    result = Result.DIED
+    try:
+        _confine()
+        result = _judge(
+            Session(candidate, time.monotonic() + test.timeout_s, write_back=test.write_back), source, test
+        )
+    except BaseException:  # noqa: BLE001 - this is the process's outermost frame; DIED says it all
+        result = Result.DIED
+    finally:
+        os.write(writing, result.value.encode())
+        os._exit(0)
+
+
+def _confine() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limits = [limit for limit in (soft, hard, _MEMORY_BYTES) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min(limits), hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    sys.stdin = sys.stdout = sys.stderr = open(os.devnull, "r+", encoding="utf-8")  # noqa: SIM115, PTH123
+    # The same tests at every evaluation, also where they draw random cases.
+    random.seed(0)
+
+
+def _judge(session: Session, source: str, test: HiddenTest) -> Result:
+    namespace: dict[str, object] = {"__name__": "hidden_test"}
+    other = Result.NOT_LOADABLE
+    try:
+        session.load(source)
+        other = Result.MISSING_NAME
+        for name in test.names:
+            namespace[name] = session.get(name)
+        other = Result.ERROR
+        for part in (test.setup, test.code):
+            exec(compile(part, "hidden_test.py", "exec", dont_inherit=True, optimize=0), namespace)
+    except CandidateTimeout:
+        return Result.TIMEOUT
+    except CandidateLost:
+        return Result.DIED if other is Result.ERROR else other
+    except BaseException as error:  # noqa: BLE001 - whatever the solution raises, or the test for its values
+        return Result.FAILED if other is Result.ERROR and isinstance(error, AssertionError) else other
+    return Result.PASSED

@@ -1,0 +1,172 @@
+"""The code environment's world: one task, one workspace, tools until the agent submits.
+
+The world holds plain data only and reaches the agent through its context, so that a copy of it is complete
+when its process is copied. What agent code does is output; the score comes from ``evaluate`` alone, which
+looks at a copied artifact while nothing of the agent runs. Standard library only.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from typing import TYPE_CHECKING, Any
+
+from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World, WorldError
+
+from .actions import parse_actions
+from .grading import Submission, grade
+from .prompts import NO_ACTION, system_prompt, task_message
+from .schemas import TOOLS
+from .shaping import Milestones, StepFacts, parse_weights, shaped
+from .tools import ToolResult, run_tool
+
+if TYPE_CHECKING:
+    from sandbox_service.runner.world import Agent
+
+    from .actions import Action
+
+__all__ = ["WORLD"]
+
+_LEAST_TIME_S = 0.05
+_NO_TIME = "Not run: the time of this step is used up."
+_AFTER_END = "Not run: the task was submitted before."
+
+
+class CodeWorld(World):
+    """An episode of a task that is solved by running code."""
+
+    def start(self) -> Start:
+        try:
+            self.weights = parse_weights(self.context.params.get("shaping"))
+        except ValueError as error:
+            raise WorldError(str(error), "invalid_request") from None
+        unknown = sorted(set(self.context.params) - {"shaping"})
+        if unknown:
+            raise WorldError(f"code has no parameter {unknown[0]!r}; there is: shaping", "invalid_request")
+        self.steps = 0
+        self.evaluations = 0
+        self.submitted = False
+        self.answer: str | None = None
+        self.milestones = Milestones()
+        for path, content in self.task["files"].items():
+            self._agent.write_file(path, _file_bytes(content))
+        messages = [
+            {"role": "system", "content": system_prompt(self.task["max_steps"], self.task["tool_timeout_s"])},
+            {"role": "user", "content": task_message(self.task)},
+        ]
+        info = {key: self.task[key] for key in ("difficulty", "category") if self.task.get(key)}
+        return Start(
+            messages, [tool.schema() for tool in TOOLS], {**info, "max_steps": self.task["max_steps"]}
+        )
+
+    def step(self, message: JsonObject, timeout_s: float) -> Outcome:
+        # A tenth, at most a second, stays for the answer: the worker is killed at the deadline itself.
+        deadline = time.monotonic() + timeout_s - min(1.0, timeout_s / 10)
+        actions = parse_actions(message)
+        self.steps += 1
+        results: list[ToolResult] = []
+        for action in actions:
+            results.append(self._run(action, deadline))
+            if results[-1].submitted:
+                self.submitted, self.answer = True, results[-1].answer
+        terms = self._shape(message, results) if self.weights else {}
+        return Outcome(
+            messages=_observation(actions, results),
+            reward=sum(terms.values()),
+            terminated=self.submitted,
+            truncated=not self.submitted and self.steps >= self.task["max_steps"],
+            reward_terms=terms,
+            info=self._info(actions, results),
+        )
+
+    def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
+        sparse = params.get("sparse", False)
+        if set(params) - {"sparse"} or not isinstance(sparse, bool):
+            raise WorldError(
+                'evaluate takes the parameter {"sparse": true} or {"sparse": false}', "invalid_request"
+            )
+        ended = self.submitted or self.steps >= self.task["max_steps"]
+        self.evaluations += not ended
+        if ended:
+            self._agent.kill()
+            return self._verdict(grading, sparse)
+        self._agent.freeze()
+        try:
+            return self._verdict(grading, sparse)
+        finally:
+            self._agent.thaw()
+
+    @property
+    def _agent(self) -> Agent:
+        if self.context.agent is None:
+            raise WorldError("the code environment needs a sandbox that runs agent code")
+        return self.context.agent
+
+    def _run(self, action: Action, deadline: float) -> ToolResult:
+        if self.submitted:
+            return ToolResult(_AFTER_END, succeeded=False)
+        time_left = deadline - time.monotonic()
+        if time_left < _LEAST_TIME_S:
+            return ToolResult(_NO_TIME, succeeded=False)
+        timeout_s = min(time_left, self.task["tool_timeout_s"])
+        return run_tool(self._agent, action, timeout_s, self.task["max_output_bytes"])
+
+    def _verdict(self, grading: JsonObject, sparse: bool) -> Verdict:
+        verdict = grade(self._agent, Submission(self.answer, self.task["artifact"]), grading)
+        score = float(verdict.success) if sparse else verdict.score
+        return Verdict(score, verdict.success, verdict.details)
+
+    def _shape(self, message: JsonObject, results: list[ToolResult]) -> dict[str, float]:
+        before = self.milestones
+        self.milestones = Milestones(
+            executed=before.executed or any(result.executed and result.succeeded for result in results),
+            file_made=before.file_made or self._artifact_exists(),
+            submitted=self.submitted,
+        )
+        length = len(str(message.get("content") or "")) + len(str(message.get("tool_calls") or ""))
+        return shaped(self.weights, StepFacts(results, before, self.milestones, length))
+
+    def _artifact_exists(self) -> bool:
+        try:
+            self._agent.read_file(self.task["artifact"], 1)
+        except (OSError, ValueError):
+            return False
+        return True
+
+    def _info(self, actions: list[Action], results: list[ToolResult]) -> dict[str, Any]:
+        info: dict[str, Any] = {
+            "actions": [
+                {"tool": action.tool, "succeeded": result.succeeded, "exit_code": result.exit_code}
+                for action, result in zip(actions, results, strict=True)
+            ]
+        }
+        if self.evaluations:
+            # An evaluation before the end can serve as an oracle, so its use is on the record.
+            info["evaluations"] = self.evaluations
+        return info
+
+
+def _file_bytes(content: str | dict[str, str]) -> bytes:
+    return content.encode() if isinstance(content, str) else base64.b64decode(content["base64"])
+
+
+def _observation(actions: list[Action], results: list[ToolResult]) -> list[JsonObject]:
+    """Tool messages for native calls; one user message for calls in plain text."""
+    if not actions:
+        return [{"role": "user", "content": NO_ACTION}]
+    pairs = list(zip(actions, results, strict=True))
+    if actions[0].native:
+        return [
+            {"role": "tool", "tool_call_id": action.call_id, "name": action.tool, "content": result.text}
+            for action, result in pairs
+        ]
+    if len(pairs) == 1:
+        return [{"role": "user", "content": results[0].text}]
+    texts = [
+        f"[{index}: {action.tool or 'call'}]\n{result.text}"
+        for index, (action, result) in enumerate(pairs, 1)
+    ]
+    return [{"role": "user", "content": "\n\n".join(texts)}]
+
+
+WORLD = CodeWorld
