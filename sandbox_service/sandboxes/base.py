@@ -83,9 +83,9 @@ class SandboxFactory(Protocol):
         on_event: Callable[[Frame], None],
         on_death: Callable[[str], None],
     ) -> Sandbox:
-        """Start a box and its zygote. ``on_event`` gets the runner's EVENT frames, ``on_death`` the sandbox id.
+        """Start a box and its zygote; ``on_event`` gets the runner's EVENT frames, ``on_death`` the sandbox id.
 
-        Raises ServiceError(SANDBOX_FAILED | IMAGE_MISSING | STORAGE_FULL); leaves nothing behind when it does.
+        Raises ServiceError(SANDBOX_FAILED | IMAGE_MISSING | STORAGE_FULL); then nothing of the box stays.
         """
         ...
 

@@ -1,0 +1,132 @@
+"""What both kinds of box have in common: a body that is started, watched and removed, and a runner in it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.runner.frames import Frame, Op
+
+from .connection import RunnerConnection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .launch import RunnerConfig
+
+__all__ = ["Body", "Box"]
+
+log = logging.getLogger(__name__)
+
+RESET_S = 10.0
+"""How long cleaning a box may take before the box is given up."""
+
+
+class Body(Protocol):
+    """The container or the process around a runner."""
+
+    @property
+    def name(self) -> str:
+        """The sandbox id."""
+        ...
+
+    @property
+    def socket(self) -> Path:
+        """Where the runner listens."""
+        ...
+
+    async def start(self, timeout_s: float) -> None:
+        """Make it run. Raises ServiceError; ``remove`` is called afterwards in any case."""
+        ...
+
+    async def ended(self) -> str:
+        """Wait until it runs no more; why."""
+        ...
+
+    async def condition(self) -> str:
+        """How it is now, for the log."""
+        ...
+
+    async def remove(self) -> None:
+        """Kill it and remove everything of it. Never raises for what is gone."""
+        ...
+
+
+class Box:
+    """A body with a runner that has greeted us: a Sandbox."""
+
+    def __init__(
+        self,
+        body: Body,
+        config: RunnerConfig,
+        timeout_s: float,
+        on_event: Callable[[Frame], None],
+        on_death: Callable[[str], None],
+    ) -> None:
+        self._body = body
+        self._on_death = on_death
+        self._connection = RunnerConnection(body.socket, config.body(), timeout_s, on_event, self._broken)
+        self._destruction: asyncio.Task[None] | None = None
+        self._obituary: asyncio.Task[None] | None = None
+
+    @property
+    def sandbox_id(self) -> str:
+        return self._body.name
+
+    async def open(self, timeout_s: float) -> None:
+        """Start the body and greet its runner; when that fails, nothing of it stays."""
+        deadline = time.monotonic() + timeout_s
+        try:
+            await self._body.start(timeout_s)
+            await self._greet(max(0.1, deadline - time.monotonic()))
+        except BaseException:
+            await self.destroy()
+            raise
+
+    async def request(self, frame: Frame, timeout_s: float) -> Frame:
+        return await self._connection.request(frame, timeout_s)
+
+    async def reset(self) -> bool:
+        try:
+            answer = await self.request(Frame(Op.RESET, 0), RESET_S)
+        except ServiceError:
+            return False
+        return answer.op is Op.REPLY and answer.meta.get("clean") is True
+
+    async def destroy(self) -> None:
+        # One destruction, whoever asks for it and whoever stops waiting.
+        if self._destruction is None:
+            self._destruction = asyncio.create_task(self._destroy(), name=f"destroy {self.sandbox_id}")
+        await asyncio.shield(self._destruction)
+
+    async def _destroy(self) -> None:
+        await self._connection.close()
+        if self._obituary is not None:
+            await self._obituary
+        await self._body.remove()
+
+    async def _greet(self, timeout_s: float) -> None:
+        """Wait for the runner, or for the body's end, whichever comes first."""
+        greeting = asyncio.create_task(self._connection.connect(timeout_s))
+        ending = asyncio.create_task(self._body.ended())
+        try:
+            await asyncio.wait({greeting, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if not greeting.done():
+                raise ServiceError(ErrorCode.SANDBOX_FAILED, f"the box ended at its start: {ending.result()}")
+            greeting.result()
+        finally:
+            greeting.cancel()
+            ending.cancel()
+            await asyncio.gather(greeting, ending, return_exceptions=True)
+
+    def _broken(self, reason: str) -> None:
+        self._obituary = asyncio.create_task(self._write_obituary(reason))
+        self._on_death(self.sandbox_id)
+
+    async def _write_obituary(self, reason: str) -> None:
+        log.warning("box %s is dead: %s (%s)", self.sandbox_id, await self._body.condition(), reason)

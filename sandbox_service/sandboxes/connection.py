@@ -1,0 +1,123 @@
+"""The supervisor's connection to one runner: requests, events, and the news that the box is dead.
+
+Built on the stream's multiplexed client. The first connection sets a random token in the runner, and later
+ones bring it, so that a broken connection is renewed and nobody else can take the runner over. A runner that
+does not take a new connection is dead, whatever became of its box: that is said once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+from typing import TYPE_CHECKING
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.runner.frames import Frame, Op
+from sandbox_service.stream.address import UnixAddress
+from sandbox_service.stream.connection import MultiplexedClient, StreamOptions
+from sandbox_service.stream.failures import reply_or_raise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from sandbox_service.stream.channel import Channel
+
+__all__ = ["RunnerConnection"]
+
+RECONNECT_S = 2.0
+"""How long a runner may take to accept again after its connection broke."""
+MAX_IN_FLIGHT = 1024
+
+
+class _StandingSocket(UnixAddress):
+    """The socket of a runner that has once answered: when nobody listens there, it is dead, not late."""
+
+    __slots__ = ()
+
+    async def dial(self, protocol: Callable[[], asyncio.Protocol]) -> None:
+        try:
+            await super().dial(protocol)
+        except (ConnectionRefusedError, FileNotFoundError) as error:
+            raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, "the runner is gone") from error
+
+
+class RunnerConnection:
+    """Frames to and from one runner."""
+
+    def __init__(
+        self,
+        socket: Path,
+        runner_config: Mapping[str, object],
+        start_timeout_s: float,
+        on_event: Callable[[Frame], None],
+        on_broken: Callable[[str], None],
+    ) -> None:
+        self._hello = Frame(
+            Op.HELLO, 0, meta={"token": secrets.token_hex(16)}, body=json.dumps(runner_config).encode()
+        )
+        self._socket = str(socket)
+        self._on_broken = on_broken
+        self._reconnecting: asyncio.Task[None] | None = None
+        self._closed = False
+        options = StreamOptions(
+            max_in_flight=MAX_IN_FLIGHT,
+            # The first greeting is answered when the zygote has imported its world.
+            handshake_timeout_s=start_timeout_s,
+            connect_patience_s=RECONNECT_S,
+            back_off_min_s=0.005,
+            back_off_max_s=0.05,
+            late=ErrorCode.STEP_TIMEOUT,
+            unavailable=ErrorCode.OUTCOME_UNKNOWN,
+        )
+        self._client = MultiplexedClient(
+            UnixAddress(self._socket),
+            handshake=self._greet,
+            on_event=on_event,
+            on_lost=self._lost,
+            options=options,
+        )
+
+    async def connect(self, timeout_s: float) -> None:
+        """Greet the runner, trying until its socket is there. Raises ServiceError(SANDBOX_FAILED)."""
+        try:
+            await self._client.connect(timeout_s)
+        except ServiceError as error:
+            detail = f"the runner is not ready: {error.detail}"
+            raise ServiceError(ErrorCode.SANDBOX_FAILED, detail) from error
+        self._client.address = _StandingSocket(self._socket)
+
+    async def request(self, frame: Frame, timeout_s: float) -> Frame:
+        """Send a frame and await its answer; the request id is set here."""
+        if self._closed:
+            raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, "the box is gone")
+        return await self._client.request(frame, timeout_s)
+
+    async def close(self) -> None:
+        """Hang up. What is in flight fails with OUTCOME_UNKNOWN; nothing is said about a death."""
+        self._closed = True
+        if self._reconnecting is not None:
+            self._reconnecting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reconnecting
+        await self._client.close()
+
+    async def _greet(self, channel: Channel) -> None:
+        reply_or_raise(await channel.exchange(self._hello))
+
+    def _lost(self, reason: str) -> None:
+        if not self._closed and self._reconnecting is None:
+            self._reconnecting = asyncio.create_task(self._reconnect(reason))
+
+    async def _reconnect(self, reason: str) -> None:
+        try:
+            await self._client.connect(RECONNECT_S)
+        except ServiceError as error:
+            if not self._closed:
+                self._closed = True
+                self._on_broken(f"{reason}; {error.detail}")
+        finally:
+            self._reconnecting = None

@@ -1,0 +1,198 @@
+"""Boxes that are Docker containers: started hardened, watched by their socket, removed whole."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+
+from .box import Box
+from .hardening import BOX_CODE, BOX_SOCKET_DIR, SCRATCH, WORKSPACE, ContainerRequest, container_config
+from .images import BUILD_COMMAND, image_reference
+from .launch import RunnerLimits, configure, interpreter_arguments
+from .state import SOCKET_NAME
+from .uids import UidRanges
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from sandbox_service.environments.base import EnvironmentSpec
+    from sandbox_service.runner.frames import Frame
+
+    from .base import SandboxLimits
+    from .docker import Engine, EngineFacts
+    from .state import StateDir
+
+__all__ = ["ContainerBody", "ContainerFactory"]
+
+log = logging.getLogger(__name__)
+
+NODE_LABEL = "sandbox-service.node"
+ENVIRONMENT_LABEL = "sandbox-service.environment"
+_NAME_PREFIX = "sandbox-"
+
+_REMOVE_S = 30.0
+"""How long an engine that is away at the moment, because it restarts, is given to remove a box."""
+_REMOVE_TRY_S = 10.0
+_PIDS_OF_THE_RUNNER = 16
+"""Processes that agent code cannot take, so that the runner can always end it."""
+_MAPPED_UIDS = range(10_000, 60_000)
+"""Where the engine maps users a box has few ids, and the mapping keeps them apart from everybody's."""
+
+
+class ContainerBody:
+    """One container and the private folder of its socket."""
+
+    def __init__(
+        self,
+        name: str,
+        engine: Engine,
+        request: ContainerRequest,
+        socket_dir: Path,
+        on_removed: Callable[[], None],
+    ) -> None:
+        self.name = name
+        self._on_removed = on_removed
+        self.socket = socket_dir / SOCKET_NAME
+        self._engine = engine
+        self._request = request
+
+    async def start(self, timeout_s: float) -> None:
+        try:
+            await self._engine.run(self.name, container_config(self._request), timeout_s)
+        except ServiceError as error:
+            if error.code is not ErrorCode.IMAGE_MISSING:
+                raise
+            detail = f"there is no image {self._request.image}; build it with: {BUILD_COMMAND}"
+            raise ServiceError(ErrorCode.IMAGE_MISSING, detail) from error
+
+    async def ended(self) -> str:
+        pause = 0.1
+        while True:
+            await asyncio.sleep(pause)
+            pause = min(1.0, pause * 2)
+            state = await self._engine.state(self.name)
+            if state is None or not state.running:
+                return await self.condition()
+
+    async def condition(self) -> str:
+        try:
+            state = await self._engine.state(self.name)
+        except ServiceError as error:
+            return error.detail
+        if state is None:
+            return "the container was removed"
+        if state.running:
+            return "the container runs, but its runner does not answer"
+        memory = ", out of memory" if state.out_of_memory else ""
+        return f"exit code {state.exit_code}{memory}{f', {state.error}' if state.error else ''}"
+
+    async def remove(self) -> None:
+        deadline = time.monotonic() + _REMOVE_S
+        pause = 0.1
+        while True:
+            try:
+                await self._engine.remove(self.name, _REMOVE_TRY_S)
+                break
+            except ServiceError as error:
+                if time.monotonic() > deadline:
+                    # The next sweep finds it by its label.
+                    log.warning("container %s could not be removed: %s", self.name, error.detail)
+                    break
+            await asyncio.sleep(pause)
+            pause = min(2.0, pause * 2)
+        await asyncio.to_thread(shutil.rmtree, self.socket.parent, ignore_errors=True)
+        self._on_removed()
+
+
+class ContainerFactory:
+    """Makes hardened containers on one node's Docker engine."""
+
+    kind = "docker"
+    is_boundary = True
+
+    def __init__(
+        self,
+        engine: Engine,
+        facts: EngineFacts,
+        state: StateDir,
+        node: str,
+        limits: SandboxLimits,
+        *,
+        start_timeout_s: float = 60.0,
+        runtime: str | None = None,
+        image_prefix: str = "",
+    ) -> None:
+        self._engine = engine
+        self._facts = facts
+        self._state = state
+        self._node = node
+        self._limits = limits
+        self._start_timeout_s = start_timeout_s
+        self._runtime = runtime
+        self._image_prefix = image_prefix
+        self._ranges = UidRanges(node)
+        self._maps_users = facts.rootless or facts.remapped_root is not None
+
+    def capacity(self, spec: EnvironmentSpec) -> int:
+        return spec.instances_per_box
+
+    async def start(
+        self,
+        spec: EnvironmentSpec,
+        on_event: Callable[[Frame], None],
+        on_death: Callable[[str], None],
+    ) -> Box:
+        name = _NAME_PREFIX + secrets.token_hex(8)
+        folder = self._state.make_socket_dir(name, self._facts.remapped_root, self._socket_group())
+        try:
+            uids = self._ranges.take()
+        except ServiceError:
+            folder.rmdir()
+            raise
+        body = ContainerBody(
+            name, self._engine, self._request(spec, folder), folder, lambda: self._ranges.give_back(uids)
+        )
+        limits = RunnerLimits(
+            open_files=self._limits.open_files,
+            processes=max(8, self._limits.pids - _PIDS_OF_THE_RUNNER),
+            address_space_mib=None,
+            file_mib=self._limits.workspace_mib,
+        )
+        config = configure(spec, WORKSPACE, SCRATCH, _MAPPED_UIDS if self._maps_users else uids, limits)
+        box = Box(body, config, self._start_timeout_s, on_event, on_death)
+        await box.open(self._start_timeout_s)
+        return box
+
+    def _request(self, spec: EnvironmentSpec, folder: Path) -> ContainerRequest:
+        return ContainerRequest(
+            image=image_reference(spec, self._image_prefix),
+            command=interpreter_arguments(BOX_CODE, f"{BOX_SOCKET_DIR}/{SOCKET_NAME}"),
+            socket_dir=str(folder),
+            labels={NODE_LABEL: self._node, ENVIRONMENT_LABEL: spec.name},
+            limits=self._limits,
+            runtime=self._runtime,
+            socket_group=self._socket_group(),
+        )
+
+    async def sweep(self) -> int:
+        names = await self._engine.containers({NODE_LABEL: self._node})
+        await asyncio.gather(*(self._engine.remove(name, _REMOVE_S) for name in names))
+        await asyncio.to_thread(self._state.clear_sockets)
+        return len(names)
+
+    async def close(self) -> None:
+        await self._engine.close()
+        self._state.close()
+
+    def _socket_group(self) -> int | None:
+        """Our group, when the boxes' root is not us: root of the machine, while we are an ordinary user."""
+        return None if os.geteuid() == 0 or self._maps_users else os.getegid()

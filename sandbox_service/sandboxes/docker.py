@@ -1,0 +1,267 @@
+"""The Docker engine's API, as the sandboxes need it: the only file that knows the SDK.
+
+The SDK blocks, so every call runs in a thread of the engine's own and has a deadline; what the engine
+answers becomes a ServiceError here. A call that is given up cleans up after itself when it ends after all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import docker
+import docker.errors
+import docker.utils
+import requests.exceptions
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from .hardening import Json
+
+__all__ = ["ContainerState", "Engine", "EngineFacts"]
+
+T = TypeVar("T")
+
+HTTP_TIMEOUT_S = 60
+"""After so long without a byte from the engine a thread gives up, whoever still waits for it."""
+_THREADS = 16
+_FULL = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """What the engine says of itself."""
+
+    version: str
+    runc: str
+    """Empty when the engine does not say."""
+    runtimes: frozenset[str]
+    rootless: bool
+    remapped_root: int | None
+    """The host's uid of the boxes' root, where the engine maps users."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerState:
+    """How a container is."""
+
+    running: bool
+    exit_code: int
+    out_of_memory: bool
+    error: str
+
+
+class Engine:
+    """One connection to a Docker engine."""
+
+    def __init__(self, client: docker.APIClient) -> None:
+        self._client = client
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="docker")
+
+    @staticmethod
+    async def connect(host: str | None, timeout_s: float) -> Engine:
+        """Reach an engine. Raises ServiceError(SANDBOX_FAILED), saying how, when none answers in time."""
+
+        settings: dict[str, Any] = {**docker.utils.kwargs_from_env()}
+        if host is not None:
+            settings["base_url"] = host
+
+        def dial() -> docker.APIClient:
+            # The client asks the engine for its API version here: the first real contact.
+            client = docker.APIClient(version="auto", timeout=ceil(timeout_s), **settings)
+            client.timeout = HTTP_TIMEOUT_S
+            return client
+
+        try:
+            async with asyncio.timeout(timeout_s):
+                return Engine(await asyncio.to_thread(dial))
+        except TimeoutError:
+            raise _failed(f"no Docker engine answered within {timeout_s:g} s") from None
+        except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
+            raise _failed(f"no Docker engine answers: {error}") from error
+
+    async def facts(self, timeout_s: float = 10.0) -> EngineFacts:
+        """What the engine says of itself."""
+
+        def ask() -> EngineFacts:
+            info = self._client.info()
+            parts = self._client.version().get("Components") or []
+            runc = next((str(part["Version"]) for part in parts if part.get("Name") == "runc"), "")
+            options = " ".join(info.get("SecurityOptions") or [])
+            # With mapped users the engine keeps its data in a folder named after the mapped root, uid.gid.
+            mapped = re.search(r"/(\d+)\.\d+/?$", str(info.get("DockerRootDir", "")))
+            return EngineFacts(
+                version=str(info["ServerVersion"]),
+                runc=runc,
+                runtimes=frozenset(info.get("Runtimes") or {}),
+                rootless="rootless" in options,
+                remapped_root=int(mapped[1]) if mapped and "userns" in options else None,
+            )
+
+        return await self._call("describe itself", ask, timeout_s)
+
+    async def run(self, name: str, config: Mapping[str, Json], timeout_s: float) -> None:
+        """Create and start a container; when that fails or comes too late, nothing of it stays."""
+        abandoned = threading.Event()
+
+        def create_and_start() -> None:
+            create: Callable[..., object] = self._client.create_container_from_config
+            create(dict(config), name=name)
+            try:
+                self._client.start(name)
+            except BaseException:
+                self._remove(name)
+                raise
+            if abandoned.is_set():
+                self._remove(name)
+
+        try:
+            await self._call("start a container", create_and_start, timeout_s)
+        except BaseException:
+            abandoned.set()
+            raise
+
+    async def remove(self, name: str, timeout_s: float) -> None:
+        """Kill and remove a container; one that is gone is fine."""
+        await self._call("remove a container", lambda: self._remove(name), timeout_s)
+
+    async def state(self, name: str, timeout_s: float = 5.0) -> ContainerState | None:
+        """How a container is; None when there is none."""
+
+        def ask() -> ContainerState | None:
+            try:
+                state = self._client.inspect_container(name)["State"]
+            except docker.errors.NotFound:
+                return None
+            return ContainerState(
+                running=bool(state["Running"]),
+                exit_code=int(state["ExitCode"]),
+                out_of_memory=bool(state["OOMKilled"]),
+                error=str(state["Error"]),
+            )
+
+        return await self._call("inspect a container", ask, timeout_s)
+
+    async def containers(self, labels: Mapping[str, str], timeout_s: float = 10.0) -> list[str]:
+        """Names of all containers, running or not, with all these labels."""
+        wanted = [f"{key}={value}" for key, value in labels.items()]
+
+        def ask() -> list[str]:
+            found = self._client.containers(all=True, filters={"label": wanted})
+            return [str(container["Id"]) for container in found]
+
+        return await self._call("list containers", ask, timeout_s)
+
+    async def has_image(self, reference: str, timeout_s: float = 10.0) -> bool:
+        """Whether an image is there."""
+
+        def ask() -> bool:
+            try:
+                inspect: Callable[[str], object] = self._client.inspect_image
+                inspect(reference)
+            except docker.errors.ImageNotFound:
+                return False
+            return True
+
+        return await self._call("inspect an image", ask, timeout_s)
+
+    async def build(self, context: bytes, tag: str, arguments: Mapping[str, str], timeout_s: float) -> None:
+        """Build an image from a tar with a Dockerfile in it, without network."""
+
+        def build() -> None:
+            lines = self._client.build(
+                fileobj=io.BytesIO(context),
+                custom_context=True,
+                tag=tag,
+                buildargs=dict(arguments),
+                network_mode="none",
+                rm=True,
+                forcerm=True,
+                decode=True,
+            )
+            _read_progress(lines, f"build {tag}")
+
+        await self._call(f"build {tag}", build, timeout_s)
+
+    async def pull(self, repository: str, tag: str, first_word_s: float, timeout_s: float) -> None:
+        """Fetch an image from a registry, which must begin to send within ``first_word_s``."""
+        begun = threading.Event()
+
+        def pull() -> None:
+            lines = self._client.pull(repository, tag=tag, stream=True, decode=True)
+            _read_progress(_noting(lines, begun), f"pull {repository}:{tag}")
+
+        pulling = asyncio.ensure_future(self._call(f"pull {repository}:{tag}", pull, timeout_s))
+        await asyncio.wait({pulling}, timeout=first_word_s)
+        if not pulling.done() and not begun.is_set():
+            pulling.cancel()
+            raise _failed(f"no registry answered within {first_word_s:g} s")
+        await pulling
+
+    async def load_tree(self, tarball: str, repository: str, tag: str, timeout_s: float) -> None:
+        """Make an image of one layer from the tar of a file system."""
+
+        def load() -> None:
+            answer = self._client.import_image_from_file(tarball, repository=repository, tag=tag)
+            if "error" in str(answer).lower():
+                raise _failed(f"the engine did not take {tarball}: {answer}")
+
+        await self._call(f"import {repository}:{tag}", load, timeout_s)
+
+    async def close(self) -> None:
+        """Let go of the engine; calls under way end by themselves."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._client.close()
+
+    async def _call(self, what: str, function: Callable[[], T], timeout_s: float) -> T:
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+        except TimeoutError:
+            raise _failed(f"the Docker engine did not {what} within {timeout_s:g} s") from None
+        except docker.errors.ImageNotFound as error:
+            raise ServiceError(ErrorCode.IMAGE_MISSING, str(error.explanation)) from error
+        except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
+            detail = str(getattr(error, "explanation", None) or error)
+            code = ErrorCode.STORAGE_FULL if _FULL.search(detail) else ErrorCode.SANDBOX_FAILED
+            raise ServiceError(code, f"the Docker engine did not {what}: {detail}") from error
+
+    def _remove(self, name: str) -> None:
+        try:
+            self._client.remove_container(name, force=True, v=True)
+        except docker.errors.NotFound:
+            return
+        except docker.errors.APIError as error:
+            # 409: somebody else removes it at this moment.
+            if error.status_code != 409:
+                raise
+
+
+def _noting(lines: Iterator[dict[str, Any]], begun: threading.Event) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        begun.set()
+        yield line
+
+
+def _read_progress(lines: Iterator[dict[str, Any]], what: str) -> None:
+    """Follow a build or a pull to its end; its failure is a line like any other."""
+    said: list[str] = []
+    for line in lines:
+        said.append(str(line.get("stream") or line.get("status") or "").strip())
+        if "error" in line:
+            last = " | ".join(text for text in said[-6:] if text)
+            raise docker.errors.DockerException(f"cannot {what}: {line['error']} ({last})")
+
+
+def _failed(detail: str) -> ServiceError:
+    return ServiceError(ErrorCode.SANDBOX_FAILED, detail)

@@ -1,0 +1,189 @@
+"""The hardening profile: what the engine is told when a container is made, as a pure function of its limits.
+
+Everything is denied that the runner or honest agent code does not need: no network, no capability but the
+runner's three, no writable path but four bounded tmpfs, no descriptor of the host but one private folder,
+no environment, no log. The function returns the engine API's own JSON, so that the profile can be read and
+tested without an engine.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .base import SandboxLimits
+
+__all__ = [
+    "BOX_CODE",
+    "BOX_PYTHON",
+    "BOX_SOCKET_DIR",
+    "SCRATCH",
+    "WORKSPACE",
+    "ContainerRequest",
+    "container_config",
+    "seccomp_profile",
+]
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+BOX_CODE = "/opt/sandbox"
+"""Where our own files lie in an image."""
+BOX_PYTHON = "/opt/sandbox/python3"
+"""The image's interpreter, wherever its base keeps it; a link that the Dockerfile makes."""
+BOX_SOCKET_DIR = "/run/sandbox"
+"""The private folder of the runner's socket, the only thing of the host in the box."""
+WORKSPACE = "/workspace"
+SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")
+"""Writable besides the workspace; emptied between instances."""
+
+RUNNER_CAPABILITIES = ["KILL", "SETGID", "SETUID"]
+"""To give processes uids of their own, and to end them."""
+SHM_MIB = 16
+
+MASKED_PATHS = [
+    "/dev/mqueue",
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/bus",
+    "/proc/cmdline",
+    "/proc/config.gz",
+    "/proc/fs",
+    "/proc/interrupts",
+    "/proc/iomem",
+    "/proc/ioports",
+    "/proc/irq",
+    "/proc/kallsyms",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/key-users",
+    "/proc/kmsg",
+    "/proc/latency_stats",
+    "/proc/modules",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/sysrq-trigger",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+    "/sys/fs/bpf",
+    "/sys/kernel",
+    "/sys/module",
+]
+"""Empty for everybody in the box; the engine's own list is part of it. Message queues are masked because
+they outlive their processes."""
+READONLY_PATHS = ["/proc/driver", "/proc/sys", "/proc/tty"]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRequest:
+    """Which container is to be made."""
+
+    image: str
+    command: tuple[str, ...]
+    """Arguments of the box's interpreter."""
+    socket_dir: str
+    """The host's private folder that is mounted at BOX_SOCKET_DIR."""
+    labels: Mapping[str, str]
+    limits: SandboxLimits
+    runtime: str | None = None
+    """runc, runsc, kata; None is the engine's default."""
+    socket_group: int | None = None
+    """A group of the host that may use ``socket_dir``, when its owner is not the box's root."""
+
+
+@cache
+def seccomp_profile() -> str:
+    """Our allow-list of system calls, in the engine's form."""
+    text = files(__package__).joinpath("seccomp.json").read_text()
+    return json.dumps(json.loads(text), separators=(",", ":"))
+
+
+def container_config(request: ContainerRequest) -> dict[str, Json]:
+    """The body of the engine's create call."""
+    return {
+        "Image": request.image,
+        # env -i: the image's and the engine's variables do not reach the runner.
+        "Entrypoint": ["/usr/bin/env", "-i", BOX_PYTHON],
+        "Cmd": list(request.command),
+        "Env": [],
+        "User": "0:0",
+        "WorkingDir": "/",
+        "Hostname": "sandbox",
+        "Labels": dict(request.labels),
+        "AttachStdin": False,
+        "AttachStdout": False,
+        "AttachStderr": False,
+        "OpenStdin": False,
+        "Tty": False,
+        "StopSignal": "SIGKILL",
+        "Healthcheck": {"Test": ["NONE"]},
+        "HostConfig": _host_config(request),
+    }
+
+
+def _host_config(request: ContainerRequest) -> dict[str, Json]:
+    limits = request.limits
+    memory = limits.memory_mib * 1024 * 1024
+    config: dict[str, Json] = {
+        "NetworkMode": "none",
+        "IpcMode": "private",
+        "CgroupnsMode": "private",
+        "PidMode": "",
+        "UTSMode": "",
+        "Privileged": False,
+        "PublishAllPorts": False,
+        "ReadonlyRootfs": True,
+        "CapDrop": ["ALL"],
+        "CapAdd": list[Json](RUNNER_CAPABILITIES),
+        "SecurityOpt": ["no-new-privileges", f"seccomp={seccomp_profile()}"],
+        "MaskedPaths": list[Json](MASKED_PATHS),
+        "ReadonlyPaths": list[Json](READONLY_PATHS),
+        "Mounts": [
+            {
+                "Type": "bind",
+                "Source": request.socket_dir,
+                "Target": BOX_SOCKET_DIR,
+                "BindOptions": {"Propagation": "rprivate"},
+            }
+        ],
+        "Tmpfs": {path: tmpfs_options(path, limits) for path in (WORKSPACE, *SCRATCH)},
+        "Memory": memory,
+        "MemorySwap": memory,
+        "NanoCpus": round(limits.cpus * 1_000_000_000),
+        "PidsLimit": limits.pids,
+        "OomKillDisable": False,
+        "Ulimits": [
+            _ulimit("nofile", limits.open_files),
+            _ulimit("fsize", limits.workspace_mib * 1024 * 1024),
+            _ulimit("core", 0),
+            _ulimit("msgqueue", 0),
+            _ulimit("memlock", 64 * 1024),
+        ],
+        "LogConfig": {"Type": "none"},
+        "RestartPolicy": {"Name": "no"},
+        "AutoRemove": False,
+        # The runner is PID 1 and reaps; an init of the engine's would be one more process.
+        "Init": False,
+    }
+    if request.runtime is not None:
+        config["Runtime"] = request.runtime
+    if request.socket_group is not None:
+        config["GroupAdd"] = [str(request.socket_group)]
+    return config
+
+
+def tmpfs_options(path: str, limits: SandboxLimits) -> str:
+    """Mount options of one writable path: bounded in bytes and in inodes."""
+    size = min(SHM_MIB, limits.workspace_mib) if path == "/dev/shm" else limits.workspace_mib
+    return f"rw,nosuid,nodev,size={size}m,nr_inodes={limits.workspace_inodes},mode=1777"
+
+
+def _ulimit(name: str, value: int) -> Json:
+    return {"Name": name, "Soft": value, "Hard": value}

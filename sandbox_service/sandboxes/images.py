@@ -1,0 +1,163 @@
+"""Images: which one an environment needs, and building those that are missing.
+
+An image is named after the content that goes into it (Dockerfiles, runner, the environment's box-side
+modules), so changed code is another image and a present one is never stale. Each environment has its own,
+and sees no other's files. The base comes from a registry where one answers, else from Debian's mirror.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import tarfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+
+from .content import box_files, box_modules, digest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from sandbox_service.environments.base import EnvironmentSpec
+
+    from .docker import Engine
+
+__all__ = ["BUILD_COMMAND", "build_images", "image_reference", "image_tag"]
+
+BUILD_COMMAND = "sandbox-service images build"
+
+_PROJECT = Path(__file__).resolve().parents[2]
+_BASE = "sandbox-base"
+_REGISTRY_BASE = ("python", "3.11-slim")
+_TREE_BASE = ("sandbox-debian", "bookworm")
+
+_REGISTRY_WORD_S = 15.0
+"""A registry that has not begun to answer by then is taken for none."""
+_PULL_S = 600.0
+_BOOTSTRAP_S = 1200.0
+_BUILD_S = 300.0
+
+
+def image_tag(spec: EnvironmentSpec) -> str:
+    """The tag of an environment's image: its name, and a digest of everything that goes in."""
+    return f"{spec.name}-{digest(_recipe(_BASE), _recipe(spec.image), box_files(spec))}"
+
+
+def image_reference(spec: EnvironmentSpec, prefix: str = "") -> str:
+    """The full name of an environment's image; ``prefix`` is a registry and path."""
+    return f"{prefix}{spec.image}:{image_tag(spec)}"
+
+
+async def build_images(
+    engine: Engine,
+    specs: Iterable[EnvironmentSpec],
+    progress: Callable[[str], None],
+    *,
+    prefix: str = "",
+    cache_dir: Path | None = None,
+    force: bool = False,
+) -> list[str]:
+    """Build what is missing (everything with ``force``); the references of all the images.
+
+    Raises ServiceError(SANDBOX_FAILED | STORAGE_FULL) with what the engine or the script said.
+    """
+    references: list[str] = []
+    for spec in specs:
+        reference = image_reference(spec, prefix)
+        references.append(reference)
+        if not force and await engine.has_image(reference):
+            progress(f"{reference}: there already")
+            continue
+        base = await _base_image(engine, progress, cache_dir or _PROJECT / "var", force=force)
+        progress(f"{reference}: building")
+        files = box_files(spec)
+        context = _context(_recipe(spec.image), {f"box/{path}": data for path, data in files.items()})
+        arguments = {"BASE": base, "MODULES": " ".join(box_modules(files))}
+        await engine.build(context, reference, arguments, _BUILD_S)
+        progress(f"{reference}: built")
+    return references
+
+
+async def _base_image(engine: Engine, progress: Callable[[str], None], cache: Path, *, force: bool) -> str:
+    recipe = _recipe(_BASE)
+    base = f"{_BASE}:{digest(recipe)}"
+    if not force and await engine.has_image(base):
+        return base
+    source = await _system(engine, progress, cache)
+    progress(f"{base}: building from {source}")
+    await engine.build(_context(recipe, {}), base, {"BASE": source}, _BUILD_S)
+    return base
+
+
+async def _system(engine: Engine, progress: Callable[[str], None], cache: Path) -> str:
+    """An image with Python 3.11, from where it can be had."""
+    for repository, tag in (_REGISTRY_BASE, _TREE_BASE):
+        if await engine.has_image(f"{repository}:{tag}"):
+            return f"{repository}:{tag}"
+    tarball = cache / "base-bookworm.tar"
+    if not tarball.exists():
+        progress(f"asking the registry for {':'.join(_REGISTRY_BASE)}")
+        try:
+            await engine.pull(*_REGISTRY_BASE, _REGISTRY_WORD_S, _PULL_S)
+            return ":".join(_REGISTRY_BASE)
+        except ServiceError as error:
+            progress(f"no image from a registry ({error.detail}); building one from Debian's packages")
+        await _bootstrap(tarball, progress)
+    progress(f"importing {tarball.name}")
+    await engine.load_tree(str(tarball), *_TREE_BASE, _BUILD_S)
+    return ":".join(_TREE_BASE)
+
+
+async def _bootstrap(tarball: Path, progress: Callable[[str], None]) -> None:
+    script = _PROJECT / "scripts" / "build_base_image.sh"
+    if not script.is_file():
+        raise ServiceError(ErrorCode.SANDBOX_FAILED, f"no base image: {script} is missing")
+    process = await asyncio.create_subprocess_exec(
+        "sh",
+        str(script),
+        str(tarball),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    last = ""
+    try:
+        async with asyncio.timeout(_BOOTSTRAP_S):
+            async for line in process.stdout:
+                last = line.decode(errors="replace").strip() or last
+                progress(last)
+            status = await process.wait()
+    except TimeoutError:
+        last, status = f"not done within {_BOOTSTRAP_S:g} s", -1
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            await process.wait()
+    if status != 0:
+        raise ServiceError(ErrorCode.SANDBOX_FAILED, f"the base image could not be built: {last}")
+
+
+def _recipe(image: str) -> dict[str, bytes]:
+    """The Dockerfile of an image, under the name it has in a build context."""
+    path = _PROJECT / "docker" / f"{image.removeprefix('sandbox-')}.Dockerfile"
+    try:
+        return {"Dockerfile": path.read_bytes()}
+    except OSError as error:
+        raise ServiceError(ErrorCode.SANDBOX_FAILED, f"no recipe for the image {image}: {error}") from error
+
+
+def _context(*parts: Mapping[str, bytes]) -> bytes:
+    """A tar of the files, owned by root and readable by all, the same for the same content."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for files in parts:
+            for path, content in files.items():
+                entry = tarfile.TarInfo(path)
+                entry.size = len(content)
+                entry.mode = 0o644
+                archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()

@@ -1,0 +1,75 @@
+"""How a runner is started and configured: the command line and the HELLO body that both kinds of box use."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sandbox_service.environments.base import EnvironmentSpec
+
+__all__ = ["RunnerConfig", "RunnerLimits", "configure", "interpreter_arguments"]
+
+_BOOTSTRAP = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); from sandbox_service.runner.main import main; main()"
+)
+_UIDS_OF_THE_RUNNER = 16
+"""Ids at the start of a box's range that no agent gets; the first is the environment's."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerLimits:
+    """Bounds of one agent process, which the runner sets."""
+
+    open_files: int
+    processes: int | None
+    """Processes of one agent uid; None where the uid is shared with the rest of the machine."""
+    address_space_mib: int | None
+    """None where the whole box has a memory bound."""
+    file_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerConfig:
+    """The body of the first HELLO."""
+
+    world_module: str
+    agent_code: bool
+    many_per_worker: bool
+    workspace_root: str
+    scratch: tuple[str, ...]
+    drop_uids: bool
+    uid_base: int
+    env_uid: int
+    limits: RunnerLimits
+
+    def body(self) -> dict[str, object]:
+        """As JSON."""
+        return asdict(self)
+
+
+def interpreter_arguments(code: str, socket: str) -> tuple[str, ...]:
+    """Arguments of a Python that becomes the runner of ``code``, listening at ``socket``."""
+    # -I: neither the environment nor the working directory decides what is imported.
+    return ("-I", "-B", "-c", _BOOTSTRAP, code, socket)
+
+
+def configure(
+    spec: EnvironmentSpec,
+    workspace_root: str,
+    scratch: tuple[str, ...],
+    uids: range | None,
+    limits: RunnerLimits,
+) -> RunnerConfig:
+    """What the runner is told; without ``uids`` it drops none."""
+    return RunnerConfig(
+        world_module=spec.world_module,
+        agent_code=spec.agent_code,
+        many_per_worker=spec.many_per_worker,
+        workspace_root=workspace_root,
+        scratch=scratch,
+        drop_uids=uids is not None,
+        uid_base=uids.start + _UIDS_OF_THE_RUNNER if uids is not None else 0,
+        env_uid=uids.start if uids is not None else 0,
+        limits=limits,
+    )

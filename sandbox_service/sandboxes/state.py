@@ -1,0 +1,150 @@
+"""The private folder of one node's boxes: sockets, process boxes, and the code laid out for them.
+
+<state>/            0711, ours, so that only we can list it
+  lock              held by the factory that uses the folder
+  sockets/<box>/    0700, or 2770 for boxes whose root is somebody else; runner.sock lies in it
+  boxes/<box>/      a process box: its record and its workspaces
+  code/<digest>/    the runner and an environment, readable by agents' user ids
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import shutil
+import stat
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["SOCKET_NAME", "StateDir", "storage_errors"]
+
+SOCKET_NAME = "runner.sock"
+_LONGEST_SOCKET_PATH = 107
+"""The kernel's bound for a unix socket's address."""
+_BOX_NAME_LENGTH = 40
+_NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+
+
+class StateDir:
+    """One node's folder; the same node finds what an earlier process left there."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.sockets = path / "sockets"
+        self.boxes = path / "boxes"
+        self.code = path / "code"
+        self._lock: int | None = None
+
+    @classmethod
+    def open(cls, parent: Path | None, node: str) -> StateDir:
+        """Make or find the folder of a node, and lock it.
+
+        Raises ServiceError(SANDBOX_FAILED) when it is not private, in use, or too deep for sockets.
+        """
+        if not _NODE_NAME.fullmatch(node):
+            raise _refused(f"{node!r} cannot be a node's name")
+        own = parent is None
+        base = Path(tempfile.gettempdir()) / f"sandbox-service-{os.geteuid()}" if parent is None else parent
+        state = cls((base / node).absolute())
+        if len(os.fsencode(state.sockets / ("x" * _BOX_NAME_LENGTH) / SOCKET_NAME)) > _LONGEST_SOCKET_PATH:
+            raise _refused(f"{base} is too long a path for sockets; set sandbox.state_dir to a shorter one")
+        with storage_errors("make the state folder"):
+            base.mkdir(parents=True, exist_ok=True, mode=0o711)
+            if own:
+                _check_private(base)
+            for folder, mode in ((state.path, 0o711), (state.sockets, 0o711), (state.boxes, 0o711)):
+                folder.mkdir(exist_ok=True)
+                _check_private(folder)
+                folder.chmod(mode)
+            state.code.mkdir(exist_ok=True)
+            _check_private(state.code)
+            state.code.chmod(0o755)
+            state._lock = _lock(state.path / "lock")
+        return state
+
+    def make_socket_dir(self, box: str, remapped_root: int | None, group: int | None) -> Path:
+        """A folder for one box's socket, which nobody but us and the box's root can enter."""
+        folder = self.sockets / box
+        with storage_errors("make a socket folder"):
+            folder.mkdir(mode=0o700)
+            if remapped_root is not None:
+                os.chown(folder, remapped_root, remapped_root)
+            elif group is not None:
+                os.chown(folder, -1, group)
+                folder.chmod(0o2770)
+        return folder
+
+    def clear_sockets(self) -> None:
+        """Remove the socket folders that are left of boxes which are gone."""
+        for folder in self.sockets.iterdir():
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def lay_out(self, digest: str, files: Mapping[str, bytes]) -> Path:
+        """The files under ``code/<digest>``, written once and whole."""
+        target = self.code / digest
+        if target.is_dir():
+            return target
+        with storage_errors("lay out the code of a box"):
+            draft = Path(tempfile.mkdtemp(prefix="draft-", dir=self.code))
+            for path, content in files.items():
+                file = draft / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(content)
+            for entry in (draft, *draft.rglob("*")):
+                entry.chmod(0o755 if entry.is_dir() else 0o644)
+            try:
+                draft.rename(target)
+            except OSError as error:
+                shutil.rmtree(draft)
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                    raise
+        return target
+
+    def close(self) -> None:
+        """Let go of the lock; the folder stays for the next factory of this node."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+@contextmanager
+def storage_errors(what: str) -> Iterator[None]:
+    """File errors of the host become ServiceErrors: STORAGE_FULL, or SANDBOX_FAILED with the reason."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        code = ErrorCode.STORAGE_FULL if full else ErrorCode.SANDBOX_FAILED
+        raise ServiceError(code, f"cannot {what}: {error}") from error
+
+
+def _check_private(folder: Path) -> None:
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise _refused(f"{folder} is not a folder of ours")
+    if found.st_mode & 0o022:
+        raise _refused(f"{folder} can be written by others")
+
+
+def _lock(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise _refused(f"{path.parent} is in use by another service") from None
+    return descriptor
+
+
+def _refused(detail: str) -> ServiceError:
+    return ServiceError(ErrorCode.SANDBOX_FAILED, detail)

@@ -1,0 +1,127 @@
+#!/bin/sh
+# A Docker engine for CI and for whoever asks with `make engine`. Verbs: start, stop, status.
+# start installs docker.io from Debian's packages when dockerd is missing, and starts it unless an engine
+# answers already; stop ends only what start started. State lies in var/engine.
+set -eu
+cd "$(dirname "$0")/.."
+state=var/engine
+pid_file=$state/dockerd.pid
+log=$state/dockerd.log
+deadline_s=${ENGINE_DEADLINE_S:-60}
+
+answers() {
+    # The API's ping over the socket: works without the docker command line.
+    python3 - <<'PING' 2>/dev/null
+import os, socket, sys
+host = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+if not host.startswith("unix://"):
+    sys.exit("only unix sockets")
+sock = socket.socket(socket.AF_UNIX)
+sock.settimeout(3)
+sock.connect(host.removeprefix("unix://"))
+sock.sendall(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
+sys.exit(b" 200 " not in sock.recv(64))
+PING
+}
+
+start_time() {
+    # Field 22 of stat, counted behind the command's closing bracket: tells a process from a later one of its id.
+    sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20
+}
+
+ours() {
+    # Prints the id of the dockerd that we started, when it lives.
+    [ -s "$pid_file" ] || return 1
+    read -r pid started <"$pid_file"
+    [ "$(start_time "$pid")" = "$started" ] || return 1
+    echo "$pid"
+}
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+install_engine() {
+    command -v dockerd >/dev/null 2>&1 || [ -x /usr/sbin/dockerd ] && return
+    echo "installing docker.io from Debian's packages"
+    as_root apt-get update -q
+    # The package's own service would start a second engine.
+    as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+        apt-get install -q -y --no-install-recommends docker.io iptables
+}
+
+mount_cgroups() {
+    # Machines without an init system come without control groups.
+    [ -n "$(ls -A /sys/fs/cgroup 2>/dev/null)" ] && return
+    as_root mount -t cgroup2 none /sys/fs/cgroup
+}
+
+launch() {
+    driver=$1
+    : >"$log"
+    as_root env PATH="$PATH:/usr/sbin:/sbin" sh -c \
+        'nohup setsid dockerd --storage-driver "$1" --pidfile "$2" >>"$3" 2>&1 </dev/null &' \
+        sh "$driver" "$PWD/$state/engine.pid" "$PWD/$log"
+    waited=0
+    until answers; do
+        sleep 1
+        waited=$((waited + 1))
+        if [ "$waited" -ge "$deadline_s" ]; then
+            echo "no answer within $deadline_s s" >&2
+            return 1
+        fi
+        # dockerd that gave up has said why in its log.
+        if [ "$waited" -ge 3 ] && [ ! -s "$state/engine.pid" ]; then return 1; fi
+    done
+    pid=$(cat "$state/engine.pid")
+    echo "$pid $(start_time "$pid")" >"$pid_file"
+}
+
+end() {
+    pid=$1
+    as_root kill "$pid" 2>/dev/null || true
+    waited=0
+    while [ -d "/proc/$pid" ] && [ "$waited" -lt "$deadline_s" ]; do
+        sleep 1
+        waited=$((waited + 1))
+    done
+    [ ! -d "/proc/$pid" ] || as_root kill -9 "$pid"
+    rm -f "$pid_file"
+}
+
+case ${1:-} in
+start)
+    if answers; then
+        echo "an engine answers"
+        exit 0
+    fi
+    mkdir -p "$state"
+    install_engine
+    mount_cgroups
+    for driver in overlay2 vfs; do
+        if launch "$driver"; then
+            echo "started dockerd ($driver)"
+            exit 0
+        fi
+        echo "dockerd did not start with $driver:" >&2
+        tail -n 5 "$log" >&2
+        [ ! -s "$state/engine.pid" ] || end "$(cat "$state/engine.pid")"
+    done
+    exit 1
+    ;;
+stop)
+    if pid=$(ours); then
+        end "$pid"
+        echo "stopped dockerd"
+    else
+        echo "nothing of ours runs"
+    fi
+    ;;
+status)
+    if answers; then echo "an engine answers"; else echo "no engine answers"; exit 1; fi
+    ;;
+*)
+    echo "usage: engine.sh start|stop|status" >&2
+    exit 2
+    ;;
+esac
