@@ -1,0 +1,115 @@
+import json
+
+import pytest
+
+from clients import RequestError, _calls
+from clients._calls import Lane
+from sandbox_service.contract.batches import BatchRequest, StepOperation
+from sandbox_service.contract.episodes import CreateInstanceRequest, StepRequest
+from sandbox_service.contract.messages import Message
+
+
+def create(**fields: object) -> dict[str, object]:
+    arguments: dict[str, object] = {
+        "environment": "echo",
+        "task_id": "echo-1",
+        "instance_id": None,
+        "seed": None,
+        "params": None,
+        "fresh": False,
+        "idempotency_key": None,
+    }
+    return json.loads(_calls.create_instance(**(arguments | fields)).body)  # type: ignore[arg-type]
+
+
+def test_a_create_sends_what_was_given_and_a_key() -> None:
+    body = create(seed=3)
+    key = body.pop("idempotency_key")
+    assert body == {"environment": "echo", "task_id": "echo-1", "seed": 3}
+    assert len(str(key)) == 32
+
+
+def test_two_calls_have_two_keys() -> None:
+    assert create()["idempotency_key"] != create()["idempotency_key"]
+
+
+def test_the_callers_own_key_is_kept() -> None:
+    assert create(idempotency_key="mine")["idempotency_key"] == "mine"
+
+
+def test_parameters_with_null_reach_the_environment_as_they_are() -> None:
+    assert create(params={"a": None})["params"] == {"a": None}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: _calls.evaluate("i", None, None),
+        lambda: _calls.release_instance("i", None),
+        lambda: _calls.fork_instance("i", 2, None),
+        lambda: _calls.step(_calls.step_request("i", "x", 0, None, None)),
+    ],
+    ids=["evaluate", "release", "fork", "step"],
+)
+def test_every_changing_verb_carries_a_key(call) -> None:
+    assert json.loads(call().body)["idempotency_key"]
+
+
+def test_a_step_index_of_zero_is_sent() -> None:
+    assert json.loads(_calls.step(_calls.step_request("i", "x", 0, None, None)).body)["step_index"] == 0
+
+
+@pytest.mark.parametrize(
+    "action",
+    ["hello", {"role": "assistant", "content": "hello"}, Message(role="assistant", content="hello")],
+    ids=["text", "dictionary", "model"],
+)
+def test_an_action_is_a_text_a_dictionary_or_a_message(action) -> None:
+    body = json.loads(_calls.step(_calls.step_request("i", action, None, None, "k")).body)
+    assert body["message"] == {"role": "assistant", "content": "hello"}
+
+
+def test_a_bad_instance_id_never_leaves_the_client() -> None:
+    with pytest.raises(RequestError, match="instance_id"):
+        _calls.step_request("not an id", "x", 0, None, None)
+
+
+def test_creates_and_forks_have_slots_of_their_own() -> None:
+    assert _calls.fork_instance("i", 1, None).lane is Lane.ADMISSION
+    assert _calls.evaluate("i", None, None).lane is Lane.WORK
+
+
+def test_each_operation_of_a_batch_has_a_key_and_the_longest_deadline_counts() -> None:
+    steps = [
+        StepOperation(
+            operation="step",
+            request=StepRequest(
+                instance_id=f"i{index}", message=Message(role="assistant", content="x"), timeout_s=index + 1.0
+            ),
+        )
+        for index in range(3)
+    ]
+    call = _calls.batch(steps)
+    sent = BatchRequest.model_validate_json(call.body)
+    assert len({operation.request.idempotency_key for operation in sent.operations}) == 3
+    assert (call.lane, call.timeout_s) == (Lane.WORK, 3.0)
+
+
+def test_a_batch_with_a_create_waits_with_the_creates() -> None:
+    operation = {"operation": "create_instance", "request": {"environment": "echo", "task_id": "echo-1"}}
+    batch = BatchRequest.model_validate({"operations": [operation]})
+    assert isinstance(batch.operations[0].request, CreateInstanceRequest)
+    assert _calls.batch(batch.operations).lane is Lane.ADMISSION
+
+
+@pytest.mark.parametrize("path", ["../secret", "a/../b", "/etc/passwd", "a//b", "", "./a"])
+def test_a_path_that_a_url_would_resolve_never_leaves_the_client(path: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        _calls.read_file("i", path)
+    assert caught.value.code == "invalid_path"
+
+
+def test_a_path_with_strange_characters_is_quoted() -> None:
+    call = _calls.write_file("s1.abc", "data/ä b?#.txt", b"x", None)
+    assert call.path == "/v1/instances/s1.abc/files/data/%C3%A4%20b%3F%23.txt"
+    assert call.idempotency_key

@@ -1,0 +1,139 @@
+import asyncio
+import logging
+
+import httpx
+import pytest
+
+from clients import AsyncSandboxClient, ConflictError, NotFoundError, RetryPolicy, SandboxClient
+from tests.fakes.echo_service import EchoService
+from tests.fakes.scripted_transport import ScriptedTransport
+
+QUICK = RetryPolicy(base_s=0.0, attempts=2)
+
+
+def client_of(service: EchoService, **options: object) -> AsyncSandboxClient:
+    transport = ScriptedTransport(service, **options)  # type: ignore[arg-type]
+    return AsyncSandboxClient("http://service", transport=transport, retry=QUICK)
+
+
+async def test_an_episode_counts_its_steps_and_is_released() -> None:
+    service = EchoService(steps=2)
+    async with client_of(service) as client, client.episode("echo", "t", seed=1) as episode:
+        assert episode.observation.messages[0].content == "Say something."
+        assert episode.info == {"level": "easy"}
+        assert (await episode.step("a")).step_index == 0
+        assert (episode.step_index, episode.finished) == (1, False)
+        assert (await episode.step("b")).terminated
+        assert (episode.step_index, episode.finished, episode.total_reward) == (2, True, 1.0)
+        assert (await episode.evaluate()).success
+    assert service.live == {}
+
+
+async def test_the_step_index_is_always_sent() -> None:
+    service = EchoService()
+    async with client_of(service) as client, client.episode("echo", "t") as episode:
+        await episode.step("a")
+        service.live[episode.instance_id] = 0
+        with pytest.raises(ConflictError, match="step_index_mismatch"):
+            await episode.step("b")
+        assert episode.step_index == 1
+
+
+async def test_an_episode_is_released_when_its_body_raises() -> None:
+    service = EchoService()
+    with pytest.raises(ZeroDivisionError):
+        async with client_of(service) as client, client.episode("echo", "t"):
+            raise ZeroDivisionError
+    assert service.live == {}
+
+
+async def test_a_cancelled_episode_is_released_before_the_cancellation_goes_on() -> None:
+    service = EchoService()
+    begun = asyncio.Event()
+
+    async def body() -> None:
+        async with client.episode("echo", "t"):
+            begun.set()
+            await asyncio.sleep(3600)
+
+    async with client_of(service, pause=lambda _: asyncio.sleep(0.01)) as client:
+        task = asyncio.create_task(body())
+        await begun.wait()
+        task.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert service.live == {}
+        assert service.released == ["i0"]
+
+
+async def test_releasing_by_hand_is_enough() -> None:
+    service = EchoService()
+    async with client_of(service) as client, client.episode("echo", "t") as episode:
+        await episode.release()
+    assert service.calls == ["create_instance", "release_instance"]
+
+
+async def test_copies_begin_where_the_episode_stands_and_live_on_their_own() -> None:
+    service = EchoService(steps=2)
+    async with client_of(service) as client:
+        async with client.episode("echo", "t") as episode:
+            await episode.step("a")
+            left, right = await episode.fork(2)
+        assert set(service.live) == {left.instance_id, right.instance_id}
+        async with left, right:
+            assert left.step_index == right.step_index == 1
+            assert left.observation.messages[0].content == "a"
+            assert (await left.step("b")).terminated
+            assert not right.finished
+        assert service.live == {}
+
+
+async def test_a_create_that_fails_releases_nothing() -> None:
+    service = EchoService()
+    async with client_of(service) as client:
+        with pytest.raises(NotFoundError):
+            async with client.episode("nowhere", "t"):
+                pass
+    assert service.calls == ["create_instance"]
+
+
+async def test_a_release_that_fails_is_logged_and_hides_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    service = EchoService()
+
+    def script(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(500) if request.url.path.endswith("release_instance") else service(request)
+
+    client = AsyncSandboxClient("http://service", transport=ScriptedTransport(script), retry=QUICK)
+    with caplog.at_level(logging.WARNING, logger="clients"), pytest.raises(ZeroDivisionError):
+        async with client, client.episode("echo", "t"):
+            raise ZeroDivisionError
+    assert "its lease will end it" in caplog.text
+
+
+async def test_an_episode_says_when_it_has_not_begun() -> None:
+    async with client_of(EchoService()) as client:
+        episode = client.episode("echo", "t")
+        with pytest.raises(RuntimeError, match="not begun"):
+            await episode.step("a")
+        assert "not created" in repr(episode)
+        await episode.release()
+
+
+def test_the_synchronous_episode_behaves_the_same() -> None:
+    service = EchoService(steps=2)
+    with SandboxClient("http://service", transport=ScriptedTransport(service), retry=QUICK) as client:
+        with client.episode("echo", "t") as episode:
+            episode.step("a")
+            (copy,) = episode.fork()
+            with copy:
+                assert copy.step("b").terminated
+            assert episode.step("c").terminated
+            assert episode.evaluate().success
+        assert (episode.step_index, episode.total_reward) == (2, 1.0)
+        with pytest.raises(ZeroDivisionError), client.episode("echo", "t"):
+            raise ZeroDivisionError
+    assert service.live == {}
+    assert len(service.released) == 3
