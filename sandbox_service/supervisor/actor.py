@@ -1,0 +1,122 @@
+"""The Ray actor of a supervisor: a thin shell that gives the core a place, a stream and a name.
+
+Ray starts it, finds it by name, watches it and starts it again when it died. No step passes through Ray:
+the stream is served in this process's own event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from typing import TYPE_CHECKING
+
+import ray
+
+from sandbox_service.runner.frames import Frame, Op
+from sandbox_service.stream.authentication import answerer_handshake, new_secret
+from sandbox_service.stream.server import StreamServer
+
+from .seat import SupervisorAddress
+
+if TYPE_CHECKING:
+    import ssl
+
+    from .seat import Core, CoreBuilder, Seat
+
+__all__ = ["SupervisorActor"]
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S = (0.5, 1.0, 2.0, 5.0, 10.0)
+"""Pauses between attempts to start, the last one for ever: an engine that is down comes back."""
+
+
+class SupervisorActor:
+    """Starts by itself when Ray makes or restarts the actor."""
+
+    def __init__(self, seat: Seat, build_core: CoreBuilder) -> None:
+        self._seat = seat
+        self._build_core = build_core
+        self._core: Core | None = None
+        self._server: StreamServer | None = None
+        self._address: SupervisorAddress | None = None
+        self._failure = "starting"
+        self._starter = asyncio.get_running_loop().create_task(self._start_until_it_works())
+
+    async def ping(self) -> str:
+        """Answer when the event loop turns."""
+        return self._seat.name
+
+    async def address(self) -> SupervisorAddress | None:
+        """How it is reached; None while it is starting."""
+        return self._address
+
+    async def failure(self) -> str:
+        """Why it has no address yet."""
+        return self._failure
+
+    async def stats(self) -> bytes:
+        """The body of SupervisorStats; empty while it is starting."""
+        if self._core is None:
+            return b""
+        answer = await self._core.handle(Frame(Op.STATS, 0, "", {"tenant": "", "request_id": "actor"}))
+        return answer.body
+
+    async def drain(self) -> None:
+        """Refuse new instances and let what runs finish."""
+        if self._core is not None:
+            await self._core.drain()
+
+    async def stop(self) -> None:
+        """Drain, hang up and destroy every box. The actor can be killed afterwards and leaves nothing."""
+        self._starter.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._starter
+        await self._take_down(drain=True)
+
+    async def _start_until_it_works(self) -> None:
+        attempt = 0
+        while True:
+            try:
+                await self._start()
+            except Exception as error:
+                # Capture point: whatever keeps the core from starting is told, and tried again.
+                self._failure = f"{type(error).__name__}: {error}"
+                logger.exception("supervisor %s did not start", self._seat.name)
+                await self._take_down(drain=False)
+            else:
+                return
+            await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
+            attempt += 1
+
+    async def _start(self) -> None:
+        core = self._core = self._build_core(self._seat)
+        await core.start()
+        secret = new_secret()
+        server = self._server = StreamServer(core.handle, handshake=answerer_handshake(secret))
+        path = self._seat.socket_path()
+        await server.listen_unix(path)
+        host: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+        port = await server.listen_tcp(host, 0, self._tls()) if self._seat.tcp else None
+        node_id = ray.get_runtime_context().get_node_id()
+        self._address = SupervisorAddress(
+            self._seat.name, node_id, str(path), host, port, secret, pid=os.getpid()
+        )
+
+    async def _take_down(self, *, drain: bool) -> None:
+        self._address = None
+        core, self._core = self._core, None
+        server, self._server = self._server, None
+        try:
+            if core is not None and drain:
+                await core.drain()
+            if server is not None:
+                await server.close()
+        finally:
+            if core is not None:
+                await core.close()
+
+    def _tls(self) -> ssl.SSLContext | None:
+        return self._seat.tls.context(server=True) if self._seat.tls is not None else None
