@@ -30,6 +30,7 @@ from sandbox_service.contract.episodes import (
 )
 from sandbox_service.contract.inspection import (
     Environments,
+    FileEntry,
     FileList,
     Instances,
     InstanceStatus,
@@ -215,12 +216,12 @@ def read_file(instance_id: str, path: str) -> Call[bytes]:
     return Call(verb="read_file", method="GET", path=_file_path(instance_id, path), read=bytes)
 
 
-def write_file(instance_id: str, path: str, content: bytes, idempotency_key: str | None) -> Call[None]:
+def write_file(instance_id: str, path: str, content: bytes, idempotency_key: str | None) -> Call[FileEntry]:
     return Call(
         verb="write_file",
         method="PUT",
         path=_file_path(instance_id, path),
-        read=_nothing,
+        read=FileEntry.model_validate_json,
         body=content,
         content_type="application/octet-stream",
         idempotency_key=idempotency_key or new_key(),

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     )
     from sandbox_service.contract.inspection import (
         Environments,
+        FileEntry,
         FileList,
         Instances,
         InstanceStatus,
@@ -165,9 +166,9 @@ class AsyncSandboxClient:
 
     async def write_file(
         self, instance_id: str, path: str, content: bytes, *, idempotency_key: str | None = None
-    ) -> None:
+    ) -> FileEntry:
         """Write a file into the workspace."""
-        await self._sender.send(_calls.write_file(instance_id, path, content, idempotency_key))
+        return await self._sender.send(_calls.write_file(instance_id, path, content, idempotency_key))
 
     async def stats(self) -> Stats:
         """Boxes, instances and queues of the fleet."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from sandbox_service.contract.inspection import (
         Environments,
+        FileEntry,
         FileList,
         Instances,
         InstanceStatus,
@@ -163,9 +164,9 @@ class SandboxClient:
 
     def write_file(
         self, instance_id: str, path: str, content: bytes, *, idempotency_key: str | None = None
-    ) -> None:
+    ) -> FileEntry:
         """Write a file into the workspace."""
-        self._sender.send(_calls.write_file(instance_id, path, content, idempotency_key))
+        return self._sender.send(_calls.write_file(instance_id, path, content, idempotency_key))
 
     def stats(self) -> Stats:
         """Boxes, instances and queues of the fleet."""

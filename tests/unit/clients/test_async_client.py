@@ -194,14 +194,14 @@ async def test_probes_ask_once_and_answer_yes_or_no(answer, expected: bool) -> N
 async def test_files_travel_as_bytes() -> None:
     def script(request: httpx.Request) -> httpx.Response:
         if request.method == "PUT":
-            return httpx.Response(204)
+            return ok(json={"path": "a.bin", "size": 2})
         if request.url.path.endswith("/files"):
             return ok(json={"instance_id": "i", "files": [{"path": "a.bin", "size": 2}]})
         return ok(content=b"\x00\xff")
 
     transport = ScriptedTransport(script)
     async with client_of(transport) as client:
-        await client.write_file("i", "a.bin", b"\x00\xff")
+        assert (await client.write_file("i", "a.bin", b"\x00\xff")).size == 2
         assert await client.read_file("i", "a.bin") == b"\x00\xff"
         assert [entry.path for entry in (await client.list_files("i")).files] == ["a.bin"]
     assert transport.requests[0].content == b"\x00\xff"
