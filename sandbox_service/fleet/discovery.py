@@ -117,7 +117,7 @@ async def _address_of(handle: ActorHandle[SupervisorActor]) -> SupervisorAddress
     """The address that a supervisor tells, or None when it does not answer now."""
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
-            answer: Any = handle.address.remote()
-            return cast("SupervisorAddress | None", await answer)
+            method: Any = handle.address
+            return cast("SupervisorAddress | None", await method.remote())
     except (TimeoutError, ray.exceptions.RayError):
         return None

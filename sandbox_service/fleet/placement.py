@@ -20,9 +20,11 @@ def rank(key: str, names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: (_weight(key, name), name), reverse=True)
 
 
-def least_loaded(load: Mapping[str, int], names: Iterable[str]) -> list[str]:
-    """The names by how little they have to do; equals in the order given."""
-    return sorted(names, key=lambda name: load.get(name, 0))
+def least_loaded(load: Mapping[str, int], names: Iterable[str], turn: int = 0) -> list[str]:
+    """The names by how little they have to do; equals take turns."""
+    ordered = sorted(names)
+    first = turn % len(ordered) if ordered else 0
+    return sorted([*ordered[first:], *ordered[:first]], key=lambda name: load.get(name, 0))
 
 
 def owner_of(instance_id: str) -> str | None:

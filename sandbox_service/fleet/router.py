@@ -43,6 +43,7 @@ class Router:
     def __init__(self, discovery: Discovery, options: StreamOptions | None = None) -> None:
         self._discovery = discovery
         self._lines = Lines(options)
+        self._turn = 0
 
     async def call(
         self,
@@ -58,7 +59,7 @@ class Router:
         deadline = asyncio.get_running_loop().time() + timeout_s
         frame = Frame(op, 0, instance_id, {**meta, "tenant": tenant}, body)
         order = self._order(frame, await self._candidates(frame, deadline))
-        free = op is Op.CREATE and not instance_id and "key" not in meta
+        free = op is Op.CREATE and not instance_id and meta.get("key") is None
         pass_on = _NOT_DONE if free else _PASS_ON.get(op, _NOT_MINE)
         # Wait for whom the request depends on: the responsible supervisor, or the last that is left.
         patient = order[-1] if free else order[0]
@@ -109,7 +110,8 @@ class Router:
         if key is not None:
             # A create that is sent again must reach the supervisor that remembers its key.
             return rank(f"{frame.meta['tenant']}\0{key}", members)
-        return least_loaded(self._lines.load, members)
+        self._turn += 1
+        return least_loaded(self._lines.load, members, self._turn)
 
     async def _candidates(self, frame: Frame, deadline: float) -> Mapping[str, Member]:
         """The fleet, looked at again when the id names a supervisor that nobody has seen yet."""

@@ -1,0 +1,79 @@
+"""A supervisor's core that keeps instances in a dictionary: what fleet and stream tests talk to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.runner.frames import Frame, Op
+from sandbox_service.stream.failures import error_frame
+
+if TYPE_CHECKING:
+    from sandbox_service.supervisor.seat import Seat
+
+__all__ = ["FakeCore", "build_fake_core"]
+
+
+class FakeCore:
+    """Answers CREATE, STEP, RELEASE, INSTANCES and STATS; counts what it executed."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.draining = False
+        self.started = False
+        self.closed = False
+        self.refusal: ServiceError | None = None
+        """What every frame is answered with while it is set."""
+        self.gate = asyncio.Event()
+        """Steps wait for it."""
+        self.gate.set()
+        self.instances: dict[str, int] = {}
+        self.handled: list[Frame] = []
+
+    async def start(self) -> None:
+        self.started = True
+
+    async def drain(self) -> None:
+        self.draining = True
+
+    async def close(self) -> None:
+        self.closed = True
+
+    async def handle(self, frame: Frame) -> Frame:
+        self.handled.append(frame)
+        try:
+            if self.refusal is not None:
+                raise self.refusal
+            return await self._answer(frame)
+        except ServiceError as error:
+            return error_frame(frame, error)
+
+    async def _answer(self, frame: Frame) -> Frame:
+        if frame.op is Op.CREATE:
+            return self._create(frame)
+        if frame.op is Op.STATS:
+            return frame.reply(json.dumps({"name": self.name, "draining": self.draining}).encode())
+        if frame.op is Op.INSTANCES:
+            return frame.reply(json.dumps(sorted(self.instances)).encode())
+        if frame.instance_id not in self.instances:
+            raise ServiceError(ErrorCode.UNKNOWN_INSTANCE, f"{self.name} has no {frame.instance_id}")
+        await self.gate.wait()
+        self.instances[frame.instance_id] += 1
+        if frame.op is Op.RELEASE:
+            del self.instances[frame.instance_id]
+        return frame.reply(frame.body, {"run_ms": 0.0})
+
+    def _create(self, frame: Frame) -> Frame:
+        if self.draining:
+            raise ServiceError(ErrorCode.DRAINING, retry_after_s=1.0)
+        instance_id = frame.instance_id or f"{self.name}.{len(self.instances):032x}"
+        self.instances[instance_id] = 0
+        return frame.reply(json.dumps({"instance_id": instance_id}).encode())
+
+
+def build_fake_core(seat: Seat) -> FakeCore:
+    """A builder as the composition root has one."""
+    return FakeCore(seat.name)

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import tempfile
+from pathlib import Path
+
+import pytest
+import ray
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.fleet.discovery import RayDiscovery
+from sandbox_service.fleet.roster_discovery import Roster
+from sandbox_service.fleet.router import Router
+from sandbox_service.runner.frames import Op
+from tests.fakes.supervisors import build_fake_core
+
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.slow,
+    # Ray's own modules warn about event loops and subprocesses that they leave to the interpreter's end.
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning"
+    ),
+]
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def two_nodes():
+    """A cluster of two nodes on this machine."""
+    from ray.cluster_utils import Cluster
+
+    before = {
+        name: os.environ.get(name)
+        for name in ("RAY_AUTH_MODE", "PYTHONPATH", "RAY_USAGE_STATS_ENABLED", "RAY_TMPDIR")
+    }
+    os.environ.update(RAY_AUTH_MODE="disabled", PYTHONPATH=str(ROOT), RAY_USAGE_STATS_ENABLED="0")
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        os.environ["RAY_TMPDIR"] = folder
+        (Path(folder) / "ray").mkdir()
+        options = {"num_cpus": 1, "object_store_memory": 80 * 1024 * 1024, "include_dashboard": False}
+        cluster = Cluster(initialize_head=True, head_node_args={**options, "temp_dir": folder})
+        try:
+            options.pop("include_dashboard")
+            cluster.add_node(**options)
+            ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)
+            yield cluster
+        finally:
+            ray.shutdown()
+            cluster.shutdown()
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+
+
+async def members_of(discovery: RayDiscovery, count: int) -> dict[str, object]:
+    """The fleet, once it is complete; every look asks Ray again."""
+    async with asyncio.timeout(60):
+        while len(members := dict(await discovery.refresh())) < count:
+            pass
+    return members
+
+
+async def create(router: Router, instance_id: str = "") -> str:
+    reply = await router.call(
+        Op.CREATE, tenant="t", instance_id=instance_id, meta={"request_id": "r"}, body=b"{}", timeout_s=30
+    )
+    return json.loads(reply.body)["instance_id"]
+
+
+async def create_as_a_client_does(router: Router, instance_id: str) -> str:
+    """The first frame may have left before the kernel told of the death; then it is sent again."""
+    try:
+        return await create(router, instance_id)
+    except ServiceError as error:
+        if error.code is not ErrorCode.OUTCOME_UNKNOWN:
+            raise
+        return await create(router, instance_id)
+
+
+async def step(router: Router, instance_id: str) -> bytes:
+    reply = await router.call(
+        Op.STEP, tenant="t", instance_id=instance_id, meta={"request_id": "r"}, body=b"act", timeout_s=30
+    )
+    return reply.body
+
+
+async def test_a_killed_supervisor_is_restarted_under_its_name_and_found_again(two_nodes):
+    roster = Roster("fleet-test", build_fake_core, tcp=True)
+    discovery = RayDiscovery(roster)
+    router = Router(discovery)
+    try:
+        members = await members_of(discovery, 2)
+        assert len({member.address for member in members.values()}) == 2
+
+        created = [await create(router) for _ in range(6)]
+        assert {instance_id.split(".")[0] for instance_id in created} == set(members)
+        for instance_id in created:
+            assert await step(router, instance_id) == b"act"
+
+        victim = sorted(members)[0]
+        handle = roster.find()[victim]
+        address = await handle.address.remote()
+        os.kill(address.pid, signal.SIGKILL)
+
+        # The new one remembers nothing, which is the core's business; that it answers is the fleet's.
+        assert await create_as_a_client_does(router, f"{victim}.chosen") == f"{victim}.chosen"
+        again = await handle.address.remote()
+        assert again.pid != address.pid
+        assert again.name == victim
+        assert set(await discovery.members()) == set(members)
+    finally:
+        await router.close()
+        assert roster.end(roster.find().values(), 30)
+
+
+async def test_stopped_supervisors_are_drained_and_gone(two_nodes):
+    roster = Roster("fleet-stop", build_fake_core)
+    discovery = RayDiscovery(roster)
+    try:
+        members = await members_of(discovery, 2)
+        paths = [Path(member.address.path) for member in members.values()]
+        assert all(path.exists() for path in paths)
+    finally:
+        await discovery.close()
+    assert roster.end(roster.find().values(), 30)
+    assert not any(path.exists() for path in paths)
+    async with asyncio.timeout(30):
+        while await asyncio.to_thread(roster.find):
+            pass
