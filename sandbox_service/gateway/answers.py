@@ -1,0 +1,94 @@
+"""Answers: status, headers and bytes, the problem document of an error, and how they are sent."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sandbox_service.contract.problems import PROBLEM_MEDIA_TYPE, ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.types import Send
+
+    from sandbox_service.contract.problems import Problem
+    from sandbox_service.errors import ServiceError
+
+    from .exchange import Exchange
+
+__all__ = [
+    "JSON",
+    "Answer",
+    "Header",
+    "error_headers",
+    "problem_answer",
+    "send_answer",
+    "server_timing",
+    "timing_of",
+]
+
+JSON = b"application/json"
+_PROBLEM = PROBLEM_MEDIA_TYPE.encode()
+
+Header = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What goes back to the client."""
+
+    status: int
+    body: bytes
+    media_type: bytes = JSON
+    headers: tuple[Header, ...] = ()
+
+
+def problem_answer(exchange: Exchange, error: ServiceError) -> Answer:
+    """The RFC 9457 problem of an error."""
+    problem = error.problem(exchange.request_id)
+    exchange.error = problem.code
+    body = problem.model_dump_json(exclude_none=True).encode()
+    return Answer(problem.status, body, _PROBLEM, error_headers(problem))
+
+
+def error_headers(problem: Problem) -> tuple[Header, ...]:
+    """Headers that belong to an error: Retry-After in whole seconds, and how to authenticate."""
+    headers: tuple[Header, ...] = ()
+    if problem.retry_after_s is not None and problem.status in (429, 503):
+        headers += ((b"retry-after", b"%d" % max(1, math.ceil(problem.retry_after_s))),)
+    if problem.code is ErrorCode.UNAUTHENTICATED:
+        headers += ((b"www-authenticate", b"Bearer"),)
+    return headers
+
+
+async def send_answer(send: Send, exchange: Exchange, answer: Answer) -> None:
+    """Send an answer, with the request's id on it."""
+    exchange.status = answer.status
+    headers = [
+        (b"content-type", answer.media_type),
+        (b"content-length", b"%d" % len(answer.body)),
+        (b"x-request-id", exchange.request_id.encode()),
+        *answer.headers,
+    ]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+def timing_of(meta: Mapping[str, object]) -> dict[str, float]:
+    """Milliseconds by phase out of a reply's meta."""
+    timing = {}
+    for phase in ("queue", "route", "run"):
+        value = meta.get(f"{phase}_ms")
+        if isinstance(value, (int, float)):
+            timing[phase] = round(float(value), 3)
+    return timing
+
+
+def server_timing(timing: Mapping[str, float]) -> tuple[Header, ...]:
+    """The Server-Timing header of an operation's phases."""
+    if not timing:
+        return ()
+    value = ", ".join(f"{phase};dur={ms:.3f}" for phase, ms in timing.items())
+    return ((b"server-timing", value.encode()),)

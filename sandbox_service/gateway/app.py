@@ -1,0 +1,180 @@
+"""The gateway's ASGI application: one door for every request, whoever serves it behind.
+
+The hot routes are called with body bytes and give bytes; the rest is FastAPI's. The door makes the request
+id, knows the tenant, turns whatever fails into an answer, and counts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+
+from sandbox_service.config import DeadlineConfig
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+
+from .answers import problem_answer, send_answer
+from .auth import KeyRing
+from .bodies import ClientGone, read_body
+from .compat import CompatRoutes
+from .compat_documents import compat_documentation
+from .compat_manager import ManagerRoutes
+from .deadlines import Deadlines
+from .documents import build_document
+from .exchange import EXCHANGE, Exchange, begin
+from .failures import install_handlers
+from .files import FileRoutes
+from .health import OPEN_PATHS, HealthRoutes
+from .inspection import InspectionRoutes
+from .metrics import Metrics
+from .native import HotRoute, NativeRoutes
+from .request_log import RequestLog
+from .verbs import Verbs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from sandbox_service.config import ServerConfig
+    from sandbox_service.environments.registry import Registry
+
+    from .answers import Answer
+    from .backend import Backend
+
+__all__ = ["Gateway", "build_app"]
+
+
+class Gateway:
+    """An ASGI application in front of the hot routes and of FastAPI."""
+
+    def __init__(
+        self,
+        hot: Iterable[HotRoute],
+        rest: ASGIApp,
+        *,
+        keys: KeyRing,
+        metrics: Metrics,
+        log: RequestLog,
+        max_body_bytes: int,
+    ) -> None:
+        self._hot = {route.path: route for route in hot}
+        self._rest = rest
+        self._keys = keys
+        self._metrics = metrics
+        self._log = log
+        self._max_body_bytes = max_body_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._rest(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1003})
+            return
+        exchange = begin(scope)
+        self._metrics.begin()
+        try:
+            await self._serve(exchange, scope, receive, send)
+        except ClientGone:
+            pass
+        finally:
+            self._metrics.finish(exchange)
+            self._log.finish(exchange)
+
+    async def _serve(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
+        route = self._hot.get(exchange.path)
+        if route is None:
+            await self._serve_rest(exchange, scope, receive, send)
+            return
+        exchange.route = route.path
+        try:
+            answer = await self._answer(route, exchange, receive)
+        except ServiceError as error:
+            answer = route.refuse(exchange, error)
+        except ClientGone:
+            raise
+        except Exception as error:  # noqa: BLE001 - capture point: no traceback leaves the service
+            self._log.defect(exchange, error)
+            answer = route.refuse(exchange, ServiceError(ErrorCode.INTERNAL))
+        await send_answer(send, exchange, answer)
+
+    async def _answer(self, route: HotRoute, exchange: Exchange, receive: Receive) -> Answer:
+        if exchange.method != route.method:
+            raise ServiceError(ErrorCode.METHOD_NOT_ALLOWED, f"{route.path} takes {route.method}")
+        exchange.tenant = self._keys.tenant_of(exchange.headers)
+        body = await read_body(receive, exchange.headers, self._max_body_bytes)
+        return await route.handle(exchange, body)
+
+    async def _serve_rest(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
+        inner = {**scope, "path": exchange.path, EXCHANGE: exchange}
+        started = False
+
+        async def send_on(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                exchange.status = message["status"]
+                message["headers"] = [*message["headers"], (b"x-request-id", exchange.request_id.encode())]
+            await send(message)
+
+        try:
+            if exchange.path not in OPEN_PATHS:
+                exchange.tenant = self._keys.tenant_of(exchange.headers)
+            await self._rest(inner, receive, send_on)
+        except ServiceError as error:
+            await send_answer(send, exchange, problem_answer(exchange, error))
+        except ClientGone:
+            raise
+        except Exception as error:  # noqa: BLE001 - capture point: no traceback leaves the service
+            self._log.defect(exchange, error)
+            if not started:
+                await send_answer(send, exchange, problem_answer(exchange, ServiceError(ErrorCode.INTERNAL)))
+        finally:
+            template = getattr(inner.get("route"), "path", None)
+            exchange.route = template or exchange.route
+
+
+def build_app(
+    config: ServerConfig,
+    registry: Registry,
+    backend: Backend,
+    *,
+    deadline: DeadlineConfig | None = None,
+    queue_timeout_s: float = 60.0,
+    log_every: int = 0,
+) -> ASGIApp:
+    """The gateway's application. ``log_every`` n logs one of n successful requests, 0 none of them."""
+    verbs = Verbs(backend, Deadlines(deadline or DeadlineConfig(), queue_timeout_s))
+    metrics = Metrics()
+    log = RequestLog(log_every)
+    native = NativeRoutes(verbs, registry, metrics, log, config.max_json_depth)
+    compat = CompatRoutes(verbs, registry, config.max_json_depth)
+    manager = ManagerRoutes(compat, verbs, registry, config.max_json_depth)
+    return Gateway(
+        [*native.routes(), *compat.routes(), *manager.routes()],
+        _rest(verbs, registry, metrics, config.max_body_bytes),
+        keys=KeyRing(config.api_keys, insecure=config.insecure),
+        metrics=metrics,
+        log=log,
+        max_body_bytes=config.max_body_bytes,
+    )
+
+
+def _rest(verbs: Verbs, registry: Registry, metrics: Metrics, max_bytes: int) -> FastAPI:
+    """FastAPI's part: what is not hot, and the document of everything."""
+    app = FastAPI(redirect_slashes=False, redoc_url=None)
+    install_handlers(app)
+    app.include_router(InspectionRoutes(verbs, registry).router())
+    app.include_router(FileRoutes(verbs, max_bytes).router())
+    app.include_router(HealthRoutes(verbs, metrics).router())
+    document: dict[str, Any] = {}
+
+    def openapi() -> dict[str, Any]:
+        if not document:
+            document.update(build_document(app.routes, compat_documentation(), OPEN_PATHS))
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]
+    return app

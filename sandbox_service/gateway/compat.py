@@ -1,0 +1,200 @@
+"""The AgentScope Runtime and AgentEvolver protocol at the root: a thin translation over the native verbs.
+
+Unmodified clients of both work. What their servers do wrong is not copied: an instance id is never taken
+over by a second create, only parameters that an environment declares reach it, and errors are typed.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import BaseModel, JsonValue, ValidationError
+
+from sandbox_service.contract.episodes import (
+    CreateInstanceRequest,
+    EvaluateRequest,
+    GetEnvProfileRequest,
+    ReleaseInstanceRequest,
+    StepRequest,
+)
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+
+from .bodies import parse
+from .compat_messages import Json, action_of, answer_of, opening_of
+from .compat_models import CompatRequest, MissingFieldError, json_answer, refuse
+from .inspection import instance_status
+from .native import HotRoute, env_profile
+from .refusals import SchemaError
+from .verbs import header_key
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from sandbox_service.contract.base import Request
+    from sandbox_service.contract.inspection import Environment
+    from sandbox_service.environments.registry import Registry
+
+    from .answers import Answer
+    from .exchange import Exchange
+    from .verbs import Verbs
+
+__all__ = ["CompatRoutes"]
+
+Native = TypeVar("Native", bound=BaseModel)
+_GONE = (
+    ErrorCode.UNKNOWN_INSTANCE,
+    ErrorCode.INSTANCE_RELEASED,
+    ErrorCode.INSTANCE_EXPIRED,
+    ErrorCode.INSTANCE_LOST,
+)
+
+
+class CompatRoutes:
+    """The protocol's operations; each takes the common request and gives the ``data`` of its answer."""
+
+    def __init__(self, verbs: Verbs, registry: Registry, max_depth: int) -> None:
+        self._verbs = verbs
+        self._registry = registry
+        self._max_depth = max_depth
+
+    def routes(self) -> Iterable[HotRoute]:
+        """The protocol's POST routes."""
+        for path, operation in (
+            ("/get_env_profile", self.get_env_profile),
+            ("/create", self.create),
+            ("/step", self.step),
+            ("/evaluate", self.evaluate),
+            ("/get_info", self.get_info),
+        ):
+            yield HotRoute(path, self._handler(operation), refuse)
+        yield HotRoute("/release", self._handle_release, refuse)
+
+    def _handler(
+        self, operation: Callable[[Exchange, CompatRequest], Awaitable[JsonValue]]
+    ) -> Callable[[Exchange, bytes], Awaitable[Answer]]:
+        async def handle(exchange: Exchange, body: bytes) -> Answer:
+            data = await operation(exchange, parse(CompatRequest, body, self._max_depth))
+            return json_answer({"success": True, "data": data})
+
+        return handle
+
+    async def _handle_release(self, exchange: Exchange, body: bytes) -> Answer:
+        released = await self.release(exchange, parse(CompatRequest, body, self._max_depth))
+        return json_answer({"success": released, "data": None})
+
+    async def get_env_profile(self, exchange: Exchange, request: CompatRequest) -> JsonValue:
+        """Ids of the tasks of a split, by default of ``train``."""
+        split = (request.params or {}).get("split") or "train"
+        wanted = _native(GetEnvProfileRequest, environment=_environment_of(request), split=split)
+        return list(env_profile(self._registry, wanted).task_ids)
+
+    async def create(self, exchange: Exchange, request: CompatRequest) -> JsonValue:
+        """Start an episode. A repeated create of one chosen id is answered once more, not run once more."""
+        name = _environment_of(request)
+        environment = self._registry.catalog(name).describe()
+        native = _native(
+            CreateInstanceRequest,
+            environment=name,
+            task_id=_required(request.task_id, "task_id"),
+            instance_id=request.instance_id or None,
+            params=_declared(environment, request.params or {}),
+            idempotency_key=f"create:{request.instance_id}"[:128] if request.instance_id else None,
+        )
+        result = await self._run(exchange, native, keyed=False)
+        offered = result.get("tools")
+        tools = offered if isinstance(offered, list) and offered else _dumped(environment.tools)
+        info = {**_object(result["info"]), "instance_id": result["instance_id"], "task_id": result["task_id"]}
+        state = opening_of(_messages(result), tools, environment.action_format)
+        return {"state": state, "info": info}
+
+    async def step(self, exchange: Exchange, request: CompatRequest) -> JsonValue:
+        """Take one assistant message."""
+        native = _native(
+            StepRequest,
+            instance_id=_required(request.instance_id, "instance_id"),
+            message=action_of(request.messages or {}),
+        )
+        result = await self._run(exchange, native)
+        info = _object(result.get("info"))
+        if result["truncated"]:
+            info = {**info, "truncated": True}
+        return {
+            "state": answer_of(_messages(result)),
+            "reward": result["reward"],
+            "is_terminated": bool(result["terminated"] or result["truncated"]),
+            "info": info,
+        }
+
+    async def evaluate(self, exchange: Exchange, request: CompatRequest) -> JsonValue:
+        """Grade: a number when ``sparse`` is true, an object otherwise."""
+        params = request.params or {}
+        instance_id = _required(request.instance_id, "instance_id")
+        result = await self._run(exchange, _native(EvaluateRequest, instance_id=instance_id, params=params))
+        if params.get("sparse") is True:
+            return result["score"]
+        return {**_object(result.get("details")), "score": result["score"], "success": result["success"]}
+
+    async def get_info(self, exchange: Exchange, request: CompatRequest) -> JsonValue:
+        """The instance's state, and the tools of its environment."""
+        instance_id = _required(request.instance_id, "instance_id")
+        status = await instance_status(self._verbs, exchange, instance_id)
+        environment = self._registry.catalog(status.environment).describe()
+        told = {"instance_id", "environment", "task_id", "state", "step_index"}
+        return {**status.model_dump(mode="json", include=told), "tools": _dumped(environment.tools)}
+
+    async def release(self, exchange: Exchange, request: CompatRequest) -> bool:
+        """End the instance; false when there is none, which is no error in this protocol."""
+        instance_id = _required(request.instance_id, "instance_id")
+        try:
+            native = _native(ReleaseInstanceRequest, instance_id=instance_id)
+            result = await self._run(exchange, native)
+        except SchemaError:
+            return False
+        except ServiceError as error:
+            if error.code in _GONE:
+                return False
+            raise
+        return bool(result["released"])
+
+    async def _run(self, exchange: Exchange, native: Request, *, keyed: bool = True) -> Json:
+        reply = await self._verbs.run(exchange, native, header_key(exchange) if keyed else None)
+        return _object(json.loads(reply.body))
+
+
+def _native(model: type[Native], **fields: object) -> Native:
+    try:
+        return model.model_validate({name: value for name, value in fields.items() if value is not None})
+    except ValidationError as error:
+        errors = error.errors(include_url=False, include_context=False, include_input=False)
+        raise SchemaError.of(errors) from None
+
+
+def _environment_of(request: CompatRequest) -> str:
+    return _required(request.env_type, "env_type").strip().lower()
+
+
+def _required(value: str | None, name: str) -> str:
+    if not value:
+        raise MissingFieldError(name)
+    return value
+
+
+def _declared(environment: Environment, params: Json) -> Json:
+    """The parameters that the environment knows: these clients send some that only other servers read."""
+    known = environment.params.get("properties")
+    return {name: value for name, value in params.items() if isinstance(known, dict) and name in known}
+
+
+def _object(value: JsonValue) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def _messages(result: Json) -> list[Json]:
+    messages = _object(result.get("observation")).get("messages")
+    return [_object(each) for each in messages] if isinstance(messages, list) else []
+
+
+def _dumped(models: Iterable[BaseModel]) -> list[JsonValue]:
+    return [each.model_dump(mode="json", exclude_none=True) for each in models]

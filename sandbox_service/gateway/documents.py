@@ -1,0 +1,134 @@
+"""The OpenAPI document: complete, with every model and every error of every route.
+
+Hot routes are served without the framework; their part is made from the table of operations.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Body
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+
+from sandbox_service.contract.problems import ERROR_SPECS, PROBLEM_MEDIA_TYPE, ErrorCode, Problem
+
+from .operations import ANYWHERE, BATCH, OPERATIONS, WITH_BODY, Operation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from starlette.routing import BaseRoute
+
+__all__ = ["build_document", "documented_route", "problem_responses"]
+
+_PROBLEM_REF = {"$ref": "#/components/schemas/Problem"}
+_DESCRIPTION = """\
+Train and evaluate LLM agents in stateful, graded environments: list tasks, create an instance of one, step
+with assistant messages, evaluate, release. Every mutating call takes an idempotency key, in the body or as
+`Idempotency-Key`. Errors are RFC 9457 problems with a stable `code` and a `failure_class`.
+"""
+_SECURITY = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "An API key."},
+    "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "An API key."},
+}
+
+
+def problem_responses(codes: Iterable[ErrorCode], *, keyed: bool = True) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI responses of error codes by status; ``keyed`` adds those of every route with API keys."""
+    by_status: dict[int, list[ErrorCode]] = defaultdict(list)
+    for code in dict.fromkeys((*(ANYWHERE if keyed else (ErrorCode.INTERNAL,)), *codes)):
+        by_status[ERROR_SPECS[code].status].append(code)
+    return {status: _problem_response(each) for status, each in sorted(by_status.items())}
+
+
+def _problem_response(codes: Sequence[ErrorCode]) -> dict[str, Any]:
+    response: dict[str, Any] = {
+        "description": "; ".join(f"`{code.value}`: {ERROR_SPECS[code].title}" for code in codes),
+        "content": {PROBLEM_MEDIA_TYPE: {"schema": _PROBLEM_REF}},
+        "x-error-codes": [code.value for code in codes],
+    }
+    if any(ERROR_SPECS[code].status in (429, 503) for code in codes):
+        response["headers"] = {
+            "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}}
+        }
+    return response
+
+
+def documented_route(
+    path: str,
+    name: str,
+    request: object,
+    result: object,
+    responses: dict[int | str, dict[str, Any]],
+    **details: Any,  # noqa: ANN401 - passed on to the framework
+) -> APIRoute:
+    """A route that exists for the document only; the gateway serves the path itself."""
+
+    def described(body: object) -> None: ...
+
+    described.__annotations__ = {"body": Annotated[request, Body()]}
+    return APIRoute(
+        path,
+        described,
+        methods=["POST"],
+        operation_id=name,
+        response_model=result,
+        responses=responses,
+        **details,
+    )
+
+
+def _operation_route(operation: Operation) -> APIRoute:
+    route = documented_route(
+        operation.path,
+        operation.name,
+        operation.request,
+        operation.result,
+        problem_responses((*WITH_BODY, *operation.errors)),
+        summary=operation.summary,
+        description=operation.request.__doc__,
+        tags=["episodes"],
+    )
+    headers: list[dict[str, Any]] = [_header("X-Request-Id", "Id of the request; made when missing.")]
+    if "idempotency_key" in operation.request.model_fields:
+        headers.append(_header("Idempotency-Key", "As `idempotency_key` in the body; both must agree."))
+    route.openapi_extra = {"parameters": headers}
+    if operation is not BATCH and operation.op is not None:
+        route.responses[200] = {
+            "headers": {
+                "Server-Timing": {
+                    "description": "Milliseconds: queue, route, run.",
+                    "schema": {"type": "string"},
+                }
+            }
+        }
+    return route
+
+
+def _header(name: str, description: str) -> dict[str, Any]:
+    schema = {"type": "string", "minLength": 1, "maxLength": 128}
+    return {"name": name, "in": "header", "required": False, "description": description, "schema": schema}
+
+
+def build_document(
+    routes: Sequence[BaseRoute], hot: Sequence[APIRoute], open_paths: Iterable[str]
+) -> dict[str, Any]:
+    """The whole document: the framework's routes, the operations, and other hot routes."""
+    document = get_openapi(
+        title="Training sandbox",
+        version="1",
+        description=_DESCRIPTION,
+        routes=[*map(_operation_route, OPERATIONS), *routes, *hot],
+    )
+    schemas = document["components"]["schemas"]
+    problem = Problem.model_json_schema(mode="serialization", ref_template="#/components/schemas/{model}")
+    schemas.update(problem.pop("$defs", {}))
+    schemas["Problem"] = problem
+    document["components"]["securitySchemes"] = _SECURITY
+    unlocked = set(open_paths)
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            operation["security"] = [] if path in unlocked else [{"bearer": []}, {"apiKey": []}, {}]
+    return document

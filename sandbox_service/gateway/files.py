@@ -1,0 +1,136 @@
+"""Files of an instance's workspace: read, write, list, by paths that cannot leave it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import unquote_to_bytes
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import TypeAdapter
+
+from sandbox_service.contract.inspection import FileEntry, FileList
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.runner.frames import Op
+
+from .bodies import read_body
+from .documents import problem_responses
+from .inspection import InstancePath, exchange_of
+from .operations import ON_INSTANCE
+
+if TYPE_CHECKING:
+    from sandbox_service.runner.frames import Frame
+
+    from .verbs import Verbs
+
+__all__ = ["FileRoutes", "workspace_path"]
+
+_SLASHES = re.compile(b"//+")
+_MAX_PATH = 1024
+_MAX_NAME = 255
+_FIRST_PRINTABLE = 32
+_DELETE = 127
+_ENTRIES: TypeAdapter[tuple[FileEntry, ...]] = TypeAdapter(tuple[FileEntry, ...])
+_BINARY: dict[str, Any] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+_FILE_HEADERS = {"x-content-type-options": "nosniff", "content-disposition": "attachment"}
+"""What an agent wrote is never shown as a page of this server."""
+
+
+class FileRoutes:
+    """Handlers of ``/v1/instances/{id}/files``."""
+
+    def __init__(self, verbs: Verbs, max_bytes: int) -> None:
+        self._verbs = verbs
+        self._max_bytes = max_bytes
+
+    def router(self) -> APIRouter:
+        """The routes, with the errors that each may answer."""
+        router = APIRouter(tags=["files"])
+        errors = (*ON_INSTANCE, ErrorCode.FILES_UNSUPPORTED, ErrorCode.INVALID_PATH)
+        found = problem_responses((*errors, ErrorCode.FILE_NOT_FOUND, ErrorCode.FILE_TOO_LARGE))
+        written = problem_responses((*errors, ErrorCode.BODY_TOO_LARGE, ErrorCode.FILE_TOO_LARGE))
+        files = "/v1/instances/{instance_id}/files"
+        router.add_api_route(files, self.list_files, response_model=FileList, responses=found)
+        router.add_api_route(
+            files + "/{path:path}",
+            self.read_file,
+            response_class=Response,
+            responses={200: {"description": "The file's bytes.", "content": _BINARY}, **found},
+        )
+        router.add_api_route(
+            files + "/{path:path}",
+            self.write_file,
+            methods=["PUT"],
+            response_model=FileEntry,
+            responses=written,
+            openapi_extra={"requestBody": {"required": True, "content": _BINARY}},
+        )
+        return router
+
+    async def list_files(
+        self,
+        request: Request,
+        instance_id: InstancePath,
+        path: Annotated[str, Query(description="Directory to list, relative to the workspace.")] = ".",
+    ) -> Response:
+        """List the files of a workspace."""
+        directory = "." if path in ("", ".") else workspace_path(path.encode("utf-8", "surrogateescape"))
+        reply = await self._ask(request, Op.FILE_LIST, instance_id, directory)
+        listed = FileList(
+            instance_id=instance_id,
+            files=_ENTRIES.validate_json(reply.body),
+            truncated=bool(reply.meta.get("truncated", False)),
+        )
+        return Response(listed.model_dump_json(), media_type="application/json")
+
+    async def read_file(self, request: Request, instance_id: InstancePath, path: str) -> Response:
+        """Read a file."""
+        target = _path_of(request, path)
+        reply = await self._ask(request, Op.FILE_READ, instance_id, target)
+        return Response(reply.body, media_type="application/octet-stream", headers=_FILE_HEADERS)
+
+    async def write_file(self, request: Request, instance_id: InstancePath, path: str) -> Response:
+        """Write a file, making its directories."""
+        target = _path_of(request, path)
+        body = await read_body(request.receive, exchange_of(request).headers, self._max_bytes)
+        await self._ask(request, Op.FILE_WRITE, instance_id, target, body)
+        entry = FileEntry(path=target, size=len(body))
+        return Response(entry.model_dump_json(), media_type="application/json")
+
+    async def _ask(self, request: Request, op: Op, instance_id: str, path: str, body: bytes = b"") -> Frame:
+        exchange = exchange_of(request)
+        return await self._verbs.ask(exchange, op, instance_id, body, path=path, max_bytes=self._max_bytes)
+
+
+def workspace_path(encoded: bytes) -> str:
+    """A decoded path, proven relative and free of surprises. Raises ServiceError(INVALID_PATH)."""
+    try:
+        path = encoded.decode("utf-8")
+    except UnicodeDecodeError:
+        raise _invalid("is not UTF-8") from None
+    if len(encoded) > _MAX_PATH:
+        raise _invalid(f"is longer than {_MAX_PATH} bytes")
+    if path.startswith("/"):
+        raise _invalid("must be relative to the workspace")
+    if any(ord(char) < _FIRST_PRINTABLE or ord(char) == _DELETE for char in path):
+        raise _invalid("has control characters")
+    names = path.split("/")
+    if any(name in ("", ".", "..") for name in names):
+        raise _invalid("has empty, '.' or '..' parts")
+    if any(len(name.encode()) > _MAX_NAME for name in names):
+        raise _invalid(f"has a name longer than {_MAX_NAME} bytes")
+    return path
+
+
+def _path_of(request: Request, decoded: str) -> str:
+    """The file's path out of the raw URL: the framework's decoding hides bytes that are not UTF-8."""
+    raw = request.scope.get("raw_path")
+    if not isinstance(raw, bytes):
+        return workspace_path(decoded.encode("utf-8", "surrogateescape"))
+    tail = _SLASHES.sub(b"/", raw.partition(b"?")[0]).split(b"/files/", 1)[-1]
+    return workspace_path(unquote_to_bytes(tail))
+
+
+def _invalid(what: str) -> ServiceError:
+    return ServiceError(ErrorCode.INVALID_PATH, f"the path {what}")

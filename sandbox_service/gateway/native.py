@@ -1,0 +1,118 @@
+"""The native ``POST /v1`` routes: the five verbs, fork and batch, without a framework in between."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sandbox_service.contract.batches import BatchRequest
+from sandbox_service.contract.episodes import EnvProfile, GetEnvProfileRequest
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+
+from .answers import JSON, Answer, problem_answer, server_timing, timing_of
+from .bodies import parse
+from .operations import BATCH, PROFILE, VERBS, Operation
+from .refusals import SchemaError
+from .verbs import header_key
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from sandbox_service.contract.base import Request
+    from sandbox_service.environments.registry import Registry
+
+    from .exchange import Exchange
+    from .metrics import Metrics
+    from .request_log import RequestLog
+    from .verbs import Verbs
+
+__all__ = ["HotRoute", "NativeRoutes", "env_profile"]
+
+
+@dataclass(frozen=True, slots=True)
+class HotRoute:
+    """A route that is served without a framework: body bytes in, answer out."""
+
+    path: str
+    handle: Callable[[Exchange, bytes], Awaitable[Answer]]
+    refuse: Callable[[Exchange, ServiceError], Answer]
+    """How this route tells an error."""
+    method: str = "POST"
+
+
+class NativeRoutes:
+    """Handlers of the native operations."""
+
+    def __init__(
+        self, verbs: Verbs, registry: Registry, metrics: Metrics, log: RequestLog, max_depth: int
+    ) -> None:
+        self._verbs = verbs
+        self._registry = registry
+        self._metrics = metrics
+        self._log = log
+        self._max_depth = max_depth
+
+    def routes(self) -> Iterable[HotRoute]:
+        """Every operation of the table."""
+        yield HotRoute(PROFILE.path, self.profile, problem_answer)
+        yield HotRoute(BATCH.path, self.batch, problem_answer)
+        for verb in VERBS.values():
+            yield HotRoute(verb.path, self._handler(verb), problem_answer)
+
+    def _handler(self, verb: Operation) -> Callable[[Exchange, bytes], Awaitable[Answer]]:
+        model = verb.request
+
+        async def handle(exchange: Exchange, body: bytes) -> Answer:
+            request = parse(model, body, self._max_depth)
+            reply = await self._verbs.run(exchange, request, header_key(exchange))
+            return Answer(200, reply.body, JSON, server_timing(timing_of(reply.meta)))
+
+        return handle
+
+    async def profile(self, exchange: Exchange, body: bytes) -> Answer:
+        """``get_env_profile``: the catalogs are here, so no supervisor is asked."""
+        request = parse(GetEnvProfileRequest, body, self._max_depth)
+        return Answer(200, env_profile(self._registry, request).model_dump_json().encode())
+
+    async def batch(self, exchange: Exchange, body: bytes) -> Answer:
+        """Run operations concurrently; one that fails is a problem in its place and harms no other."""
+        if b"idempotency-key" in exchange.headers:
+            raise SchemaError.at(
+                "Idempotency-Key", "means nothing for a batch: operations have their own"
+            )
+        request = parse(BatchRequest, body, self._max_depth)
+        results = await asyncio.gather(*[self._one(exchange, each.request) for each in request.operations])
+        return Answer(200, b'{"results":[%s]}' % b",".join(results))
+
+    async def _one(self, exchange: Exchange, request: Request) -> bytes:
+        """An operation's place in the batch's answer; the result's own bytes are embedded as they are."""
+        try:
+            reply = await self._verbs.run(exchange, request)
+        except ServiceError as error:
+            return self._failed(exchange, request, error)
+        except Exception as error:  # noqa: BLE001 - capture point: a defect in one operation is its own problem
+            self._log.defect(exchange, error)
+            return self._failed(exchange, request, ServiceError(ErrorCode.INTERNAL))
+        self._metrics.operation_done(VERBS[type(request)].name, None)
+        timing = json.dumps(timing_of(reply.meta)).encode()
+        return b'{"status":200,"body":%s,"timing":%s}' % (reply.body, timing)
+
+    def _failed(self, exchange: Exchange, request: Request, error: ServiceError) -> bytes:
+        self._metrics.operation_done(VERBS[type(request)].name, error.code)
+        instance = getattr(request, "instance_id", None)
+        problem = error.problem(exchange.request_id, instance)
+        body = problem.model_dump_json(exclude_none=True).encode()
+        return b'{"status":%d,"body":%s,"timing":{}}' % (problem.status, body)
+
+
+def env_profile(registry: Registry, request: GetEnvProfileRequest) -> EnvProfile:
+    """The tasks of a split. Raises ServiceError(UNKNOWN_ENVIRONMENT or UNKNOWN_SPLIT)."""
+    catalog = registry.catalog(request.environment)
+    split = request.split if request.split is not None else catalog.describe().default_split
+    ids = catalog.task_ids(split)
+    end = None if request.limit is None else request.offset + request.limit
+    chosen = tuple(ids[request.offset : end])
+    return EnvProfile(environment=request.environment, split=split, task_ids=chosen, total=len(ids))

@@ -1,0 +1,174 @@
+"""The table of operations: path, models and error codes, for the dispatcher and the API document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from sandbox_service.contract.batches import BatchRequest, BatchResult
+from sandbox_service.contract.episodes import (
+    CreateInstanceRequest,
+    CreateInstanceResult,
+    EnvProfile,
+    EvaluateRequest,
+    EvaluateResult,
+    ForkInstanceRequest,
+    ForkInstanceResult,
+    GetEnvProfileRequest,
+    ReleaseInstanceRequest,
+    ReleaseInstanceResult,
+    StepRequest,
+    StepResult,
+)
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.runner.frames import Op
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sandbox_service.contract.base import Request, Result
+
+__all__ = [
+    "ANYWHERE",
+    "BATCH",
+    "CREATE",
+    "EVALUATE",
+    "FORK",
+    "ON_INSTANCE",
+    "OPERATIONS",
+    "PROFILE",
+    "RELEASE",
+    "STEP",
+    "VERBS",
+    "WITH_BODY",
+    "Operation",
+]
+
+ANYWHERE = (ErrorCode.UNAUTHENTICATED, ErrorCode.FORBIDDEN, ErrorCode.INVALID_REQUEST, ErrorCode.INTERNAL)
+"""Errors of every route."""
+WITH_BODY = (ErrorCode.MALFORMED_JSON, ErrorCode.JSON_TOO_DEEP, ErrorCode.BODY_TOO_LARGE)
+"""Errors of routes that take JSON."""
+THROUGH_FLEET = (
+    ErrorCode.SUPERVISOR_UNAVAILABLE,
+    ErrorCode.OUTCOME_UNKNOWN,
+    ErrorCode.DEADLINE_EXCEEDED,
+    ErrorCode.DRAINING,
+)
+ON_INSTANCE = (
+    *THROUGH_FLEET,
+    ErrorCode.UNKNOWN_INSTANCE,
+    ErrorCode.INSTANCE_RELEASED,
+    ErrorCode.INSTANCE_EXPIRED,
+    ErrorCode.INSTANCE_LOST,
+    ErrorCode.INSTANCE_BUSY,
+    ErrorCode.SANDBOX_FAILED,
+    ErrorCode.STORAGE_FULL,
+)
+"""Errors of routes that work on a live instance."""
+_KEYED = (ErrorCode.IDEMPOTENCY_CONFLICT,)
+_TAKES_ROOM = (
+    ErrorCode.QUEUE_FULL,
+    ErrorCode.QUOTA_EXCEEDED,
+    ErrorCode.QUEUE_TIMEOUT,
+    ErrorCode.SANDBOX_FAILED,
+    ErrorCode.IMAGE_MISSING,
+    ErrorCode.STORAGE_FULL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A verb of the native API."""
+
+    name: str
+    request: type[Request]
+    result: type[Result]
+    summary: str
+    errors: tuple[ErrorCode, ...]
+    op: Op | None = None
+    """The frame that carries it to the supervisor; None for what the gateway answers itself."""
+
+    @property
+    def path(self) -> str:
+        """Where it is served."""
+        return f"/v1/{self.name}"
+
+
+PROFILE = Operation(
+    "get_env_profile",
+    GetEnvProfileRequest,
+    EnvProfile,
+    "List the tasks of a split",
+    (ErrorCode.UNKNOWN_ENVIRONMENT, ErrorCode.UNKNOWN_SPLIT),
+)
+CREATE = Operation(
+    "create_instance",
+    CreateInstanceRequest,
+    CreateInstanceResult,
+    "Start an episode of a task",
+    (
+        *THROUGH_FLEET,
+        *_KEYED,
+        *_TAKES_ROOM,
+        ErrorCode.UNKNOWN_ENVIRONMENT,
+        ErrorCode.UNKNOWN_TASK,
+        ErrorCode.DUPLICATE_INSTANCE,
+        ErrorCode.TASK_INVALID,
+        ErrorCode.STEP_TIMEOUT,
+    ),
+    Op.CREATE,
+)
+STEP = Operation(
+    "step",
+    StepRequest,
+    StepResult,
+    "Take one assistant message, give the observation and the reward",
+    (
+        *ON_INSTANCE,
+        *_KEYED,
+        ErrorCode.INSTANCE_FINISHED,
+        ErrorCode.STEP_INDEX_MISMATCH,
+        ErrorCode.STEP_TIMEOUT,
+        ErrorCode.TASK_INVALID,
+    ),
+    Op.STEP,
+)
+EVALUATE = Operation(
+    "evaluate",
+    EvaluateRequest,
+    EvaluateResult,
+    "Grade the instance as it stands",
+    (*ON_INSTANCE, *_KEYED, ErrorCode.GRADER_FAILED, ErrorCode.STEP_TIMEOUT, ErrorCode.TASK_INVALID),
+    Op.EVALUATE,
+)
+RELEASE = Operation(
+    "release_instance",
+    ReleaseInstanceRequest,
+    ReleaseInstanceResult,
+    "End the instance and give its sandbox back",
+    (*THROUGH_FLEET, ErrorCode.UNKNOWN_INSTANCE),
+    Op.RELEASE,
+)
+FORK = Operation(
+    "fork_instance",
+    ForkInstanceRequest,
+    ForkInstanceResult,
+    "Copy a live instance",
+    (*ON_INSTANCE, *_KEYED, *_TAKES_ROOM, ErrorCode.FORK_UNSUPPORTED, ErrorCode.STEP_TIMEOUT),
+    Op.FORK,
+)
+BATCH = Operation(
+    "batch",
+    BatchRequest,
+    BatchResult,
+    "Run up to 256 operations at once, each with its own result or problem",
+    (),
+)
+OPERATIONS = (PROFILE, CREATE, STEP, EVALUATE, RELEASE, FORK, BATCH)
+"""Every operation of ``POST /v1``."""
+
+VERBS: Mapping[type[Request], Operation] = MappingProxyType(
+    {verb.request: verb for verb in (CREATE, STEP, EVALUATE, RELEASE, FORK)}
+)
+"""Operations on instances by their request model: those that a batch may hold."""

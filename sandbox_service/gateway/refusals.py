@@ -1,0 +1,67 @@
+"""Requests that do not match their schema: which fields, why, and never the input itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sandbox_service.contract.problems import ErrorCode, Problem
+from sandbox_service.errors import ServiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["FieldError", "SchemaError"]
+
+_MAX_ERRORS = 16
+_MAX_TEXT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """What is wrong with one field."""
+
+    location: tuple[str | int, ...]
+    kind: str
+    message: str
+
+    def __str__(self) -> str:
+        place = ".".join(str(part) for part in self.location)
+        return f"{place}: {self.message}" if place else self.message
+
+
+class SchemaError(ServiceError):
+    """The body is JSON, but not what the operation takes."""
+
+    def __init__(self, fields: tuple[FieldError, ...]) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, str(fields[0]) if fields else "")
+        self.fields = fields
+
+    def __reduce__(self) -> tuple[type[SchemaError], tuple[tuple[FieldError, ...]]]:
+        return (type(self), (self.fields,))
+
+    @classmethod
+    def at(cls, location: str, message: str, kind: str = "value_error") -> SchemaError:
+        """A mismatch of one field."""
+        return cls((FieldError(tuple(location.split(".")), kind, message),))
+
+    @classmethod
+    def of(cls, errors: Iterable[Mapping[str, Any]]) -> SchemaError:
+        """From pydantic's errors; what the caller sent may be huge, so texts are cut."""
+        fields = [
+            FieldError(
+                tuple(part if isinstance(part, int) else _cut(str(part)) for part in error["loc"]),
+                str(error["type"]),
+                _cut(str(error["msg"])),
+            )
+            for error, _ in zip(errors, range(_MAX_ERRORS), strict=False)
+        ]
+        return cls(tuple(fields))
+
+    def problem(self, request_id: str | None = None, instance: str | None = None) -> Problem:
+        errors = tuple(str(each) for each in self.fields)
+        return Problem.of(self.code, self.detail, request_id=request_id, instance=instance, errors=errors)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + "..."

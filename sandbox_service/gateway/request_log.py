@@ -1,0 +1,53 @@
+"""The request log: one structured line for each request that failed, and for a sample of the others.
+
+Never bodies, keys or paths with ids in them. A line for every successful step would cost several per cent
+of a replica, so those are sampled, by default not at all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sandbox_service.telemetry import get_logger
+
+if TYPE_CHECKING:
+    from .exchange import Exchange
+
+__all__ = ["RequestLog"]
+
+_SERVER_ERROR = 500
+
+
+class RequestLog:
+    """Writes the lines."""
+
+    def __init__(self, sample_every: int = 0) -> None:
+        self._sample_every = sample_every
+        self._successes = 0
+        self._log = get_logger(__name__)
+
+    def finish(self, exchange: Exchange) -> None:
+        """A request was answered, or abandoned."""
+        if exchange.error is None and not self._sampled():
+            return
+        write = self._log.warning if exchange.status >= _SERVER_ERROR else self._log.info
+        write(
+            "request",
+            request_id=exchange.request_id,
+            tenant=exchange.tenant,
+            method=exchange.method,
+            route=exchange.route,
+            status=exchange.status,
+            code=exchange.error.value if exchange.error else None,
+            ms=round(exchange.elapsed_s * 1000, 3),
+        )
+
+    def defect(self, exchange: Exchange, error: Exception) -> None:
+        """Something failed that should not have: the traceback goes here, and nowhere else."""
+        self._log.error("defect", request_id=exchange.request_id, route=exchange.route, exc_info=error)
+
+    def _sampled(self) -> bool:
+        if not self._sample_every:
+            return False
+        self._successes += 1
+        return self._successes % self._sample_every == 0

@@ -1,0 +1,111 @@
+"""The verbs on instances: from a validated request to a frame for the fleet, and back.
+
+The frame's body is the request in one canonical form, whatever spacing, order or unknown message fields
+the client's JSON had, so that a repeated request has the same bytes by whichever route it comes. The
+reply's body is passed on unread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter, ValidationError
+
+from sandbox_service.contract.base import IdempotencyKey
+from sandbox_service.contract.episodes import StepRequest
+
+from .operations import VERBS
+from .refusals import SchemaError
+
+if TYPE_CHECKING:
+    from sandbox_service.contract.base import Request
+    from sandbox_service.runner.frames import Frame, Op
+
+    from .backend import Backend
+    from .deadlines import Deadlines
+    from .exchange import Exchange
+
+__all__ = ["Verbs", "header_key"]
+
+_KEY: TypeAdapter[str] = TypeAdapter(IdempotencyKey)
+_IN_META = {"idempotency_key"}
+
+
+class Verbs:
+    """Runs operations on instances through the backend."""
+
+    def __init__(self, backend: Backend, deadlines: Deadlines) -> None:
+        self._backend = backend
+        self._deadlines = deadlines
+
+    async def run(self, exchange: Exchange, request: Request, key: str | None = None) -> Frame:
+        """Run one operation; ``key`` is the idempotency key of the request's headers."""
+        op = VERBS[type(request)].op
+        assert op is not None
+        meta: dict[str, object] = {"tenant": exchange.tenant, "request_id": exchange.request_id}
+        key = _agreed_key(getattr(request, "idempotency_key", None), key)
+        if key is not None:
+            meta["key"] = key
+        wanted_s = None
+        if isinstance(request, StepRequest):
+            wanted_s = request.timeout_s
+            _describe_step(request, meta)
+        body = request.__pydantic_serializer__.to_json(request, exclude_unset=True, exclude=_IN_META)
+        return await self._backend.call(
+            op,
+            tenant=exchange.tenant,
+            instance_id=getattr(request, "instance_id", None) or "",
+            meta=meta,
+            body=body,
+            timeout_s=self._deadlines.of(op, wanted_s),
+        )
+
+    async def ask(
+        self, exchange: Exchange, op: Op, instance_id: str, body: bytes = b"", **details: object
+    ) -> Frame:
+        """Run an operation that has no request model: files, trajectories, the state of an instance."""
+        return await self._backend.call(
+            op,
+            tenant=exchange.tenant,
+            instance_id=instance_id,
+            meta={"tenant": exchange.tenant, "request_id": exchange.request_id, **details},
+            body=body,
+            timeout_s=self._deadlines.of(op),
+        )
+
+    async def ask_everyone(self, exchange: Exchange, op: Op, timeout_s: float | None = None) -> list[Frame]:
+        """Ask every supervisor; those that do not answer in time are left out."""
+        return await self._backend.everywhere(
+            op,
+            tenant=exchange.tenant,
+            meta={"tenant": exchange.tenant, "request_id": exchange.request_id},
+            body=b"",
+            timeout_s=timeout_s or self._deadlines.of(op),
+        )
+
+
+def header_key(exchange: Exchange) -> str | None:
+    """The Idempotency-Key header, when there is one. Raises SchemaError when it is malformed."""
+    given = exchange.headers.get(b"idempotency-key")
+    if given is None:
+        return None
+    try:
+        return _KEY.validate_python(given.decode("latin-1"))
+    except ValidationError:
+        message = "must be 1 to 128 visible ASCII characters"
+        raise SchemaError.at("Idempotency-Key", message) from None
+
+
+def _agreed_key(in_body: str | None, in_header: str | None) -> str | None:
+    if in_body is not None and in_header is not None and in_body != in_header:
+        raise SchemaError.at("idempotency_key", "differs from the Idempotency-Key header")
+    return in_body or in_header
+
+
+def _describe_step(request: StepRequest, meta: dict[str, object]) -> None:
+    if request.message.role != "assistant":
+        raise SchemaError.at("message.role", "must be 'assistant': a step is the agent's own message")
+    if request.timeout_s is not None:
+        meta["timeout_s"] = request.timeout_s
+    if request.step_index is not None:
+        meta["step_index"] = request.step_index

@@ -1,0 +1,236 @@
+"""A fleet in memory for the gateway's tests: echo worlds, idempotency by key, files, and failures on demand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from sandbox_service.contract.inspection import PoolStats, SupervisorStats
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.environments.echo.world import EchoWorld
+from sandbox_service.errors import ServiceError
+from sandbox_service.runner.frames import Frame, Op
+from sandbox_service.runner.world import Context
+
+STEPS = {"echo-1": 1, "echo-10": 10, "echo-endless": 1_000_000}
+TIMING = {"queue_ms": 0.1, "route_ms": 0.2, "run_ms": 0.3}
+
+
+@dataclass
+class Episode:
+    """A live instance."""
+
+    environment: str
+    task_id: str
+    tenant: str
+    world: EchoWorld
+    steps: int = 0
+    terminated: bool = False
+    released: bool = False
+    files: dict[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Call:
+    """What the gateway asked for."""
+
+    op: Op
+    tenant: str
+    instance_id: str
+    meta: Mapping[str, object]
+    body: bytes
+    timeout_s: float
+
+
+class EchoBackend:
+    """Implements the gateway's Backend protocol."""
+
+    def __init__(self) -> None:
+        self.episodes: dict[str, Episode] = {}
+        self.calls: list[Call] = []
+        self.failures: dict[Op, Exception] = {}
+        self.draining = False
+        self.unreachable = False
+        self._serial = 0
+        self._answers: dict[tuple[str, str], tuple[bytes, Frame]] = {}
+        self._verbs: dict[Op, Callable[[Call], bytes]] = {
+            Op.CREATE: self._create,
+            Op.STEP: self._step,
+            Op.EVALUATE: self._evaluate,
+            Op.RELEASE: self._release,
+            Op.FORK: self._fork,
+            Op.INSTANCES: self._instances,
+            Op.TRAJECTORY: self._trajectory,
+            Op.FILE_READ: self._read,
+            Op.FILE_WRITE: self._write,
+            Op.FILE_LIST: self._list,
+        }
+
+    async def call(
+        self,
+        op: Op,
+        *,
+        tenant: str,
+        instance_id: str,
+        meta: Mapping[str, object],
+        body: bytes,
+        timeout_s: float,
+    ) -> Frame:
+        call = Call(op, tenant, instance_id, meta, body, timeout_s)
+        self.calls.append(call)
+        if op in self.failures:
+            raise self.failures[op]
+        key = meta.get("key")
+        if key is None:
+            return Frame(Op.REPLY, 0, instance_id, dict(TIMING), self._verbs[op](call))
+        known = self._answers.get((instance_id, str(key)))
+        if known is None:
+            reply = Frame(Op.REPLY, 0, instance_id, dict(TIMING), self._verbs[op](call))
+            known = self._answers[instance_id, str(key)] = (body, reply)
+        if known[0] != body:
+            raise ServiceError(ErrorCode.IDEMPOTENCY_CONFLICT)
+        return known[1]
+
+    async def everywhere(
+        self, op: Op, *, tenant: str, meta: Mapping[str, object], body: bytes, timeout_s: float
+    ) -> list[Frame]:
+        self.calls.append(Call(op, tenant, "", meta, body, timeout_s))
+        if self.unreachable:
+            return []
+        if op is Op.STATS:
+            return [Frame(Op.REPLY, 0, "", {}, self._stats().model_dump_json().encode())]
+        return [Frame(Op.REPLY, 0, "", {}, self._instances(self.calls[-1]))]
+
+    def _live(self, call: Call) -> Episode:
+        episode = self.episodes.get(call.instance_id)
+        if episode is None or episode.tenant != call.tenant:
+            raise ServiceError(ErrorCode.UNKNOWN_INSTANCE, f"there is no instance {call.instance_id!r}")
+        if episode.released:
+            raise ServiceError(ErrorCode.INSTANCE_RELEASED)
+        return episode
+
+    def _create(self, call: Call) -> bytes:
+        request = json.loads(call.body)
+        if request["environment"] not in ("echo", "tools"):
+            raise ServiceError(ErrorCode.UNKNOWN_ENVIRONMENT, f"no environment {request['environment']!r}")
+        if request["task_id"] not in STEPS:
+            raise ServiceError(ErrorCode.UNKNOWN_TASK, f"no task {request['task_id']!r}")
+        if call.instance_id in self.episodes:
+            raise ServiceError(ErrorCode.DUPLICATE_INSTANCE)
+        self._serial += 1
+        name = call.instance_id or f"s1.{self._serial:032x}"
+        task = {"prompt": "Say something.", "steps": STEPS[request["task_id"]]}
+        world = EchoWorld(task, Context(name, 0, request.get("params", {})))
+        episode = Episode(request["environment"], request["task_id"], call.tenant, world)
+        self.episodes[name] = episode
+        return _json(
+            {
+                "instance_id": name,
+                "environment": episode.environment,
+                "task_id": episode.task_id,
+                "observation": {"messages": world.start().messages},
+                "info": {"params": request.get("params", {})},
+            }
+        )
+
+    def _step(self, call: Call) -> bytes:
+        episode = self._live(call)
+        if episode.terminated:
+            raise ServiceError(ErrorCode.INSTANCE_FINISHED)
+        if call.meta.get("step_index", episode.steps) != episode.steps:
+            raise ServiceError(ErrorCode.STEP_INDEX_MISMATCH)
+        message = json.loads(call.body)["message"]
+        outcome = episode.world.step(message, 1.0)
+        episode.terminated = outcome.terminated
+        episode.steps += 1
+        messages = outcome.messages
+        if message.get("tool_calls"):
+            calls = message["tool_calls"]
+            messages = [{"role": "tool", "content": each["function"]["name"]} for each in calls]
+        return _json(
+            {
+                "instance_id": call.instance_id,
+                "step_index": episode.steps - 1,
+                "observation": {"messages": messages},
+                "reward": outcome.reward,
+                "terminated": outcome.terminated,
+                "truncated": False,
+                "info": {},
+            }
+        )
+
+    def _evaluate(self, call: Call) -> bytes:
+        verdict = self._live(call).world.evaluate({}, {})
+        head = {"instance_id": call.instance_id, "score": verdict.score, "success": verdict.success}
+        return _json({**head, "details": verdict.details})
+
+    def _release(self, call: Call) -> bytes:
+        episode = self.episodes.get(call.instance_id)
+        if episode is None or episode.tenant != call.tenant:
+            raise ServiceError(ErrorCode.UNKNOWN_INSTANCE)
+        released, episode.released = not episode.released, True
+        return _json({"instance_id": call.instance_id, "released": released})
+
+    def _fork(self, call: Call) -> bytes:
+        source = self._live(call)
+        names = []
+        for _ in range(json.loads(call.body).get("count", 1)):
+            self._serial += 1
+            names.append(f"s1.{self._serial:032x}")
+            world = source.world.fork(Context(names[-1], 0))
+            assert isinstance(world, EchoWorld)
+            copy = Episode(source.environment, source.task_id, source.tenant, world, source.steps)
+            self.episodes[names[-1]] = copy
+        return _json({"instance_id": call.instance_id, "instance_ids": names, "step_index": source.steps})
+
+    def _instances(self, call: Call) -> bytes:
+        mine = {name: each for name, each in self.episodes.items() if each.tenant == call.tenant}
+        return _json({"instances": [_status(name, each) for name, each in mine.items()]})
+
+    def _trajectory(self, call: Call) -> bytes:
+        episode = self._live(call)
+        head = {"instance_id": call.instance_id, "environment": episode.environment, "events": []}
+        return _json({**head, "task_id": episode.task_id, "tenant": episode.tenant})
+
+    def _read(self, call: Call) -> bytes:
+        try:
+            return self._live(call).files[str(call.meta["path"])]
+        except KeyError:
+            raise ServiceError(ErrorCode.FILE_NOT_FOUND) from None
+
+    def _write(self, call: Call) -> bytes:
+        self._live(call).files[str(call.meta["path"])] = call.body
+        return b""
+
+    def _list(self, call: Call) -> bytes:
+        files = self._live(call).files
+        return _json([{"path": path, "size": len(files[path])} for path in sorted(files)])
+
+    def _stats(self) -> SupervisorStats:
+        live = sum(not each.released for each in self.episodes.values())
+        pool = PoolStats(
+            environment="echo",
+            sandbox="process",
+            starting=0,
+            idle=1,
+            busy=1,
+            resetting=0,
+            instances=live,
+            queued=0,
+            min_boxes=1,
+            max_boxes=2,
+            started_total=2,
+            destroyed_total=0,
+        )
+        return SupervisorStats(name="s1", node="n1", draining=self.draining, uptime_s=1.0, pools=(pool,))
+
+
+def _status(name: str, episode: Episode) -> dict[str, object]:
+    state = "released" if episode.released else "finished" if episode.terminated else "active"
+    head = {"instance_id": name, "environment": episode.environment, "task_id": episode.task_id}
+    return {**head, "state": state, "step_index": episode.steps, "idle_s": 0.0, "supervisor": "s1"}
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value).encode()

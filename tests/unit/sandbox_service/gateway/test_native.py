@@ -1,0 +1,149 @@
+"""The native verbs over HTTP."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sandbox_service.contract.episodes import (
+    CreateInstanceResult,
+    EnvProfile,
+    EvaluateResult,
+    ForkInstanceResult,
+    ReleaseInstanceResult,
+    StepResult,
+)
+from sandbox_service.contract.problems import ErrorCode, Problem
+from sandbox_service.errors import CapacityError, ServiceError
+from sandbox_service.runner.frames import Op
+
+CREATE = {"environment": "echo", "task_id": "echo-10"}
+
+
+def step(instance: str, content: str = "hi", **fields: object) -> dict[str, object]:
+    return {"instance_id": instance, "message": {"role": "assistant", "content": content}, **fields}
+
+
+async def test_an_episode_goes_from_profile_to_release(client):
+    profile = EnvProfile.model_validate(
+        (await client.post("/v1/get_env_profile", json={"environment": "echo"})).json()
+    )
+    assert profile.task_ids == ("echo-1", "echo-10")
+    reply = await client.post(
+        "/v1/create_instance", json={"environment": "echo", "task_id": profile.task_ids[0]}
+    )
+    created = CreateInstanceResult.model_validate(reply.json())
+    assert created.observation.messages[0].content == "Say something."
+    stepped = StepResult.model_validate(
+        (await client.post("/v1/step", json=step(created.instance_id))).json()
+    )
+    assert (stepped.reward, stepped.terminated, stepped.observation.messages[0].content) == (1.0, True, "hi")
+    body = {"instance_id": created.instance_id}
+    evaluated = EvaluateResult.model_validate((await client.post("/v1/evaluate", json=body)).json())
+    assert evaluated.success
+    released = [(await client.post("/v1/release_instance", json=body)).json() for _ in range(2)]
+    assert [ReleaseInstanceResult.model_validate(each).released for each in released] == [True, False]
+
+
+async def test_a_profile_can_be_read_in_pages(client):
+    body = {"environment": "echo", "split": "train", "offset": 1, "limit": 1}
+    profile = (await client.post("/v1/get_env_profile", json=body)).json()
+    assert profile == {"environment": "echo", "split": "train", "task_ids": ["echo-10"], "total": 2}
+
+
+async def test_a_fork_lives_on_its_own(client, instance):
+    await client.post("/v1/step", json=step(instance))
+    reply = await client.post("/v1/fork_instance", json={"instance_id": instance, "count": 2})
+    fork = ForkInstanceResult.model_validate(reply.json())
+    assert (len(fork.instance_ids), fork.step_index) == (2, 1)
+    reply = await client.post("/v1/step", json=step(fork.instance_ids[0], step_index=1))
+    assert reply.json()["step_index"] == 1
+
+
+async def test_timing_comes_in_the_server_timing_header(client, instance):
+    reply = await client.post("/v1/step", json=step(instance))
+    assert reply.headers["server-timing"] == "queue;dur=0.100, route;dur=0.200, run;dur=0.300"
+
+
+async def test_the_reply_bytes_of_the_supervisor_are_passed_on_unread(client, backend, instance):
+    reply = await client.post("/v1/step", json=step(instance, "ü"))
+    assert b'{"instance_id": "' in reply.content, "the fake's spacing shows that nobody parsed it"
+    assert reply.headers["content-type"] == "application/json"
+
+
+async def test_the_frame_says_who_asks_and_what_the_step_wants(client, backend, instance):
+    body = step(instance, step_index=0, timeout_s=2.5, idempotency_key="k1")
+    await client.post("/v1/step", json=body, headers={"X-Request-Id": "r-1"})
+    call = backend.calls[-1]
+    assert (call.op, call.tenant, call.instance_id) == (Op.STEP, "local", instance)
+    wanted = {"tenant": "local", "request_id": "r-1", "key": "k1", "timeout_s": 2.5, "step_index": 0}
+    assert call.meta == wanted
+    assert json.loads(call.body)["message"] == {"role": "assistant", "content": "hi"}
+
+
+async def test_one_request_has_the_same_bytes_however_its_json_is_written(client, backend, instance):
+    compact = json.dumps(step(instance, idempotency_key="k"), separators=(",", ":"))
+    spaced = json.dumps(dict(reversed(step(instance).items())), indent=2)
+    headers = {"Idempotency-Key": "k"}
+    first = await client.post("/v1/step", content=compact)
+    second = await client.post("/v1/step", content=spaced, headers=headers)
+    assert first.content == second.content
+    assert backend.episodes[instance].steps == 1
+
+
+async def test_another_request_under_a_used_key_is_a_conflict(client, instance):
+    await client.post("/v1/step", json=step(instance, "a", idempotency_key="k"))
+    reply = await client.post("/v1/step", json=step(instance, "b", idempotency_key="k"))
+    assert (reply.status_code, reply.json()["code"]) == (409, "idempotency_conflict")
+
+
+@pytest.mark.parametrize("header", ["other", "a b", "", "x" * 129])
+async def test_a_key_in_the_header_must_be_well_formed_and_agree_with_the_body(client, instance, header):
+    body = step(instance, idempotency_key="k")
+    reply = await client.post("/v1/step", json=body, headers={"Idempotency-Key": header})
+    assert (reply.status_code, reply.json()["code"]) == (422, "invalid_request")
+
+
+async def test_only_assistant_messages_are_steps(client, instance):
+    body = {"instance_id": instance, "message": {"role": "user", "content": "hi"}}
+    reply = await client.post("/v1/step", json=body)
+    assert reply.status_code == 422
+    assert reply.json()["errors"] == ["message.role: must be 'assistant': a step is the agent's own message"]
+
+
+async def test_waits_are_shorter_for_steps_that_ask_for_less(client, backend, instance):
+    await client.post("/v1/step", json=step(instance))
+    await client.post("/v1/step", json=step(instance, timeout_s=1))
+    await client.post("/v1/step", json=step(instance, timeout_s=3600))
+    waits = [call.timeout_s for call in backend.calls if call.op is Op.STEP]
+    assert waits[0] == waits[2] == waits[1] + 59
+
+
+async def test_repeated_slashes_are_one(client):
+    reply = await client.post("http://localhost//v1///get_env_profile", json={"environment": "echo"})
+    assert reply.status_code == 200
+
+
+@pytest.mark.parametrize("code", list(ErrorCode))
+async def test_every_error_of_the_fleet_becomes_its_problem(client, backend, instance, code):
+    backend.failures[Op.STEP] = ServiceError(code, "what happened")
+    reply = await client.post("/v1/step", json=step(instance), headers={"X-Request-Id": "r-2"})
+    assert reply.headers["content-type"] == "application/problem+json"
+    problem = Problem.model_validate(reply.json())
+    assert problem == Problem.of(code, "what happened", request_id="r-2")
+    assert reply.status_code == problem.status
+
+
+async def test_a_full_queue_says_when_to_come_back(client, backend):
+    backend.failures[Op.CREATE] = CapacityError("the queue is full", retry_after_s=1.2)
+    reply = await client.post("/v1/create_instance", json=CREATE)
+    assert (reply.status_code, reply.headers["retry-after"], reply.json()["retry_after_s"]) == (429, "2", 1.2)
+
+
+async def test_a_defect_is_a_problem_without_a_traceback(client, backend, instance):
+    backend.failures[Op.STEP] = RuntimeError("secret detail")
+    reply = await client.post("/v1/step", json=step(instance))
+    assert (reply.status_code, reply.json()["code"]) == (500, "internal")
+    assert "secret" not in reply.text
+    assert "Traceback" not in reply.text
