@@ -83,7 +83,7 @@ class SandboxFactory(Protocol):
         on_event: Callable[[Frame], None],
         on_death: Callable[[str], None],
     ) -> Sandbox:
-        """Start a box and its zygote; ``on_event`` gets the runner's EVENT frames, ``on_death`` the sandbox id.
+        """Start a box and its zygote; ``on_event`` gets the runner's EVENT frames, ``on_death`` the id.
 
         Raises ServiceError(SANDBOX_FAILED | IMAGE_MISSING | STORAGE_FULL); then nothing of the box stays.
         """

@@ -181,8 +181,11 @@ def _host_config(request: ContainerRequest) -> dict[str, Json]:
 
 def tmpfs_options(path: str, limits: SandboxLimits) -> str:
     """Mount options of one writable path: bounded in bytes and in inodes."""
-    size = min(SHM_MIB, limits.workspace_mib) if path == "/dev/shm" else limits.workspace_mib
-    return f"rw,nosuid,nodev,size={size}m,nr_inodes={limits.workspace_inodes},mode=1777"
+    small = path == "/dev/shm"
+    size = min(SHM_MIB, limits.workspace_mib) if small else limits.workspace_mib
+    # Scripts may be run where agents work: an interpreter would run them all the same.
+    execution = "noexec" if small else "exec"
+    return f"rw,nosuid,nodev,{execution},size={size}m,nr_inodes={limits.workspace_inodes},mode=1777"
 
 
 def _ulimit(name: str, value: int) -> Json:

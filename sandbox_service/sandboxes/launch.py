@@ -40,6 +40,7 @@ class RunnerConfig:
     scratch: tuple[str, ...]
     drop_uids: bool
     uid_base: int
+    uid_count: int
     env_uid: int
     limits: RunnerLimits
 
@@ -70,6 +71,7 @@ def configure(
         scratch=scratch,
         drop_uids=uids is not None,
         uid_base=uids.start + _UIDS_OF_THE_RUNNER if uids is not None else 0,
+        uid_count=len(uids) - _UIDS_OF_THE_RUNNER if uids is not None else 0,
         env_uid=uids.start if uids is not None else 0,
         limits=limits,
     )

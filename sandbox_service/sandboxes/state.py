@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import compileall
 import errno
 import fcntl
 import os
@@ -16,8 +17,9 @@ import re
 import shutil
 import stat
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from py_compile import PycInvalidationMode
 from typing import TYPE_CHECKING
 
 from sandbox_service.contract.problems import ErrorCode
@@ -26,7 +28,7 @@ from sandbox_service.errors import ServiceError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["SOCKET_NAME", "StateDir", "storage_errors"]
+__all__ = ["SOCKET_NAME", "StateDir", "remove_folder", "storage_errors"]
 
 SOCKET_NAME = "runner.sock"
 _LONGEST_SOCKET_PATH = 107
@@ -59,9 +61,12 @@ class StateDir:
         if len(os.fsencode(state.sockets / ("x" * _BOX_NAME_LENGTH) / SOCKET_NAME)) > _LONGEST_SOCKET_PATH:
             raise _refused(f"{base} is too long a path for sockets; set sandbox.state_dir to a shorter one")
         with storage_errors("make the state folder"):
-            base.mkdir(parents=True, exist_ok=True, mode=0o711)
+            if not base.is_dir():
+                base.mkdir(parents=True)
+                base.chmod(0o711)
             if own:
                 _check_private(base)
+                base.chmod(0o711)
             for folder, mode in ((state.path, 0o711), (state.sockets, 0o711), (state.boxes, 0o711)):
                 folder.mkdir(exist_ok=True)
                 _check_private(folder)
@@ -84,6 +89,18 @@ class StateDir:
                 folder.chmod(0o2770)
         return folder
 
+    def make_box_dir(self, box: str, many_users: bool) -> Path:
+        """A folder for one process box: its socket, the place of its code, its workspaces."""
+        folder = self.boxes / box
+        with storage_errors("make a box's folder"):
+            for part, mode in (("", 0o711), ("socket", 0o700), ("code", 0o755), ("workspaces", 0o700)):
+                (folder / part).mkdir()
+                (folder / part).chmod(mode)
+            if many_users:
+                # Agents make their own workspaces here, each with its own user id.
+                (folder / "workspaces").chmod(0o1777)
+        return folder
+
     def clear_sockets(self) -> None:
         """Remove the socket folders that are left of boxes which are gone."""
         for folder in self.sockets.iterdir():
@@ -100,6 +117,8 @@ class StateDir:
                 file = draft / path
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(content)
+            # Boxes cannot write here; without byte code each would compile everything again.
+            compileall.compile_dir(draft, quiet=2, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
             for entry in (draft, *draft.rglob("*")):
                 entry.chmod(0o755 if entry.is_dir() else 0o644)
             try:
@@ -126,6 +145,19 @@ def storage_errors(what: str) -> Iterator[None]:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         code = ErrorCode.STORAGE_FULL if full else ErrorCode.SANDBOX_FAILED
         raise ServiceError(code, f"cannot {what}: {error}") from error
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder and all below it, also where an agent took our rights to its own folders away."""
+
+    def open_up(_function: object, path: str, _error: object) -> None:
+        blocked = Path(path).parent
+        with suppress(OSError):
+            blocked.chmod(0o700)
+            Path(path).chmod(0o700)
+
+    shutil.rmtree(folder, onerror=open_up)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _check_private(folder: Path) -> None:

@@ -1,0 +1,127 @@
+"""Which boxes this node makes: Docker containers where an engine answers, processes otherwise."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+
+from .base import SandboxLimits
+from .state import StateDir
+
+if TYPE_CHECKING:
+    from sandbox_service.config import SandboxConfig
+
+    from .base import SandboxFactory
+    from .docker import Engine, EngineFacts
+
+__all__ = ["open_engine", "open_factory", "version_warnings"]
+
+log = logging.getLogger(__name__)
+
+CONNECT_S = 3.0
+"""An engine that takes longer to answer at start is taken for none."""
+
+OLDEST_ENGINE = (20, 10, 10)
+"""The first that gives single system calls an error of their own, which threads need in the box."""
+OLDEST_RUNC = (1, 1, 12)
+"""The first without the leaked descriptor of CVE-2024-21626."""
+MOUNT_RACES = (((1, 1, 12), (1, 2, 8)), ((1, 3, 0), (1, 3, 3)))
+"""From and up to: versions with CVE-2025-31133, CVE-2025-52565 and CVE-2025-52881."""
+
+
+async def open_factory(config: SandboxConfig, node: str, start_timeout_s: float = 60.0) -> SandboxFactory:
+    """The factory that the configuration asks for.
+
+    ``node`` names this supervisor on this machine: it labels what the factory makes, and ``sweep`` removes
+    only what carries it. Raises ServiceError(SANDBOX_FAILED) when ``docker`` is asked for and no engine
+    answers.
+    """
+    limits = SandboxLimits(**config.limits.model_dump())
+    engine = await _engine_for(config)
+    if engine is None:
+        from .process import ProcessFactory
+
+        return ProcessFactory(
+            StateDir.open(config.state_dir, node),
+            node,
+            limits,
+            start_timeout_s=start_timeout_s,
+            instances_per_box=config.process_instances_per_box,
+        )
+    from .container import ContainerFactory
+
+    try:
+        facts = await engine.facts()
+        for warning in version_warnings(facts):
+            log.warning("%s", warning)
+        _check_runtime(config.docker_runtime, facts)
+        state = StateDir.open(config.state_dir, node)
+    except BaseException:
+        await engine.close()
+        raise
+    return ContainerFactory(
+        engine,
+        facts,
+        state,
+        node,
+        limits,
+        start_timeout_s=start_timeout_s,
+        runtime=config.docker_runtime,
+        image_prefix=config.image_prefix,
+    )
+
+
+async def open_engine(config: SandboxConfig) -> Engine:
+    """The Docker engine of the configuration. Raises ServiceError(SANDBOX_FAILED) when none answers."""
+    from .docker import Engine
+
+    return await Engine.connect(config.docker_host, CONNECT_S)
+
+
+def version_warnings(facts: EngineFacts) -> list[str]:
+    """What is known to be wrong with an engine; it is said at start, and the engine used all the same."""
+    warnings: list[str] = []
+    engine, runc = _version(facts.version), _version(facts.runc)
+    if engine and engine < OLDEST_ENGINE:
+        warnings.append(
+            f"Docker {facts.version} is older than 20.10.10: threads fail in its boxes; update it"
+        )
+    if runc and runc < OLDEST_RUNC:
+        warnings.append(
+            f"runc {facts.runc} is older than 1.1.12, which closed CVE-2024-21626 (escape through a leaked "
+            "descriptor); update it, unless your distribution has mended it under this version"
+        )
+    elif runc and any(since <= runc < fixed for since, fixed in MOUNT_RACES):
+        warnings.append(
+            f"runc {facts.runc} has the mount races CVE-2025-31133, CVE-2025-52565 and CVE-2025-52881, which "
+            "1.2.8 and 1.3.3 closed; update it, unless your distribution has mended it"
+        )
+    return warnings
+
+
+def _check_runtime(runtime: str | None, facts: EngineFacts) -> None:
+    if runtime is not None and runtime not in facts.runtimes:
+        known = ", ".join(sorted(facts.runtimes))
+        detail = f"the engine has no runtime {runtime!r}; there are: {known}"
+        raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)
+
+
+async def _engine_for(config: SandboxConfig) -> Engine | None:
+    if config.kind == "process":
+        return None
+    try:
+        return await open_engine(config)
+    except ServiceError as error:
+        if config.kind == "docker":
+            raise
+        log.info("process sandboxes, since %s", error.detail)
+        return None
+
+
+def _version(text: str) -> tuple[int, ...]:
+    found = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", text)
+    return tuple(int(part or 0) for part in found.groups()) if found else ()

@@ -1,0 +1,71 @@
+"""A process box of its own: namespaces, where the kernel lets us have them, around the runner.
+
+With them the box sees only its own processes, has no network and no System V objects of others, and writes
+to bounded private tmpfs; and it ends whole when its first process ends. They make a process box tidy, not a
+security boundary: the host's files stay readable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .hardening import SCRATCH, tmpfs_options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .base import SandboxLimits
+
+__all__ = ["INSIDE", "namespaces_work", "wrapped"]
+
+INSIDE = Path("/mnt")
+"""Where a box finds its own folder; the private tmpfs may hide the place where it really is."""
+_PROBE_S = 5.0
+
+# $1 the box's folder, $2 its code, $3... the command behind the mounts. The folder is the working directory
+# while the mounts are made, since a tmpfs may come to lie over its path.
+_SCRIPT = """
+set -e
+box=$1 code=$2; shift 2
+cd "$code"
+mount -c --bind . "$box/code"
+cd "$box"
+mount -c --rbind . {inside}
+{tmpfs}
+cd /
+exec "$@"
+"""
+
+
+def wrapped(box: Path, code: Path, limits: SandboxLimits, command: Sequence[str]) -> list[str]:
+    """The command in namespaces of its own, with ``box`` at INSIDE and ``code`` in it."""
+    mounts = [f"mount -t tmpfs -o {tmpfs_options(path, limits)} tmpfs {path}" for path in SCRATCH]
+    script = _SCRIPT.format(inside=INSIDE, tmpfs="\n".join(mounts))
+    # --kill-child: whoever kills the outer process kills the inner one, and with it the box.
+    flags = ["--fork", "--kill-child", "--pid", "--mount-proc", "--net", "--ipc"]
+    if os.geteuid() != 0:
+        flags += ["--user", "--map-root-user"]
+    return ["unshare", *flags, "--", "sh", "-c", script, "sh", str(box), str(code), *command]
+
+
+async def namespaces_work(box: Path, code: Path, limits: SandboxLimits, interpreter: str) -> bool:
+    """Whether a box can be started in namespaces here, found out by starting one that does nothing."""
+    if shutil.which("unshare") is None or any(Path(interpreter).is_relative_to(path) for path in SCRATCH):
+        return False
+    process = await asyncio.create_subprocess_exec(
+        *wrapped(box, code, limits, [interpreter, "-I", "-c", "pass"]),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with asyncio.timeout(_PROBE_S):
+            return await process.wait() == 0
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return False
