@@ -1,0 +1,158 @@
+"""Tasks and splits of the code environment: the bundled pack, HumanEval, MBPP and the user's own files.
+
+Packs are read when they are first asked for, once. A task goes to the box without its ground truth, which
+follows with each evaluation.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from sandbox_service.contract.inspection import Capabilities, Environment, Split
+from sandbox_service.contract.messages import Tool
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
+from sandbox_service.errors import ServiceError
+
+from .packs.humaneval import load_humaneval
+from .packs.jsonl import invalid, load_jsonl
+from .packs.mbpp import MBPP_SPLITS, load_mbpp
+from .packs.own import load_own
+from .schemas import SUBMIT, TOOLS
+from .shaping import TERMS
+from .splits import own_splits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pydantic import JsonValue
+
+    from sandbox_service.config import CodeConfig
+
+    from .task import CodeTask
+
+__all__ = ["CodeCatalog"]
+
+_ACTION_FORMAT = (
+    "An assistant message with OpenAI tool_calls; or, in its content, ```python and ```bash blocks or "
+    '<tool_call>{"name": ..., "arguments": {...}}</tool_call>. Calls run in order; submit ends the episode.'
+)
+
+
+class CodeCatalog:
+    """The code environment's tasks."""
+
+    spec = EnvironmentSpec(
+        name="code",
+        world_module="sandbox_service.environments.code.world",
+        agent_code=True,
+        many_per_worker=False,
+        fork=True,
+        deterministic=False,
+        image="sandbox-code",
+        instances_per_box=1,
+    )
+
+    def __init__(self, config: CodeConfig) -> None:
+        self._config = config
+
+    def describe(self) -> Environment:
+        terms = {name: {"type": "number"} for name in TERMS}
+        shaping: dict[str, JsonValue] = {
+            "type": "object",
+            "description": "Weights of optional step rewards; all terms are off unless named.",
+            "properties": {name: {**schema} for name, schema in terms.items()},
+            "additionalProperties": False,
+        }
+        return Environment(
+            name="code",
+            description="Solve tasks with a shell, Python and files; graded by tests or answer checks.",
+            splits=tuple(Split(name=name, size=len(ids)) for name, ids in self._splits.items()),
+            default_split="train",
+            action_format=_ACTION_FORMAT,
+            tools=tuple(Tool.model_validate(tool.schema()) for tool in TOOLS),
+            capabilities=Capabilities(
+                fork=True, files=True, agent_code=True, deterministic=False, many_per_worker=False
+            ),
+            reward_range=(0.0, 1.0),
+            max_steps=self._config.max_steps,
+            params={"type": "object", "properties": {"shaping": shaping}, "additionalProperties": False},
+        )
+
+    def task_ids(self, split: str) -> Sequence[str]:
+        try:
+            return self._splits[split]
+        except KeyError:
+            known = ", ".join(self._splits)
+            detail = f"code has no split {split!r}; there are: {known}"
+            raise ServiceError(ErrorCode.UNKNOWN_SPLIT, detail) from None
+
+    def payload(self, task_id: str) -> TaskPayload:
+        task = self._task(task_id)
+        max_steps = task.max_steps or self._config.max_steps
+        files: dict[str, JsonValue] = {
+            path: content if isinstance(content, str) else {"base64": content.base64}
+            for path, content in task.files.items()
+        }
+        body: dict[str, JsonValue] = {
+            "id": task.id,
+            "prompt": task.prompt,
+            "files": files,
+            "artifact": task.artifact,
+            "tested": task.grader.kind == "tests",
+            "difficulty": task.difficulty,
+            "category": task.category,
+            "max_steps": max_steps,
+            "tool_timeout_s": self._config.tool_timeout_s,
+            "max_output_bytes": self._config.max_output_bytes,
+        }
+        return TaskPayload(task=body, grading=task.grader.model_dump(mode="json"), max_steps=max_steps)
+
+    def reference(self, task_id: str) -> Sequence[dict[str, JsonValue]]:
+        calls: list[tuple[str, dict[str, JsonValue]]] = [
+            (call.tool, call.arguments) for call in self._task(task_id).reference
+        ]
+        if calls and calls[-1][0] != SUBMIT:
+            calls.append((SUBMIT, {}))
+        return [_assistant(index, tool, arguments) for index, (tool, arguments) in enumerate(calls)]
+
+    @cached_property
+    def _loaded(self) -> tuple[dict[str, tuple[str, ...]], dict[str, CodeTask]]:
+        """Ids by split, and tasks by id."""
+        own, humaneval = load_own(), load_humaneval()
+        splits = own_splits(own) | {"humaneval": tuple(task.id for task in humaneval)}
+        tasks = {task.id: task for task in (*own, *humaneval)}
+        if self._config.mbpp_path is not None:
+            mbpp = load_mbpp(self._config.mbpp_path)
+            tasks |= {task.id: task for task in mbpp}
+            for name, numbers in MBPP_SPLITS.items():
+                splits[name] = tuple(task.id for task in mbpp if int(task.id.split("/")[1]) in numbers)
+        for path in self._config.task_files:
+            if path.stem in splits:
+                raise invalid(str(path), f"there is a split {path.stem!r} already; rename the file")
+            loaded = load_jsonl(path)
+            known = next((task.id for task in loaded if task.id in tasks), None)
+            if known is not None:
+                raise invalid(str(path), f"id: there is a task {known!r} already")
+            splits[path.stem] = tuple(task.id for task in loaded)
+            tasks |= {task.id: task for task in loaded}
+        return splits, tasks
+
+    @property
+    def _splits(self) -> dict[str, tuple[str, ...]]:
+        return self._loaded[0]
+
+    def _task(self, task_id: str) -> CodeTask:
+        try:
+            return self._loaded[1][task_id]
+        except KeyError:
+            raise ServiceError(ErrorCode.UNKNOWN_TASK, f"code has no task {task_id!r}") from None
+
+
+def _assistant(index: int, tool: str, arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """An assistant message with one native tool call."""
+    function: dict[str, JsonValue] = {"name": tool, "arguments": json.dumps(arguments)}
+    call: dict[str, JsonValue] = {"id": f"call_{index}", "type": "function", "function": function}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}

@@ -1,0 +1,69 @@
+"""Tasks from a JSONL file: one task a line, in the form of ``CodeTask``.
+
+An error names the file, the line and the field, because the file is the user's own.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.environments.code.task import CodeTask
+from sandbox_service.errors import ServiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pydantic import JsonValue
+
+__all__ = ["invalid", "load_jsonl", "read_rows", "validated"]
+
+
+def load_jsonl(path: Path) -> tuple[CodeTask, ...]:
+    """The tasks of a file. Raises ServiceError(TASK_INVALID)."""
+    tasks: dict[str, CodeTask] = {}
+    for line, row in read_rows(path):
+        task = validated(row, f"{path}:{line}")
+        if task.id in tasks:
+            raise invalid(f"{path}:{line}", f"id: {task.id!r} occurs twice")
+        tasks[task.id] = task
+    if not tasks:
+        raise invalid(str(path), "the file holds no task")
+    return tuple(tasks.values())
+
+
+def read_rows(path: Path) -> Iterator[tuple[int, JsonValue]]:
+    """Line numbers and values of a JSONL file; empty lines are passed over."""
+    try:
+        # Split at line feeds only: JSON strings may hold the other line separators of Unicode.
+        lines = path.read_bytes().decode().split("\n")
+    except OSError as error:
+        raise invalid(str(path), f"cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise invalid(str(path), f"is not UTF-8 text at byte {error.start}") from None
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            yield number, json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise invalid(f"{path}:{number}", f"not valid JSON: {error}") from None
+
+
+def validated(row: object, place: str) -> CodeTask:
+    """The task that a row describes. Raises ServiceError(TASK_INVALID) naming place and field."""
+    try:
+        return CodeTask.model_validate(row)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"]) or "task"
+        raise invalid(place, f"{field}: {first['msg']}") from None
+
+
+def invalid(place: str, reason: str) -> ServiceError:
+    """The error of a task file, ready to be raised."""
+    return ServiceError(ErrorCode.TASK_INVALID, f"{place}: {reason}")
