@@ -1,0 +1,57 @@
+"""Tasks that nobody awaits: each has an owner, a name and a logged end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sandbox_service.telemetry import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+__all__ = ["BackgroundTasks"]
+
+_T = TypeVar("_T")
+
+_log = get_logger(__name__)
+
+
+class BackgroundTasks:
+    """The running tasks of one owner; a task that fails is logged, and never takes others with it."""
+
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def spawn(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        """Start a task and keep it until it ends."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def finish(self, timeout_s: float) -> bool:
+        """Wait until no task is left, those spawned meanwhile included; False when time ran out."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._tasks:
+                    await asyncio.wait(self._tasks)
+        except TimeoutError:
+            return False
+        return True
+
+    async def cancel(self) -> None:
+        """Cancel what runs, and wait for its end."""
+        while self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("background_task_failed", owner=self._owner, exc_info=error)

@@ -1,0 +1,286 @@
+"""One pool of boxes at work: applies what ``pool`` decides, and reports back what came of it.
+
+Decisions are taken at once and without waiting; starting, cleaning and destroying boxes happens in tasks of
+their own, each with a deadline, so that no box ever waits for another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sandbox_service.contract.inspection import PoolStats
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import CapacityError, ServiceError
+from sandbox_service.pool.decisions import assign, has_place_for
+from sandbox_service.pool.fairness import Waiter
+from sandbox_service.pool.policy import PoolPolicy
+from sandbox_service.pool.state import BoxState, PoolState
+from sandbox_service.telemetry import get_logger
+
+from .background import BackgroundTasks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sandbox_service.config import DeadlineConfig, PoolConfig
+    from sandbox_service.environments.base import EnvironmentSpec
+    from sandbox_service.pool.decisions import Grant
+    from sandbox_service.runner.frames import Frame
+    from sandbox_service.sandboxes.base import Sandbox, SandboxFactory
+
+    from .clock import Clock
+
+    Lost = Callable[[str, str], None]
+
+__all__ = ["BoxPool", "LiveBox"]
+
+_LASTING = (ErrorCode.IMAGE_MISSING, ErrorCode.STORAGE_FULL)
+
+_log = get_logger(__name__)
+
+
+class LiveBox:
+    """A box that is up, as instances hold it."""
+
+    __slots__ = ("doomed", "pool", "sandbox", "serial")
+
+    def __init__(self, pool: BoxPool, serial: int, sandbox: Sandbox) -> None:
+        self.pool = pool
+        self.serial = serial
+        self.sandbox = sandbox
+        self.doomed = False
+        """It is being destroyed, and answers nothing any more."""
+
+    async def request(self, frame: Frame, timeout_s: float) -> Frame:
+        """Ask the runner; see ``Sandbox.request``."""
+        if self.doomed:
+            raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, "the sandbox is gone")
+        return await self.sandbox.request(frame, timeout_s)
+
+    def leave(self, instance_id: str, *, clean: bool) -> None:
+        """An instance has left the box."""
+        self.pool.leave(self, instance_id, clean=clean)
+
+    def doom(self, reason: str) -> None:
+        """Destroy the box now, whoever is in it."""
+        self.pool.doom(self.serial, reason)
+
+
+class BoxPool:
+    """The boxes of one environment on this node."""
+
+    def __init__(
+        self,
+        spec: EnvironmentSpec,
+        config: PoolConfig,
+        deadlines: DeadlineConfig,
+        factory: SandboxFactory,
+        clock: Clock,
+        on_lost: Lost,
+    ) -> None:
+        self._spec = spec
+        self._deadlines = deadlines
+        self._factory = factory
+        self._clock = clock
+        self._on_lost = on_lost
+        policy = PoolPolicy.of(config, capacity=factory.capacity(spec), agent_code=spec.agent_code)
+        self.state = PoolState(policy)
+        self._boxes: dict[int, LiveBox] = {}
+        self._waiting: dict[int, asyncio.Future[LiveBox]] = {}
+        self._serial = 0
+        self._failure = ServiceError(ErrorCode.SANDBOX_FAILED)
+        self._starts = BackgroundTasks(f"starts of {spec.name}")
+        self._tasks = BackgroundTasks(f"boxes of {spec.name}")
+
+    def decide(self) -> None:
+        """Decide what can be decided now, and set it going."""
+        decisions = assign(self.state, self._clock.monotonic())
+        for grant in decisions.grants:
+            self._hand_over(grant)
+        for serial in decisions.starts:
+            self._starts.spawn(self._start(serial))
+        for serial in decisions.destroys:
+            self._tasks.spawn(self._destroy(serial))
+        for waiter in decisions.expired:
+            self._refuse(
+                waiter, ServiceError(ErrorCode.QUEUE_TIMEOUT, retry_after_s=self._retry_after(waiter))
+            )
+        for waiter in decisions.hopeless:
+            self._refuse(waiter, self._failure)
+
+    async def acquire(self, tenant: str, instance_id: str, *, fresh: bool = False) -> LiveBox:
+        """A place for an instance; waits in the tenant's queue for it.
+
+        Raises ServiceError: QUEUE_FULL, QUEUE_TIMEOUT, DRAINING, or why boxes do not start.
+        """
+        if self.state.closing:
+            raise ServiceError(ErrorCode.DRAINING, retry_after_s=1.0)
+        waiter = self._enqueue(tenant, instance_id, fresh=fresh)
+        place: asyncio.Future[LiveBox] = asyncio.get_running_loop().create_future()
+        self._waiting[waiter.serial] = place
+        self.decide()
+        try:
+            return await place
+        except asyncio.CancelledError:
+            self._abandon(waiter, place)
+            raise
+
+    def admit_copy(self, box: LiveBox, instance_id: str) -> None:
+        """A place beside the source of a fork. Raises CapacityError(QUOTA_EXCEEDED)."""
+        if box.doomed:
+            raise ServiceError(ErrorCode.SANDBOX_FAILED, "the sandbox is gone")
+        if not self.state.admit_copy(box.serial, instance_id):
+            raise CapacityError(
+                "the sandbox of the instance holds as many copies as it may", 1.0, ErrorCode.QUOTA_EXCEEDED
+            )
+
+    def leave(self, box: LiveBox, instance_id: str, *, clean: bool) -> None:
+        """An instance has left its box; what becomes of the box follows."""
+        self._follow(
+            box.serial, self.state.leave(box.serial, instance_id, self._clock.monotonic(), clean=clean)
+        )
+
+    def doom(self, serial: int, reason: str) -> None:
+        """A box died, or is to: its instances are lost, and it is destroyed in the background."""
+        lost = self.state.doom(serial)
+        if lost is None:
+            return
+        self._boxes[serial].doomed = True
+        _log.warning("box_lost", environment=self._spec.name, box=serial, instances=len(lost), reason=reason)
+        self._tasks.spawn(self._destroy(serial))
+        for instance_id in lost:
+            self._on_lost(instance_id, reason)
+        self.decide()
+
+    def stats(self) -> PoolStats:
+        """The pool in numbers."""
+        state = self.state
+        return PoolStats(
+            environment=self._spec.name,
+            sandbox=self._factory.kind,
+            starting=state.count(BoxState.STARTING),
+            idle=state.count(BoxState.IDLE),
+            busy=state.count(BoxState.BUSY),
+            resetting=state.count(BoxState.RESETTING),
+            instances=state.instances,
+            queued=len(state.queues),
+            min_boxes=state.policy.min_boxes,
+            max_boxes=state.policy.max_boxes,
+            started_total=state.started_total,
+            destroyed_total=state.destroyed_total,
+        )
+
+    async def close(self) -> None:
+        """Refuse all who wait, and destroy every box."""
+        self.state.closing = True
+        for place in self._waiting.values():
+            if not place.done():
+                place.set_exception(ServiceError(ErrorCode.DRAINING, retry_after_s=1.0))
+        self._waiting.clear()
+        await self._starts.cancel()
+        for serial in list(self._boxes):
+            self.doom(serial, "the supervisor shuts down")
+        if not await self._tasks.finish(2 * self._deadlines.release_s):
+            await self._tasks.cancel()
+
+    def _enqueue(self, tenant: str, instance_id: str, *, fresh: bool) -> Waiter:
+        queues, policy = self.state.queues, self.state.policy
+        waiting = queues.waiting(tenant)
+        if waiting >= policy.queue_limit and not has_place_for(self.state, tenant, fresh=fresh):
+            wait = self.state.pace.retry_after_s(waiting, len(queues.tenants()))
+            raise CapacityError(
+                f"{waiting} creates of the tenant wait for a sandbox of {self._spec.name}", wait
+            )
+        now = self._clock.monotonic()
+        self._serial += 1
+        waiter = Waiter(self._serial, tenant, instance_id, now, now + policy.queue_timeout_s, fresh)
+        queues.add(waiter)
+        return waiter
+
+    def _abandon(self, waiter: Waiter, place: asyncio.Future[LiveBox]) -> None:
+        """Whoever waited was cancelled: it leaves the queue, or the place that it just got."""
+        self._waiting.pop(waiter.serial, None)
+        if not place.cancelled() and place.done() and place.exception() is None:
+            self.leave(place.result(), waiter.instance_id, clean=True)
+        else:
+            self.state.queues.remove(waiter)
+
+    def _hand_over(self, grant: Grant) -> None:
+        place = self._waiting.pop(grant.waiter.serial)
+        box = self._boxes[grant.box]
+        if place.done():
+            # Cancelled in this very round of the loop: the place is given back in the next.
+            asyncio.get_running_loop().call_soon(partial(box.leave, grant.waiter.instance_id, clean=True))
+        else:
+            place.set_result(box)
+
+    def _refuse(self, waiter: Waiter, error: ServiceError) -> None:
+        place = self._waiting.pop(waiter.serial)
+        if not place.done():
+            place.set_exception(error)
+
+    def _retry_after(self, waiter: Waiter) -> float:
+        queues = self.state.queues
+        return self.state.pace.retry_after_s(queues.waiting(waiter.tenant) + 1, len(queues.tenants()))
+
+    def _follow(self, serial: int, state: BoxState | None) -> None:
+        if state is BoxState.RESETTING:
+            self._tasks.spawn(self._reset(serial))
+        elif state is BoxState.DESTROYING:
+            self._tasks.spawn(self._destroy(serial))
+        self.decide()
+
+    async def _start(self, serial: int) -> None:
+        try:
+            async with asyncio.timeout(self._deadlines.start_s):
+                sandbox = await self._factory.start(
+                    self._spec, self._event, lambda _: self.doom(serial, "the sandbox died")
+                )
+        except asyncio.CancelledError:
+            self.state.start_failed(serial, self._clock.monotonic(), lasting=False)
+            raise
+        except Exception as error:  # noqa: BLE001  # capture point: whatever broke, the slot must be free again
+            self._start_failed(serial, error)
+            return
+        self._boxes[serial] = LiveBox(self, serial, sandbox)
+        self._follow(serial, self.state.started(serial, self._clock.monotonic()))
+
+    def _start_failed(self, serial: int, error: Exception) -> None:
+        if isinstance(error, ServiceError):
+            self._failure = ServiceError(error.code, error.detail, error.retry_after_s)
+        elif isinstance(error, TimeoutError):
+            limit = self._deadlines.start_s
+            self._failure = ServiceError(ErrorCode.SANDBOX_FAILED, f"no sandbox started within {limit:g} s")
+        else:
+            self._failure = ServiceError(ErrorCode.SANDBOX_FAILED, "the sandbox could not be started")
+        _log.error("box_start_failed", environment=self._spec.name, reason=str(self._failure), exc_info=error)
+        lasting = self._failure.code in _LASTING
+        self.state.start_failed(serial, self._clock.monotonic(), lasting=lasting)
+        self.decide()
+
+    async def _reset(self, serial: int) -> None:
+        clean = False
+        try:
+            async with asyncio.timeout(self._deadlines.release_s):
+                clean = await self._boxes[serial].sandbox.reset()
+        except (ServiceError, TimeoutError) as error:
+            _log.warning("box_reset_failed", environment=self._spec.name, box=serial, reason=str(error))
+        finally:
+            self._follow(serial, self.state.cleaned(serial, self._clock.monotonic(), clean=clean))
+
+    async def _destroy(self, serial: int) -> None:
+        box = self._boxes.pop(serial)
+        try:
+            async with asyncio.timeout(self._deadlines.release_s):
+                await box.sandbox.destroy()
+        except TimeoutError:
+            _log.error("box_left_behind", environment=self._spec.name, sandbox_id=box.sandbox.sandbox_id)
+        finally:
+            self.state.destroyed(serial)
+            self.decide()
+
+    def _event(self, frame: Frame) -> None:
+        if frame.meta.get("event") == "lost":
+            self._on_lost(frame.instance_id, str(frame.meta.get("reason", "its worker died")))

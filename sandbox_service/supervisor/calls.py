@@ -1,0 +1,76 @@
+"""Calls to a box on behalf of an instance, and what it means for the instance when one fails."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.runner.frames import Frame, Op
+from sandbox_service.stream.failures import error_of
+
+from .instances import gone
+
+if TYPE_CHECKING:
+    from .boxes import LiveBox
+    from .endings import Endings
+    from .instances import Instance
+
+__all__ = ["GRACE_S", "ask", "create_frame", "parse"]
+
+GRACE_S = 2.0
+"""Seconds past its own deadline within which the runner must say that the deadline passed."""
+
+_WORKER_GONE = (ErrorCode.STEP_TIMEOUT, ErrorCode.INSTANCE_LOST, ErrorCode.UNKNOWN_INSTANCE)
+"""Errors after which the runner holds nothing of the instance."""
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+async def ask(endings: Endings, instance: Instance, box: LiveBox, frame: Frame, timeout_s: float) -> Frame:
+    """The runner's answer: a REPLY, or an ERROR that leaves the instance as it is.
+
+    Raises ServiceError when the state of the instance is gone, or the instance ended meanwhile.
+    """
+    try:
+        reply = await box.request(frame, timeout_s + GRACE_S)
+    except ServiceError as error:
+        box.doom(error.detail)
+        raise endings.failed(instance, error) from error
+    if reply.op is Op.ERROR:
+        refusal = error_of(reply)
+        if refusal.code in _WORKER_GONE:
+            raise endings.failed(instance, refusal)
+    if instance.ended:
+        raise gone(instance.state, instance.reason)
+    return reply
+
+
+def create_frame(instance: Instance, deadline_s: float) -> Frame:
+    """The frame that sets an instance up in a box; the same one each time it is rebuilt."""
+    payload = instance.catalog.payload(instance.task_id)
+    meta: dict[str, Any] = {
+        "deadline_s": deadline_s,
+        "seed": instance.seed,
+        "max_steps": payload.max_steps,
+    }
+    body = {
+        "environment": instance.spec.name,
+        "task_id": instance.task_id,
+        "task": payload.task,
+        "params": instance.params,
+    }
+    return Frame(Op.CREATE, 0, instance.instance_id, meta, json.dumps(body, separators=(",", ":")).encode())
+
+
+def parse(model: type[_Model], body: bytes) -> _Model:
+    """A request out of its body. Raises ServiceError(INVALID_REQUEST), never repeating what was sent."""
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(str(part) for part in first["loc"])[:200]
+        raise ServiceError(ErrorCode.INVALID_REQUEST, f"{place}: {first['msg']}") from error

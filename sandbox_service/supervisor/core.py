@@ -1,0 +1,179 @@
+"""The supervisor without Ray: answers frames, owns the boxes and instances of one node.
+
+``handle`` is called concurrently by the stream's server, and never raises: every failure is an ERROR frame.
+"""
+
+from __future__ import annotations
+
+import platform
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from sandbox_service.contract.inspection import SupervisorStats
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.runner.frames import Frame, Op
+from sandbox_service.stream.failures import error_frame
+
+from .background import BackgroundTasks
+from .clock import Clock, SystemClock
+from .creation import Creation
+from .endings import Endings
+from .executions import failure_frame
+from .forks import Forks
+from .inspection import Inspection
+from .instances import InstanceTable
+from .journal import Journal
+from .parts import Parts
+from .pools import Pools
+from .recovery import Recovery
+from .releases import Releases
+from .upkeep import Upkeep
+from .verbs import Verbs
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from sandbox_service.config import ServiceConfig
+    from sandbox_service.environments.registry import Registry
+    from sandbox_service.sandboxes.base import SandboxFactory
+    from sandbox_service.trajectories.base import TrajectoryStore
+
+    Verb = Callable[[Frame], Awaitable[Frame]]
+
+__all__ = ["SupervisorCore"]
+
+
+class SupervisorCore:
+    """One node's supervisor. Owns what it starts; the factory and the store belong to whoever made them."""
+
+    def __init__(
+        self,
+        name: str,
+        config: ServiceConfig,
+        registry: Registry,
+        factory: SandboxFactory,
+        store: TrajectoryStore,
+        clock: Clock | None = None,
+        node: str = "",
+    ) -> None:
+        self._parts = _put_together(name, config, registry, factory, store, clock or SystemClock())
+        self._node = node or platform.node()
+        self._began = self._parts.clock.monotonic()
+        self._creation = Creation(self._parts)
+        self._recovery = Recovery(self._parts)
+        self._upkeep = Upkeep(self._parts)
+        self._verbs = self._table_of_verbs()
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<SupervisorCore {self._parts.name} instances={len(self._parts.table)}>"
+
+    @property
+    def draining(self) -> bool:
+        """Whether new instances are refused."""
+        return self._creation.refusing
+
+    async def start(self) -> None:
+        """Clear what an earlier life left, warm the pools and begin the upkeep."""
+        await self._parts.pools.start()
+        await self._recovery.settle_earlier_life()
+        self._upkeep.start()
+
+    async def handle(self, frame: Frame) -> Frame:
+        """Answer one frame of a gateway."""
+        try:
+            verb = self._verbs.get(frame.op)
+            if verb is not None and isinstance(frame.meta.get("tenant"), str):
+                return await verb(frame)
+        except ServiceError as error:
+            return error_frame(frame, error)
+        except Exception as error:  # noqa: BLE001  # capture point: the stream gets an answer, never a traceback
+            return failure_frame(frame, error)
+        detail = f"{frame.op.name} is no operation, or names no tenant"
+        return error_frame(frame, ServiceError(ErrorCode.INVALID_REQUEST, detail))
+
+    def tick(self) -> None:
+        """Do now what time has brought; the upkeep loop does it by itself."""
+        self._upkeep.tick()
+
+    def stats(self) -> SupervisorStats:
+        """The supervisor in numbers."""
+        return SupervisorStats(
+            name=self._parts.name,
+            node=self._node,
+            draining=self.draining,
+            uptime_s=self._parts.clock.monotonic() - self._began,
+            pools=self._parts.pools.stats(),
+        )
+
+    async def drain(self) -> None:
+        """Refuse new instances, and let what runs finish until the deadline."""
+        self._creation.refusing = True
+        await self._parts.tasks.finish(self._parts.config.deadline.drain_s)
+
+    async def close(self) -> None:
+        """Drain, settle the instances that are left, destroy all boxes and flush the store. Idempotent.
+
+        Instances of deterministic environments stay on record for the next life; the others are lost.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        await self.drain()
+        await self._upkeep.stop()
+        await self._parts.tasks.cancel()
+        for instance in self._parts.table.live():
+            self._parts.endings.state_lost(instance.instance_id, "the supervisor shut down")
+        await self._parts.pools.close()
+        await self._parts.tasks.finish(self._parts.config.deadline.release_s)
+        await self._parts.tasks.cancel()
+        await self._parts.store.flush()
+
+    def _table_of_verbs(self) -> Mapping[Op, Verb]:
+        verbs = Verbs(self._parts, self._recovery)
+        forks = Forks(self._parts, verbs, self._recovery, self._creation)
+        inspection = Inspection(self._parts)
+        return MappingProxyType(
+            {
+                Op.CREATE: self._creation.create,
+                Op.STEP: verbs.step,
+                Op.EVALUATE: verbs.evaluate,
+                Op.RELEASE: Releases(self._parts, self._recovery).release,
+                Op.FORK: forks.fork,
+                Op.FILE_READ: verbs.file,
+                Op.FILE_WRITE: verbs.file,
+                Op.FILE_LIST: verbs.file,
+                Op.INSTANCES: inspection.instances,
+                Op.TRAJECTORY: inspection.trajectory,
+                Op.STATS: self._stats,
+                Op.PING: self._ping,
+                Op.DRAIN: self._drain,
+            }
+        )
+
+    async def _stats(self, frame: Frame) -> Frame:
+        return frame.reply(self.stats().model_dump_json().encode())
+
+    async def _ping(self, frame: Frame) -> Frame:
+        return frame.reply()
+
+    async def _drain(self, frame: Frame) -> Frame:
+        await self.drain()
+        return frame.reply(self.stats().model_dump_json().encode())
+
+
+def _put_together(
+    name: str,
+    config: ServiceConfig,
+    registry: Registry,
+    factory: SandboxFactory,
+    store: TrajectoryStore,
+    clock: Clock,
+) -> Parts:
+    tasks = BackgroundTasks(f"supervisor {name}")
+    table = InstanceTable(config.lease, clock)
+    journal = Journal(store, clock)
+    endings = Endings(table, journal, config.deadline, tasks)
+    pools = Pools(config, registry, factory, clock, endings.state_lost)
+    return Parts(name, config, registry, store, clock, tasks, table, journal, pools, endings)

@@ -1,0 +1,170 @@
+"""Creates instances in two phases: a reserved id and a place first, a set-up world second.
+
+Whatever fails on the way, the id is free again, the place is cleared, and nothing is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from typing import TYPE_CHECKING
+
+from sandbox_service.contract.episodes import CreateInstanceRequest
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import CapacityError, ServiceError
+from sandbox_service.runner.frames import Frame, Op
+from sandbox_service.stream.failures import reply_or_raise
+from sandbox_service.trajectories.records import EventKind, InstanceRecord
+
+from .calls import GRACE_S, create_frame, parse
+from .executions import Answer, execute, repeat
+from .idempotency import KeyMemory, conflict, digest_of, recorded_answer, same_json
+
+if TYPE_CHECKING:
+    from sandbox_service.trajectories.records import EventRecord
+
+    from .instances import Instance
+    from .parts import Parts
+
+__all__ = ["Creation", "check_quota", "new_id"]
+
+_REMEMBERED_ANSWERS = 2048
+_REMEMBERED_KEYS = 65_536
+_QUOTA_WAIT_S = 5.0
+
+
+class Creation:
+    """The create verb."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._keys: KeyMemory[tuple[str, str]] = KeyMemory(_REMEMBERED_ANSWERS, _REMEMBERED_KEYS)
+        self._began = parts.clock.monotonic()
+        self.refusing = False
+        """The supervisor drains: no new instance."""
+
+    async def create(self, frame: Frame) -> Frame:
+        """Start an episode, or answer from the key."""
+        parts = self._parts
+        parts.journal.settle()
+        tenant, key = frame.meta["tenant"], frame.meta.get("key")
+        slot: tuple[str, str] | None = None if key is None else (tenant, key)
+        if slot is not None and (entry := self._keys.get(slot)) is not None:
+            return await repeat(entry, frame, lambda: self._recorded(*slot))
+        if self.refusing:
+            raise ServiceError(ErrorCode.DRAINING, retry_after_s=1.0)
+        task = parts.tasks.spawn(self._execute(slot, frame))
+        if slot is not None:
+            self._keys.begin(slot, digest_of(frame.op, frame.body), task)
+        return await asyncio.shield(task)
+
+    async def _execute(self, slot: tuple[str, str] | None, frame: Frame) -> Frame:
+        return await execute(self._keys, slot, frame, self._parts.journal, self._create(frame))
+
+    async def _create(self, frame: Frame) -> Answer:
+        earlier = await self._earlier_life(frame)
+        if earlier is not None:
+            return earlier
+        started = self._parts.clock.monotonic()
+        request = parse(CreateInstanceRequest, frame.body)
+        instance = await self._reserve(frame.meta["tenant"], request)
+        try:
+            reply, queue_ms = await self._set_up(instance, fresh=request.fresh)
+            run_ms = float(reply.meta.get("run_ms", 0.0))
+            total_ms = (self._parts.clock.monotonic() - started) * 1000
+            route_ms = round(max(0.0, total_ms - queue_ms - run_ms), 3)
+            timing = {"queue_ms": round(queue_ms, 3), "route_ms": route_ms, "run_ms": run_ms}
+            self._record(instance, frame, reply, timing)
+        except BaseException:
+            self._parts.table.discard(instance)
+            self._parts.endings.vacate(instance)
+            raise
+        self._parts.table.activate(instance)
+        return Answer(Frame(Op.REPLY, frame.request_id, instance.instance_id, {**timing}, reply.body))
+
+    async def _reserve(self, tenant: str, request: CreateInstanceRequest) -> Instance:
+        parts = self._parts
+        catalog = parts.registry.catalog(request.environment)
+        catalog.payload(request.task_id)
+        check_quota(parts, tenant, request.environment, 1)
+        chosen = request.instance_id
+        if chosen is not None and (chosen in parts.table or await parts.store.instance(chosen) is not None):
+            raise ServiceError(ErrorCode.DUPLICATE_INSTANCE, f"the id {chosen!r} is taken")
+        instance = parts.table.reserve(chosen or new_id(parts.name), tenant, request.task_id, catalog)
+        instance.seed = secrets.randbits(63) if request.seed is None else request.seed
+        instance.params = request.params
+        return instance
+
+    async def _set_up(self, instance: Instance, *, fresh: bool) -> tuple[Frame, float]:
+        """A place, and a world in it. A box that died while it was idle costs a second try, not a failure."""
+        clock, pool = self._parts.clock, self._parts.pools.of(instance.spec.name)
+        limit = self._parts.config.deadline.create_s
+        queue_ms = 0.0
+        for last in (False, True):
+            asked = clock.monotonic()
+            box = await pool.acquire(instance.tenant, instance.instance_id, fresh=fresh)
+            queue_ms += (clock.monotonic() - asked) * 1000
+            instance.box = box
+            try:
+                reply = await box.request(create_frame(instance, limit), limit + GRACE_S)
+                return reply_or_raise(reply), queue_ms
+            except ServiceError as error:
+                if error.code not in (ErrorCode.OUTCOME_UNKNOWN, ErrorCode.STEP_TIMEOUT):
+                    raise
+                box.doom(error.detail)
+                instance.take_box()
+                if last or error.code is ErrorCode.STEP_TIMEOUT:
+                    raise ServiceError(ErrorCode.SANDBOX_FAILED, error.detail) from error
+        raise AssertionError("the second try returns or raises")
+
+    def _record(self, instance: Instance, frame: Frame, reply: Frame, timing: dict[str, float]) -> None:
+        journal = self._parts.journal
+        created = journal.event(
+            instance,
+            EventKind.CREATE,
+            request=frame.body,
+            response=reply.body,
+            key=frame.meta.get("key"),
+            timing_ms=timing,
+        )
+        record = InstanceRecord(
+            instance.instance_id,
+            instance.spec.name,
+            instance.task_id,
+            instance.tenant,
+            self._parts.name,
+            created.at,
+            instance.seed,
+            json.dumps(instance.params).encode(),
+        )
+        journal.open(record, created)
+
+    async def _earlier_life(self, frame: Frame) -> Answer | None:
+        """The answer that the key got before the supervisor restarted, as long as a retry may still come."""
+        parts, key = self._parts, frame.meta.get("key")
+        if key is None or parts.clock.monotonic() - self._began > parts.config.lease.tombstone_s:
+            return None
+        event = await parts.store.created_by_key(frame.meta["tenant"], key)
+        if event is None:
+            return None
+        if not same_json(event.request, frame.body):
+            raise conflict(key)
+        return Answer(recorded_answer(event, event.instance_id))
+
+    async def _recorded(self, tenant: str, key: str) -> EventRecord | None:
+        await self._parts.store.flush()
+        return await self._parts.store.created_by_key(tenant, key)
+
+
+def new_id(supervisor: str) -> str:
+    """An unguessable id that names its supervisor."""
+    return f"{supervisor}.{secrets.token_hex(16)}"
+
+
+def check_quota(parts: Parts, tenant: str, environment: str, wanted: int) -> None:
+    """Raise CapacityError(QUOTA_EXCEEDED) when the tenant may not have so many more instances."""
+    limit = parts.config.pool_of(environment).max_instances_per_tenant
+    if limit is not None and parts.table.count(tenant) + wanted > limit:
+        detail = f"the tenant has {parts.table.count(tenant)} of {limit} instances"
+        raise CapacityError(detail, _QUOTA_WAIT_S, ErrorCode.QUOTA_EXCEEDED)

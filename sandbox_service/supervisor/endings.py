@@ -1,0 +1,109 @@
+"""How instances end: released by their owner, expired, or lost with their sandbox.
+
+The instance ends at once for everybody who asks; its place in the box is cleared afterwards, and a box that
+does not clear it by the deadline is destroyed. No ending waits for another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.runner.frames import Frame, Op
+from sandbox_service.trajectories.records import EventKind
+
+from .instances import InstanceState, gone
+
+if TYPE_CHECKING:
+    from sandbox_service.config import DeadlineConfig
+
+    from .background import BackgroundTasks
+    from .boxes import LiveBox
+    from .instances import Instance, InstanceTable
+    from .journal import Journal
+
+__all__ = ["Endings"]
+
+
+class Endings:
+    """Ends instances and clears their places."""
+
+    def __init__(
+        self, table: InstanceTable, journal: Journal, deadlines: DeadlineConfig, tasks: BackgroundTasks
+    ) -> None:
+        self._table = table
+        self._journal = journal
+        self._deadlines = deadlines
+        self._tasks = tasks
+
+    async def release(self, instance: Instance, frame: Frame, body: bytes) -> None:
+        """End an instance for its owner; what runs on it is cut off. Returns when its place is clear."""
+        key = frame.meta.get("key")
+        if not self._table.end(instance, InstanceState.RELEASED, key=key):
+            return
+        event = self._journal.event(instance, EventKind.RELEASE, request=frame.body, response=body, key=key)
+        self._journal.keep(event)
+        cleared = self.vacate(instance)
+        if cleared is not None:
+            await asyncio.shield(cleared)
+
+    def expire(self, instance: Instance) -> None:
+        """End an instance that nobody used for too long."""
+        if self._table.end(instance, InstanceState.EXPIRED):
+            self._journal.keep(self._journal.event(instance, EventKind.EXPIRE, status=410))
+            self.vacate(instance)
+
+    def lose(self, instance: Instance, reason: str) -> None:
+        """End an instance whose state is gone for good."""
+        if self._table.end(instance, InstanceState.LOST, reason):
+            problem = gone(instance.state, reason).problem(instance=instance.instance_id)
+            response = problem.model_dump_json().encode()
+            self._journal.keep(self._journal.event(instance, EventKind.LOST, response=response, status=410))
+            self.vacate(instance)
+
+    def state_lost(self, instance_id: str, reason: str) -> None:
+        """A box or a worker died with an instance: it is rebuilt when it is next used, or lost."""
+        instance = self._table.by_id(instance_id)
+        if instance is None:
+            return
+        if instance.state is InstanceState.CREATING or instance.replayable:
+            self.vacate(instance)
+        else:
+            self.lose(instance, reason)
+
+    def failed(self, instance: Instance, error: ServiceError) -> ServiceError:
+        """The state of an instance is gone in mid-operation; what its caller is told."""
+        released = instance.ended and instance.state is not InstanceState.LOST
+        self.state_lost(instance.instance_id, error.detail)
+        if released:
+            return gone(instance.state, instance.reason)
+        if error.code is ErrorCode.STEP_TIMEOUT:
+            return error
+        if instance.ended:
+            return gone(instance.state, instance.reason)
+        return ServiceError(ErrorCode.SANDBOX_FAILED, error.detail)
+
+    def vacate(self, instance: Instance) -> asyncio.Task[None] | None:
+        """Clear the place of an instance in the background, where it has one."""
+        box = instance.take_box()
+        if box is None:
+            return None
+        instance.vacating = self._tasks.spawn(self._clear(box, instance.instance_id))
+        return instance.vacating
+
+    async def _clear(self, box: LiveBox, instance_id: str) -> None:
+        clean: bool | None = None
+        limit = self._deadlines.release_s
+        try:
+            reply = await box.request(Frame(Op.RELEASE, 0, instance_id, {"deadline_s": limit}), limit)
+            clean = reply.op is Op.REPLY and reply.meta.get("clean") is True
+        except ServiceError:
+            clean = None
+        finally:
+            if clean is None:
+                box.leave(instance_id, clean=False)
+                box.doom(f"release of {instance_id} failed")
+            else:
+                box.leave(instance_id, clean=clean)

@@ -1,0 +1,91 @@
+"""Executions: an operation runs in a task of its own, once for each idempotency key.
+
+Whoever asked may go away: the operation goes on, and its answer waits under its key. A second call with
+the key joins the first, or gets the bytes that the first got.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.stream.failures import error_frame
+from sandbox_service.telemetry import get_logger
+
+from .idempotency import conflict, digest_of, recorded_answer, same_json
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Hashable
+
+    from sandbox_service.runner.frames import Frame
+    from sandbox_service.trajectories.records import EventRecord
+
+    from .idempotency import KeyEntry, KeyMemory
+    from .journal import Journal
+
+__all__ = ["Answer", "execute", "failure_frame", "repeat"]
+
+_K = TypeVar("_K", bound="Hashable")
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The outcome of an operation that was executed: what its key stands for from now on."""
+
+    frame: Frame
+    event: EventRecord | None = None
+    """What is still to be written of it."""
+
+
+async def execute(
+    memory: KeyMemory[_K], key: _K | None, frame: Frame, journal: Journal, work: Coroutine[Any, Any, Answer]
+) -> Frame:
+    """Run ``work`` and keep its answer under the key. Never raises, so that joined calls all get the same."""
+    answer: Answer | None = None
+    try:
+        answer = await work
+        if answer.event is not None:
+            journal.write(answer.event)
+    except ServiceError as error:
+        return error_frame(frame, error)
+    except Exception as error:  # noqa: BLE001  # capture point: an operation's own failure is an answer
+        return failure_frame(frame, error)
+    finally:
+        if key is not None:
+            if answer is None:
+                memory.forget(key)
+            else:
+                memory.settle(key, answer.frame)
+    return answer.frame
+
+
+def failure_frame(frame: Frame, error: Exception) -> Frame:
+    """The answer to a request that our own fault failed; the fault goes to the log only."""
+    _log.error("operation_failed", op=frame.op.name, instance_id=frame.instance_id, exc_info=error)
+    return error_frame(frame, ServiceError(ErrorCode.INTERNAL))
+
+
+async def repeat(
+    entry: KeyEntry, frame: Frame, recorded: Callable[[], Awaitable[EventRecord | None]]
+) -> Frame:
+    """Answer a call whose key is known. Raises ServiceError(IDEMPOTENCY_CONFLICT) for another request."""
+    event: EventRecord | None = None
+    running = entry.running
+    answer = entry.answer
+    if entry.digest != digest_of(frame.op, frame.body):
+        event = await recorded()
+        if event is None or not same_json(event.request, frame.body):
+            raise conflict(str(frame.meta["key"]))
+    if running is not None:
+        answer = await asyncio.shield(running)
+    elif answer is None:
+        event = event or await recorded()
+        if event is None:
+            raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, "the key's answer is not on record")
+        answer = recorded_answer(event, frame.instance_id or event.instance_id)
+    return replace(answer, request_id=frame.request_id)

@@ -1,0 +1,252 @@
+"""The table of instances: those that live, and the tombstones of those that ended a while ago.
+
+Every question names the tenant: another tenant's instance is unknown, whatever its state.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.pool.leases import Lease, Leases
+
+from .idempotency import KeyMemory
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from pydantic import JsonValue
+
+    from sandbox_service.config import LeaseConfig
+    from sandbox_service.environments.base import Catalog, EnvironmentSpec
+
+    from .boxes import LiveBox
+    from .clock import Clock
+
+__all__ = ["Instance", "InstanceState", "InstanceTable", "Tombstone", "gone", "unknown"]
+
+
+class InstanceState(StrEnum):
+    """Where an instance is in its life; the contract's words."""
+
+    CREATING = "creating"
+    """Waits for a box, or is being set up in it."""
+    ACTIVE = "active"
+    """Takes actions."""
+    FINISHED = "finished"
+    """The episode is over; it can be evaluated."""
+    RELEASED = "released"
+    """Its owner ended it."""
+    EXPIRED = "expired"
+    """Nobody used it for too long."""
+    LOST = "lost"
+    """Its sandbox took it along."""
+
+
+_GONE = {
+    InstanceState.RELEASED: ErrorCode.INSTANCE_RELEASED,
+    InstanceState.EXPIRED: ErrorCode.INSTANCE_EXPIRED,
+    InstanceState.LOST: ErrorCode.INSTANCE_LOST,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Instance:
+    """One live episode."""
+
+    instance_id: str
+    tenant: str
+    task_id: str
+    catalog: Catalog
+    seed: int
+    params: dict[str, JsonValue]
+    lease: Lease
+    state: InstanceState = InstanceState.CREATING
+    box: LiveBox | None = None
+    """Where it lives; None while it waits to be set up, or to be rebuilt by replay."""
+    step_index: int = 0
+    """Index of the next step."""
+    sequence: int = 0
+    """Sequence of the next event."""
+    busy: bool = False
+    """An operation runs."""
+    replayable: bool = False
+    """All that made its state is on record, and the environment is deterministic."""
+    vacating: asyncio.Task[None] | None = None
+    """The clearing of the place that it has left."""
+    reason: str = ""
+    """Why it ended."""
+    keys: KeyMemory[str] = field(default_factory=KeyMemory)
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        """Its environment's specification."""
+        return self.catalog.spec
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is over."""
+        return self.state in _GONE
+
+    def take_box(self) -> LiveBox | None:
+        """Part the instance from its box. Whoever gets it has to see to the place that is left."""
+        box, self.box = self.box, None
+        return box
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """An instance that ended."""
+
+    instance_id: str
+    tenant: str
+    environment: str
+    task_id: str
+    state: InstanceState
+    step_index: int
+    ended_at: float
+    reason: str = ""
+    ended_by_key: str | None = None
+    """The idempotency key of the release that ended it."""
+
+
+def gone(state: InstanceState, reason: str = "") -> ServiceError:
+    """The error of a late call."""
+    return ServiceError(_GONE[state], reason)
+
+
+def unknown(instance_id: str) -> ServiceError:
+    """The error of an id that means nothing to the caller."""
+    return ServiceError(ErrorCode.UNKNOWN_INSTANCE, f"no instance {instance_id!r}")
+
+
+class InstanceTable:
+    """All instances of one supervisor."""
+
+    def __init__(self, config: LeaseConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._live: dict[str, Instance] = {}
+        self._tombstones: OrderedDict[str, Tombstone] = OrderedDict()
+        self._of_tenant: Counter[str] = Counter()
+        self.leases = Leases(config.idle_timeout_s)
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def __contains__(self, instance_id: str) -> bool:
+        return instance_id in self._live or instance_id in self._tombstones
+
+    def live(self) -> list[Instance]:
+        """Every live instance, in order of creation."""
+        return list(self._live.values())
+
+    def count(self, tenant: str) -> int:
+        """Live instances of a tenant, those being created included."""
+        return self._of_tenant[tenant]
+
+    def by_id(self, instance_id: str) -> Instance | None:
+        """A live instance of any tenant; for events that come from boxes."""
+        return self._live.get(instance_id)
+
+    def find(self, tenant: str, instance_id: str) -> Instance | None:
+        """A live instance of the tenant; None when the table knows nothing. Raises when it is gone."""
+        instance = self._live.get(instance_id)
+        if instance is not None:
+            if instance.tenant != tenant:
+                raise unknown(instance_id)
+            return instance
+        tombstone = self.tombstone(tenant, instance_id)
+        if tombstone is not None:
+            raise gone(tombstone.state, tombstone.reason)
+        return None
+
+    def tombstone(self, tenant: str, instance_id: str) -> Tombstone | None:
+        """What is remembered of an ended instance of the tenant."""
+        tombstone = self._tombstones.get(instance_id)
+        if tombstone is not None and tombstone.tenant != tenant:
+            raise unknown(instance_id)
+        return tombstone
+
+    def tombstones(self, tenant: str) -> list[Tombstone]:
+        """The tenant's instances that ended a while ago."""
+        return [each for each in self._tombstones.values() if each.tenant == tenant]
+
+    def reserve(self, instance_id: str, tenant: str, task_id: str, catalog: Catalog) -> Instance:
+        """Take an id for a new instance. Raises ServiceError(DUPLICATE_INSTANCE)."""
+        if instance_id in self:
+            raise ServiceError(ErrorCode.DUPLICATE_INSTANCE, f"the id {instance_id!r} is taken")
+        now = self._clock.monotonic()
+        lease = self.leases.open(instance_id, now)
+        self.leases.begin_use(lease, now)
+        instance = Instance(instance_id, tenant, task_id, catalog, seed=0, params={}, lease=lease)
+        instance.replayable = catalog.spec.deterministic
+        self._live[instance_id] = instance
+        self._of_tenant[tenant] += 1
+        return instance
+
+    def activate(self, instance: Instance, *, finished: bool = False) -> None:
+        """The instance is set up, and its idle time begins to count."""
+        instance.state = InstanceState.FINISHED if finished else InstanceState.ACTIVE
+        self.leases.end_use(instance.lease, self._clock.monotonic())
+
+    def discard(self, instance: Instance) -> None:
+        """Undo a reservation: the id is free again."""
+        self._remove(instance)
+
+    def begin_use(self, instance: Instance) -> None:
+        """An operation has the instance to itself."""
+        instance.busy = True
+        self.leases.begin_use(instance.lease, self._clock.monotonic())
+
+    def end_use(self, instance: Instance) -> None:
+        """The operation is over."""
+        instance.busy = False
+        self.leases.end_use(instance.lease, self._clock.monotonic())
+
+    def end(self, instance: Instance, state: InstanceState, reason: str = "", key: str | None = None) -> bool:
+        """End an instance and leave a tombstone; False when it had ended before."""
+        if instance.ended:
+            return False
+        self._remove(instance)
+        instance.state = state
+        instance.reason = reason
+        self.bury(
+            Tombstone(
+                instance.instance_id,
+                instance.tenant,
+                instance.spec.name,
+                instance.task_id,
+                state,
+                instance.step_index,
+                self._clock.monotonic(),
+                reason,
+                key,
+            )
+        )
+        return True
+
+    def bury(self, tombstone: Tombstone) -> None:
+        """Remember an instance that ended."""
+        self._tombstones[tombstone.instance_id] = tombstone
+
+    def forget_old(self) -> None:
+        """Drop tombstones that are old enough for the store alone to remember."""
+        horizon = self._clock.monotonic() - self._config.tombstone_s
+        while self._tombstones:
+            oldest = next(iter(self._tombstones.values()))
+            if oldest.ended_at > horizon:
+                return
+            del self._tombstones[oldest.instance_id]
+
+    def _remove(self, instance: Instance) -> None:
+        if self._live.pop(instance.instance_id, None) is None:
+            return
+        self.leases.end(instance.lease)
+        self._of_tenant[instance.tenant] -= 1
+        if not self._of_tenant[instance.tenant]:
+            del self._of_tenant[instance.tenant]

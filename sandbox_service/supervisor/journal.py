@@ -1,0 +1,96 @@
+"""What the supervisor writes of its instances, and what happens when the store takes nothing.
+
+An operation whose record is refused fails with ``storage_full`` and its record is kept; until the store has
+taken it, no other operation begins. Endings go through all the same: freeing a box must not need a disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from typing import TYPE_CHECKING
+
+from sandbox_service.errors import ServiceError
+from sandbox_service.telemetry import get_logger
+from sandbox_service.trajectories.records import EventKind, EventRecord, InstanceRecord
+
+if TYPE_CHECKING:
+    from sandbox_service.trajectories.base import TrajectoryStore
+
+    from .clock import Clock
+    from .instances import Instance
+
+__all__ = ["Journal"]
+
+_log = get_logger(__name__)
+
+
+class Journal:
+    """The way into the trajectory store."""
+
+    def __init__(self, store: TrajectoryStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._backlog: deque[EventRecord] = deque()
+
+    def event(
+        self,
+        instance: Instance,
+        kind: EventKind,
+        *,
+        request: bytes = b"",
+        response: bytes = b"",
+        status: int = 200,
+        key: str | None = None,
+        reward: float | None = None,
+        timing_ms: dict[str, float] | None = None,
+    ) -> EventRecord:
+        """The next event of an instance."""
+        sequence = instance.sequence
+        instance.sequence += 1
+        return EventRecord(
+            instance.instance_id,
+            sequence,
+            kind,
+            self._clock.time(),
+            request,
+            response,
+            status,
+            key,
+            reward,
+            timing_ms or {},
+        )
+
+    def settle(self) -> None:
+        """Write what the store refused before. Raises ServiceError(STORAGE_FULL) while it still does."""
+        while self._backlog:
+            self._store.append(self._backlog[0])
+            self._backlog.popleft()
+
+    def write(self, event: EventRecord) -> None:
+        """Write an event; one that is refused is kept. Raises ServiceError(STORAGE_FULL)."""
+        try:
+            self.settle()
+            self._store.append(event)
+        except ServiceError as error:
+            self._backlog.append(event)
+            _log.error("trajectory_record_refused", instance_id=event.instance_id, reason=error.detail)
+            raise
+
+    def keep(self, event: EventRecord) -> None:
+        """Write an event now or as soon as the store takes it."""
+        with contextlib.suppress(ServiceError):
+            self.write(event)
+
+    def open(self, record: InstanceRecord, created: EventRecord | None) -> None:
+        """Write a new instance. When this raises ServiceError(STORAGE_FULL) the instance must not begin."""
+        self.settle()
+        self._store.open_instance(record)
+        if created is None:
+            return
+        try:
+            self._store.append(created)
+        except ServiceError:
+            lost = EventRecord(record.instance_id, 0, EventKind.LOST, self._clock.time(), status=507)
+            self._backlog.append(lost)
+            raise

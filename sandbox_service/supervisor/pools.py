@@ -1,0 +1,60 @@
+"""All pools of one supervisor, one an environment."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from .boxes import BoxPool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sandbox_service.config import ServiceConfig
+    from sandbox_service.contract.inspection import PoolStats
+    from sandbox_service.environments.registry import Registry
+    from sandbox_service.sandboxes.base import SandboxFactory
+
+    from .clock import Clock
+
+__all__ = ["Pools"]
+
+
+class Pools:
+    """The pools by environment."""
+
+    def __init__(
+        self,
+        config: ServiceConfig,
+        registry: Registry,
+        factory: SandboxFactory,
+        clock: Clock,
+        on_lost: Callable[[str, str], None],
+    ) -> None:
+        self._factory = factory
+        self._pools = {
+            name: BoxPool(catalog.spec, config.pool_of(name), config.deadline, factory, clock, on_lost)
+            for name, catalog in registry.catalogs.items()
+        }
+
+    def of(self, environment: str) -> BoxPool:
+        """The pool of an environment that the registry knows."""
+        return self._pools[environment]
+
+    async def start(self) -> None:
+        """Destroy what an earlier supervisor left, then begin to warm boxes."""
+        await self._factory.sweep()
+        self.decide()
+
+    def decide(self) -> None:
+        """Let every pool decide: time has passed."""
+        for pool in self._pools.values():
+            pool.decide()
+
+    def stats(self) -> tuple[PoolStats, ...]:
+        """All pools in numbers."""
+        return tuple(pool.stats() for pool in self._pools.values())
+
+    async def close(self) -> None:
+        """Destroy all boxes."""
+        await asyncio.gather(*(pool.close() for pool in self._pools.values()))

@@ -1,0 +1,185 @@
+"""Operations on a live instance: step, evaluate, fork and files, one at a time and once for each key.
+
+A step's body and its result pass through unread: the hot path looks only at frames' meta.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+from sandbox_service.contract.episodes import EvaluateRequest
+from sandbox_service.contract.problems import ERROR_SPECS, ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.runner.frames import Frame, Op
+from sandbox_service.stream.failures import error_frame, reply_or_raise
+from sandbox_service.trajectories.records import EventKind
+
+from .calls import ask, parse
+from .executions import Answer, execute, repeat
+from .idempotency import digest_of
+from .instances import InstanceState
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from sandbox_service.trajectories.records import EventRecord
+
+    from .instances import Instance
+    from .parts import Parts
+    from .recovery import Recovery
+
+    Work = Callable[[Instance, Frame, float], Awaitable[Answer]]
+
+__all__ = ["Verbs"]
+
+_FINAL = (ErrorCode.STEP_TIMEOUT, ErrorCode.TASK_INVALID, ErrorCode.GRADER_FAILED)
+"""Errors that an executed operation may end with: they stay the answer to its key."""
+
+
+class Verbs:
+    """What can be done with a live instance."""
+
+    def __init__(self, parts: Parts, recovery: Recovery) -> None:
+        self._parts = parts
+        self._recovery = recovery
+
+    async def step(self, frame: Frame) -> Frame:
+        """One action."""
+        return await self.alone(frame, self._step)
+
+    async def evaluate(self, frame: Frame) -> Frame:
+        """Grade."""
+        return await self.alone(frame, self._evaluate)
+
+    async def file(self, frame: Frame) -> Frame:
+        """Read, write or list files."""
+        return await self.alone(frame, self._file)
+
+    async def alone(self, frame: Frame, work: Work) -> Frame:
+        """Run ``work`` with the instance to itself, or answer from its key.
+
+        Raises ServiceError: the instance is unknown, gone or busy, or the key belongs to another request.
+        """
+        parts = self._parts
+        started = parts.clock.monotonic()
+        meta = frame.meta
+        instance = parts.table.find(meta["tenant"], frame.instance_id)
+        if instance is None:
+            adopt = meta.get("adopt") is True
+            instance = await self._recovery.find(meta["tenant"], frame.instance_id, adopt=adopt)
+        parts.journal.settle()
+        key = meta.get("key")
+        if key is not None and (entry := instance.keys.get(key)) is not None:
+            return await repeat(entry, frame, lambda: self._recorded(instance, key))
+        if instance.busy or instance.state is InstanceState.CREATING:
+            raise ServiceError(ErrorCode.INSTANCE_BUSY)
+        parts.table.begin_use(instance)
+        task = parts.tasks.spawn(self._execute(instance, frame, work, started))
+        if key is not None:
+            instance.keys.begin(key, digest_of(frame.op, frame.body), task)
+        return await asyncio.shield(task)
+
+    async def _execute(self, instance: Instance, frame: Frame, work: Work, started: float) -> Frame:
+        try:
+            key = frame.meta.get("key")
+            outcome = self._outcome(instance, frame, work, started)
+            return await execute(instance.keys, key, frame, self._parts.journal, outcome)
+        finally:
+            self._parts.table.end_use(instance)
+
+    async def _outcome(self, instance: Instance, frame: Frame, work: Work, started: float) -> Answer:
+        try:
+            return await work(instance, frame, started)
+        except ServiceError as error:
+            if error.code not in _FINAL or frame.op not in _KINDS:
+                raise
+            answer = error_frame(frame, error)
+            if instance.ended:
+                return Answer(answer)
+            event = self._parts.journal.event(
+                instance,
+                _KINDS[frame.op],
+                request=frame.body,
+                response=error.problem(instance=instance.instance_id).model_dump_json().encode(),
+                status=ERROR_SPECS[error.code].status,
+                key=frame.meta.get("key"),
+            )
+            return Answer(answer, event)
+
+    async def _step(self, instance: Instance, frame: Frame, started: float) -> Answer:
+        meta = frame.meta
+        if instance.state is InstanceState.FINISHED:
+            raise ServiceError(ErrorCode.INSTANCE_FINISHED)
+        index = instance.step_index
+        if meta.get("step_index", index) not in (index, None):
+            detail = f"the next step is {index}, not {meta['step_index']}"
+            raise ServiceError(ErrorCode.STEP_INDEX_MISMATCH, detail)
+        limit = self._parts.config.deadline.step_s
+        limit = min(meta.get("timeout_s") or limit, limit)
+        asked = {"deadline_s": limit, "step_index": index}
+        reply = await self._ask(instance, Op.STEP, asked, frame.body, limit)
+        instance.step_index = index + 1
+        if reply.meta.get("terminated") or reply.meta.get("truncated"):
+            instance.state = InstanceState.FINISHED
+        return self._answer(instance, frame, reply, started, reply.meta.get("reward"))
+
+    async def _evaluate(self, instance: Instance, frame: Frame, started: float) -> Answer:
+        request = parse(EvaluateRequest, frame.body)
+        grading = instance.catalog.payload(instance.task_id).grading
+        body = json.dumps({"params": request.params, "grading": grading}).encode()
+        limit = self._parts.config.deadline.evaluate_s
+        reply = await self._ask(instance, Op.EVALUATE, {"deadline_s": limit}, body, limit)
+        return self._answer(instance, frame, reply, started, reply.meta.get("score"))
+
+    async def _file(self, instance: Instance, frame: Frame, started: float) -> Answer:
+        if not instance.spec.agent_code:
+            raise ServiceError(ErrorCode.FILES_UNSUPPORTED)
+        limit = self._parts.config.deadline.step_s
+        meta: dict[str, Any] = {"deadline_s": limit}
+        meta |= {name: frame.meta[name] for name in ("path", "max_bytes") if name in frame.meta}
+        if frame.op is Op.FILE_WRITE:
+            # Written files are on no record, so a replay would not have them.
+            instance.replayable = False
+        reply = await self._ask(instance, frame.op, meta, frame.body, limit)
+        timing = self._timing(reply, started)
+        return Answer(
+            Frame(Op.REPLY, frame.request_id, instance.instance_id, {**reply.meta, **timing}, reply.body)
+        )
+
+    async def _ask(
+        self, instance: Instance, op: Op, meta: dict[str, Any], body: bytes, limit_s: float
+    ) -> Frame:
+        box = instance.box or await self._recovery.rebuild(instance)
+        frame = Frame(op, 0, instance.instance_id, meta, body)
+        return reply_or_raise(await ask(self._parts.endings, instance, box, frame, limit_s))
+
+    def _answer(
+        self, instance: Instance, frame: Frame, reply: Frame, started: float, reward: float | None
+    ) -> Answer:
+        timing = self._timing(reply, started)
+        event = self._parts.journal.event(
+            instance,
+            _KINDS[frame.op],
+            request=frame.body,
+            response=reply.body,
+            key=frame.meta.get("key"),
+            reward=reward,
+            timing_ms=timing,
+        )
+        return Answer(Frame(Op.REPLY, frame.request_id, instance.instance_id, {**timing}, reply.body), event)
+
+    def _timing(self, reply: Frame, started: float) -> dict[str, float]:
+        run = float(reply.meta.get("run_ms", 0.0))
+        total = (self._parts.clock.monotonic() - started) * 1000
+        return {"queue_ms": 0.0, "route_ms": round(max(0.0, total - run), 3), "run_ms": run}
+
+    async def _recorded(self, instance: Instance, key: str) -> EventRecord | None:
+        for event in await self._parts.store.events(instance.instance_id):
+            if event.idempotency_key == key and event.instance_id == instance.instance_id:
+                return event
+        return None
+
+
+_KINDS = {Op.STEP: EventKind.STEP, Op.EVALUATE: EventKind.EVALUATE}

@@ -1,0 +1,86 @@
+"""A trajectory store in memory, which can be told to be full."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.trajectories.records import EventKind, EventRecord, InstanceRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["MemoryTrajectoryStore"]
+
+
+class MemoryTrajectoryStore:
+    """Keeps ``TrajectoryStore``; survives the supervisors that tests restart over it."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, InstanceRecord] = {}
+        self.own_events: dict[str, list[EventRecord]] = {}
+        self.full = False
+        """Refuse every record from now on."""
+        self.room: int | None = None
+        """Refuse records once so many more were taken."""
+
+    def open_instance(self, record: InstanceRecord) -> None:
+        self._take()
+        assert record.instance_id not in self.records, "an instance id stands for one episode for ever"
+        self.records[record.instance_id] = record
+        self.own_events.setdefault(record.instance_id, [])
+
+    def append(self, event: EventRecord) -> None:
+        self._take()
+        events = self.own_events.setdefault(event.instance_id, [])
+        assert not events or event.sequence > events[-1].sequence, "sequences of an instance rise"
+        assert not any(earlier.kind.ends for earlier in events), "nothing follows the end of an instance"
+        events.append(event)
+
+    async def flush(self) -> None:
+        return
+
+    async def instance(self, instance_id: str) -> InstanceRecord | None:
+        return self.records.get(instance_id)
+
+    async def events(self, instance_id: str) -> Sequence[EventRecord]:
+        record = self.records.get(instance_id)
+        own = list(self.own_events.get(instance_id, ()))
+        if record is None or record.parent is None or record.fork_sequence is None:
+            return own
+        inherited = await self.events(record.parent)
+        return [event for event in inherited if event.sequence <= record.fork_sequence] + own
+
+    async def unended(self, supervisor: str) -> Sequence[InstanceRecord]:
+        return [
+            record
+            for record in self.records.values()
+            if record.supervisor == supervisor
+            and not any(event.kind.ends for event in self.own_events[record.instance_id])
+        ]
+
+    async def created_by_key(self, tenant: str, key: str) -> EventRecord | None:
+        for record in self.records.values():
+            for event in self.own_events[record.instance_id]:
+                if (
+                    event.kind is EventKind.CREATE
+                    and event.idempotency_key == key
+                    and record.tenant == tenant
+                ):
+                    return event
+        return None
+
+    async def close(self) -> None:
+        return
+
+    def kinds(self, instance_id: str) -> list[str]:
+        """What happened to an instance, in order."""
+        return [event.kind.value for event in self.own_events[instance_id]]
+
+    def _take(self) -> None:
+        if self.room is not None:
+            self.full = self.full or self.room <= 0
+            self.room -= 1
+        if self.full:
+            raise ServiceError(ErrorCode.STORAGE_FULL)

@@ -1,0 +1,57 @@
+"""The supervisor as a gateway sees it: frames in, frames out."""
+
+from __future__ import annotations
+
+import json
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.runner.frames import Frame, Op
+from tests.fakes.supervised import supervised
+
+
+async def test_an_episode_runs_from_create_to_release() -> None:
+    async with supervised() as service:
+        instance = await service.create(task_id="echo-1")
+        result = await service.step(instance, "hello", step_index=0)
+        assert result["observation"]["messages"][0]["content"] == "hello"
+        assert (result["reward"], result["terminated"]) == (1.0, True)
+        assert (await service.evaluate(instance))["score"] == 1.0
+        assert await service.release(instance) is True
+        assert await service.release(instance) is False
+        assert await service.states() == {instance: "released"}
+
+
+async def test_an_answer_says_what_took_the_time() -> None:
+    async with supervised() as service:
+        instance = await service.create()
+        body = {"instance_id": instance, "message": {"role": "assistant", "content": "x"}}
+        answer = await service.call(Op.STEP, instance, body)
+        assert set(answer.meta) == {"queue_ms", "route_ms", "run_ms"}
+
+
+async def test_generated_ids_name_their_supervisor_and_cannot_be_guessed() -> None:
+    async with supervised() as service:
+        first, second = await service.create(), await service.create()
+        assert first.startswith("s1.")
+        assert len(first.split(".")[1]) == 32
+        assert first != second
+
+
+async def test_a_frame_without_a_tenant_is_refused() -> None:
+    async with supervised() as service:
+        answer = await service.core.handle(Frame(Op.STEP, 7, "s1.x", {}))
+        assert (answer.op, answer.request_id) == (Op.ERROR, 7)
+        assert json.loads(answer.body)["code"] == "invalid_request"
+
+
+async def test_an_operation_of_the_runner_is_refused() -> None:
+    async with supervised() as service:
+        assert await service.refusal(Op.RESET) is ErrorCode.INVALID_REQUEST
+
+
+async def test_ping_and_stats_answer() -> None:
+    async with supervised() as service:
+        assert (await service.call(Op.PING)).op is Op.REPLY
+        stats = await service.ask(Op.STATS)
+        assert (stats["name"], stats["node"], stats["draining"]) == ("s1", "here", False)
+        assert {pool["environment"] for pool in stats["pools"]} == {"echo", "diary", "sheet"}
