@@ -1,0 +1,36 @@
+"""API keys: made here, shown once, and kept by the service as their SHA-256 only."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+
+__all__ = ["ApiKey", "new_api_key"]
+
+_PREFIX = "sbx_"
+_RANDOM_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key and what the service's configuration needs of it."""
+
+    secret: str
+    """Goes to the client; nobody can show it again."""
+    digest: str
+    """Goes into ``server.api_keys``."""
+    tenant: str
+    """Who it belongs to."""
+
+    def toml(self) -> str:
+        """The lines of a configuration file."""
+        return f'[server.api_keys]\n"{self.digest}" = "{self.tenant}"'
+
+
+def new_api_key(tenant: str) -> ApiKey:
+    """A random key of 256 bits for a tenant."""
+    if not tenant or not tenant.isprintable() or any(sign in tenant for sign in '"\\'):
+        raise ValueError("a tenant's name is printable text without quotes and backslashes")
+    secret = _PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
+    return ApiKey(secret, hashlib.sha256(secret.encode()).hexdigest(), tenant)

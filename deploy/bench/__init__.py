@@ -1,0 +1,1 @@
+"""Measures the service through HTTP, each figure beside a yardstick of the same run."""

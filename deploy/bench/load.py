@@ -1,0 +1,186 @@
+"""A light HTTP/1.1 load generator: raw sockets, keep-alive, one request at a time on a connection.
+
+It exists because an ordinary client costs more CPU than the service that it is to measure. It understands
+answers with a Content-Length, and nothing else; anything unexpected ends the measurement with an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from typing import Self
+
+__all__ = ["Connection", "Lane", "Load", "LoadError", "Reply", "Target", "connect", "drive"]
+
+_HEAD_END = b"\r\n\r\n"
+_LENGTH = b"content-length:"
+_WAIT_S = 300.0
+
+
+class LoadError(RuntimeError):
+    """The service answered with something that must not happen in a measurement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer."""
+
+    status: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to send to."""
+
+    host: str
+    port: int
+    api_key: str | None = None
+
+    @classmethod
+    def of(cls, url: str, api_key: str | None = None) -> Self:
+        """The target of an http address."""
+        parts = urlsplit(url)
+        return cls(parts.hostname or "127.0.0.1", parts.port or 80, api_key)
+
+    def request(self, path: str, body: bytes) -> bytes:
+        """The bytes of a POST."""
+        key = "" if self.api_key is None else f"authorization: Bearer {self.api_key}\r\n"
+        head = (
+            f"POST {path} HTTP/1.1\r\nhost: {self.host}:{self.port}\r\ncontent-type: application/json\r\n"
+            f"{key}content-length: {len(body)}\r\n\r\n"
+        )
+        return head.encode("ascii") + body
+
+
+class Connection(asyncio.Protocol):
+    """One kept-alive connection; a second request before the answer is a mistake of the caller."""
+
+    def __init__(self) -> None:
+        self._buffer = b""
+        self._transport: asyncio.Transport | None = None
+        self._answer: asyncio.Future[Reply] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(LoadError(f"the connection was lost in mid-request: {exc}"))
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        reply = self._parse()
+        if reply is not None and self._answer is not None and not self._answer.done():
+            self._answer.set_result(reply)
+
+    async def send(self, request: bytes) -> Reply:
+        """Send a request and wait for its answer."""
+        if self._transport is None or self._transport.is_closing():
+            raise LoadError("the connection is closed")
+        self._answer = asyncio.get_running_loop().create_future()
+        self._transport.write(request)
+        return await self._answer
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def _parse(self) -> Reply | None:
+        end = self._buffer.find(_HEAD_END)
+        if end < 0:
+            return None
+        head = self._buffer[:end].lower()
+        at = head.find(_LENGTH)
+        if at < 0:
+            raise LoadError(f"an answer without Content-Length: {self._buffer[:end]!r}")
+        length = int(head[at + len(_LENGTH) :].split(b"\r\n", 1)[0])
+        start = end + len(_HEAD_END)
+        if len(self._buffer) < start + length:
+            return None
+        body = self._buffer[start : start + length]
+        self._buffer = self._buffer[start + length :]
+        return Reply(int(head[9:12]), body)
+
+
+async def connect(target: Target) -> Connection:
+    """One open connection."""
+    loop = asyncio.get_running_loop()
+    _, connection = await loop.create_connection(Connection, target.host, target.port)
+    return connection
+
+
+@dataclass(slots=True)
+class Load:
+    """What a stretch of load came to."""
+
+    latencies_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """By path, in order of arrival."""
+    wall_s: float = 0.0
+    own_cpu_s: float = 0.0
+    """CPU of the generator itself, which shares the cores with the service."""
+
+    @property
+    def requests(self) -> int:
+        """Requests that were answered."""
+        return sum(map(len, self.latencies_ms.values()))
+
+    @property
+    def per_s(self) -> float:
+        """Requests a second."""
+        return self.requests / self.wall_s
+
+    @property
+    def own_cpu_ms(self) -> float:
+        """The generator's CPU by request."""
+        return self.own_cpu_s * 1e3 / self.requests
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One connection of a stretch of load."""
+
+    target: Target
+    connection: Connection
+    load: Load
+
+    async def post(self, path: str, body: bytes) -> bytes:
+        """Send one request and time it. Raises LoadError unless it succeeds."""
+        request = self.target.request(path, body)
+        sent = time.perf_counter()
+        reply = await self.connection.send(request)
+        self.load.latencies_ms[path].append((time.perf_counter() - sent) * 1e3)
+        if reply.status >= 400:
+            raise LoadError(f"{path}: status {reply.status}: {reply.body[:300]!r}")
+        return reply.body
+
+
+async def drive(target: Target, work: Sequence[Callable[[Lane], Awaitable[None]]]) -> Load:
+    """Do all the work at once, each piece on a connection of its own."""
+    load = Load()
+    async with asyncio.timeout(_WAIT_S):
+        lanes = [Lane(target, await connect(target), load) for _ in work]
+        started, cpu = time.perf_counter(), time.thread_time()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for piece, lane in zip(work, lanes, strict=True):
+                    group.create_task(_run(piece, lane))
+        finally:
+            for lane in lanes:
+                lane.connection.close()
+        load.wall_s = time.perf_counter() - started
+        load.own_cpu_s = time.thread_time() - cpu
+    return load
+
+
+async def _run(piece: Callable[[Lane], Awaitable[None]], lane: Lane) -> None:
+    await piece(lane)

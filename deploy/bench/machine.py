@@ -1,0 +1,52 @@
+"""On what a measurement was made: a figure without its machine says nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+__all__ = ["available_memory_mb", "describe_machine"]
+
+_PACKAGES = ("ray", "fastapi", "uvicorn", "uvloop", "aiohttp", "httpx")
+
+
+def describe_machine() -> dict[str, object]:
+    """Cores, memory, kernel, load and the versions that matter."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_mb": round(_memory("MemTotal")),
+        "available_memory_mb": round(available_memory_mb()),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "load_average": os.getloadavg()[0],
+        "packages": {name: _version(name) for name in _PACKAGES},
+    }
+
+
+def available_memory_mb() -> float:
+    """Memory that can be had without swapping."""
+    return _memory("MemAvailable")
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _memory(name: str) -> float:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) / 1024
+    raise LookupError(name)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

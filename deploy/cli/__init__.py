@@ -1,0 +1,1 @@
+"""The command line ``sandbox-service``: one file a command."""

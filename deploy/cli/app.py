@@ -1,0 +1,53 @@
+"""The root of ``sandbox-service``: its commands, and the help that teaches them."""
+
+from __future__ import annotations
+
+import typer
+
+from . import bench, demo, envs, images, keys, run, serve, status, trajectories
+
+__all__ = ["build_cli", "main"]
+
+_HELP = """Serve episodes of real tasks in isolated sandboxes, and look at what happens in them.
+
+Begin with these, in two terminals:
+
+    sandbox-service serve
+
+    sandbox-service run --env code --split easy --concurrency 32 --show
+
+Then look around:
+
+    sandbox-service envs
+
+    sandbox-service status
+
+    sandbox-service trajectories --help
+"""
+
+
+def build_cli() -> typer.Typer:
+    """All commands. They are made here and not at import, so that importing a command does nothing."""
+    cli = typer.Typer(
+        name="sandbox-service",
+        help=_HELP,
+        no_args_is_help=True,
+        pretty_exceptions_show_locals=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    cli.command("serve")(serve.serve)
+    cli.command("status")(status.status)
+    cli.command("run")(run.run)
+    cli.command("demo")(demo.demo)
+    cli.command("bench")(bench.bench)
+    cli.add_typer(envs.build(), name="envs")
+    cli.add_typer(images.build(), name="images")
+    cli.add_typer(keys.build(), name="keys")
+    cli.add_typer(trajectories.build(), name="trajectories")
+    return cli
+
+
+def main() -> None:
+    """Run the command line."""
+    build_cli()()

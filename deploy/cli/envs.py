@@ -1,0 +1,114 @@
+"""``sandbox-service envs``: which environments a service has, and how one of them is used."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from clients import SandboxClient
+
+from .options import DEFAULT_SERVER, ApiKeyOption, JsonOption, ServerOption
+from .terminal import explained, fail, results, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
+    from sandbox_service.contract.inspection import Environment
+
+__all__ = ["build", "environment_view", "environments_view"]
+
+
+def build() -> typer.Typer:
+    """The sub-commands; without one, the list."""
+    cli = typer.Typer(help="List the environments of a service, or show one.", invoke_without_command=True)
+    cli.callback()(envs)
+    cli.command("show")(show)
+    return cli
+
+
+def envs(
+    context: typer.Context,
+    server: ServerOption = DEFAULT_SERVER,
+    api_key: ApiKeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the environments that a service has, with their splits.
+
+    Examples:
+
+        sandbox-service envs
+
+        sandbox-service envs show code
+    """
+    if context.invoked_subcommand is not None:
+        return
+    with SandboxClient(server, api_key) as client, explained():
+        found = client.environments()
+    if as_json:
+        write_json(found.model_dump(mode="json"))
+    else:
+        results().print(environments_view(found.environments))
+
+
+def show(
+    name: Annotated[str, typer.Argument(help="The environment's name.")],
+    server: ServerOption = DEFAULT_SERVER,
+    api_key: ApiKeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one environment: splits, tools, capabilities, parameters.
+
+    Example:
+
+        sandbox-service envs show code
+    """
+    with SandboxClient(server, api_key) as client, explained():
+        found = {environment.name: environment for environment in client.environments().environments}
+    if name not in found:
+        raise fail(f"there is no environment {name!r}; there are: {', '.join(sorted(found))}")
+    if as_json:
+        write_json(found[name].model_dump(mode="json"))
+    else:
+        results().print(environment_view(found[name]))
+
+
+def environments_view(environments: Sequence[Environment]) -> RenderableType:
+    """One line an environment."""
+    table = Table()
+    for column in ("name", "tasks by split", "description"):
+        table.add_column(column)
+    for environment in environments:
+        splits = ", ".join(f"{split.name} {split.size}" for split in environment.splits)
+        table.add_row(environment.name, splits, environment.description)
+    return table
+
+
+def environment_view(environment: Environment) -> RenderableType:
+    """Everything that the descriptor says."""
+    facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    facts.add_column(style="bold", no_wrap=True)
+    facts.add_column()
+    splits = ", ".join(f"{split.name} ({split.size})" for split in environment.splits)
+    able = [name.replace("_", " ") for name, has in environment.capabilities.model_dump().items() if has]
+    low, high = environment.reward_range
+    rows = {
+        "splits": f"{splits}; default {environment.default_split}",
+        "action": environment.action_format,
+        "can": ", ".join(able) or "-",
+        "score": f"{low:g} to {high:g}",
+        "most steps": str(environment.max_steps),
+    }
+    for name, value in rows.items():
+        facts.add_row(name, value)
+    for tool in environment.tools:
+        facts.add_row(f"tool {tool.function.name}", tool.function.description)
+    if environment.params:
+        facts.add_row("params", Text(json.dumps(environment.params, indent=2)))
+    return Group(Text(f"{environment.name}: {environment.description}", style="bold"), facts)

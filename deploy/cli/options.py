@@ -1,0 +1,39 @@
+"""Options and arguments that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+__all__ = [
+    "DEFAULT_SERVER",
+    "ApiKeyOption",
+    "ConfigOption",
+    "JsonOption",
+    "OverridesArgument",
+    "ServerOption",
+]
+
+DEFAULT_SERVER = "http://127.0.0.1:8080"
+
+ServerOption: TypeAlias = Annotated[
+    str,
+    typer.Option("--server", "-s", metavar="URL", envvar="SANDBOX_SERVER", help="Address of the service."),
+]
+ApiKeyOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--api-key", metavar="KEY", envvar="SANDBOX_API_KEY", help="Your key, where the service wants one."
+    ),
+]
+JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+ConfigOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", metavar="FILE", help="TOML file with settings.", dir_okay=False),
+]
+OverridesArgument: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Settings, such as server.port=9000 sandbox.kind=docker."),
+]

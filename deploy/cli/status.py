@@ -1,0 +1,99 @@
+"""``sandbox-service status``: boxes, instances and queues of the fleet as a table."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from clients import RetryPolicy, SandboxClient, SandboxError
+
+from .options import DEFAULT_SERVER, ApiKeyOption, JsonOption, ServerOption
+from .terminal import explained, results, write_json
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from sandbox_service.contract.inspection import PoolStats, Stats, SupervisorStats
+
+__all__ = ["stats_view", "status"]
+
+
+def status(
+    server: ServerOption = DEFAULT_SERVER,
+    api_key: ApiKeyOption = None,
+    once: Annotated[bool, typer.Option("--once", help="Print once and stop.")] = False,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 1.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what the service is doing, live; Ctrl-C ends it.
+
+    Examples:
+
+        sandbox-service status
+
+        sandbox-service status --once --json
+    """
+    # A live table shows the next look soon; what failed is shown, and not asked again behind its back.
+    with SandboxClient(server, api_key, retry=RetryPolicy(attempts=1)) as client, explained():
+        if as_json:
+            write_json(client.stats().model_dump(mode="json"))
+        elif once:
+            results().print(stats_view(client.stats(), server))
+        else:
+            _watch(client, server, interval)
+
+
+def _watch(client: SandboxClient, server: str, interval: float) -> None:
+    view = stats_view(client.stats(), server)
+    try:
+        with Live(view, console=results(), auto_refresh=False, screen=False) as live:
+            while True:
+                time.sleep(interval)
+                try:
+                    live.update(stats_view(client.stats(), server), refresh=True)
+                except SandboxError as error:
+                    live.update(Group(view, Text(str(error), style="red")), refresh=True)
+    except KeyboardInterrupt:
+        return
+
+
+def stats_view(stats: Stats, server: str) -> RenderableType:
+    """The whole fleet: one table a supervisor."""
+    head = Text(f"{server}: {stats.instances} instances, {stats.queued} waiting", style="bold")
+    return Group(head, *(_supervisor(supervisor) for supervisor in stats.supervisors))
+
+
+def _supervisor(supervisor: SupervisorStats) -> Table:
+    state = "draining" if supervisor.draining else f"up {supervisor.uptime_s:.0f} s"
+    table = Table(title=f"{supervisor.name} on {supervisor.node}, {state}", title_justify="left")
+    table.add_column("environment")
+    table.add_column("sandbox")
+    for column in (
+        "idle",
+        "busy",
+        "starting",
+        "resetting",
+        "boxes",
+        "instances",
+        "waiting",
+        "started",
+        "destroyed",
+    ):
+        table.add_column(column, justify="right")
+    for pool in supervisor.pools:
+        table.add_row(*_pool(pool))
+    return table
+
+
+def _pool(pool: PoolStats) -> tuple[str, ...]:
+    boxes = pool.idle + pool.busy + pool.starting + pool.resetting
+    counts = (pool.idle, pool.busy, pool.starting, pool.resetting)
+    totals = (pool.instances, pool.queued, pool.started_total, pool.destroyed_total)
+    size = f"{boxes} of {pool.min_boxes}-{pool.max_boxes}"
+    return (pool.environment, pool.sandbox, *map(str, counts), size, *map(str, totals))

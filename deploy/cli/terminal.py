@@ -1,0 +1,57 @@
+"""Where the commands write: results on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+
+from clients import SandboxError, TransportError
+from deploy.config_file import ConfigError
+from deploy.policy_runs.policies import PolicyError
+from sandbox_service.errors import ServiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["explained", "fail", "notes", "results", "write_json"]
+
+
+def results() -> Console:
+    """What the user asked for."""
+    return Console(highlight=False)
+
+
+def notes() -> Console:
+    """Progress and remarks."""
+    return Console(stderr=True, highlight=False)
+
+
+def write_json(value: object) -> None:
+    """Plain JSON for other programs: no colour, no wrapping."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+
+
+def fail(sentence: str) -> typer.Exit:
+    """Tell what is wrong; raise what this returns."""
+    notes().print(f"[bold red]error:[/] {_plain(sentence)}", soft_wrap=True)
+    return typer.Exit(1)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Errors that the user can do something about become a sentence and exit code 1."""
+    try:
+        yield
+    except TransportError as error:
+        raise fail(f"{error} (is the service running? start one with: sandbox-service serve)") from error
+    except (SandboxError, ServiceError, ConfigError, PolicyError) as error:
+        raise fail(str(error)) from error
+
+
+def _plain(text: str) -> str:
+    return text.replace("[", r"\[")

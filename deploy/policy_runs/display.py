@@ -1,0 +1,87 @@
+"""A run on the terminal: the tables of its summary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from rich.console import RenderableType
+
+    from .outcomes import EpisodeOutcome, GroupSummary, LatencySummary, RunSummary
+
+__all__ = ["summary_view"]
+
+_MOST_SHOWN = 10
+
+
+def summary_view(summary: RunSummary, outcomes: Iterable[EpisodeOutcome]) -> RenderableType:
+    """Success by group, latency by verb, and what went wrong, if anything did."""
+    pace = f"{summary.elapsed_s:.1f} s, {summary.episodes_per_s:.1f} a second"
+    title = (
+        f"{summary.policy} policy on {summary.environment}/{summary.split}: "
+        f"{summary.overall.episodes} episodes in {pace}, {summary.concurrency} at a time"
+    )
+    parts: list[RenderableType] = [_success(title, summary), _latencies(summary.latencies)]
+    missed = [outcome for outcome in outcomes if outcome.success is False]
+    failed = [outcome for outcome in outcomes if outcome.failed is not None]
+    if missed:
+        parts.append(
+            _names("Graded as not solved", [f"{item.task_id} (score {item.score})" for item in missed])
+        )
+    if summary.failures:
+        parts.append(_failures(summary.failures))
+        lines = [f"{item.task_id}: {item.failed.detail}" for item in failed if item.failed is not None]
+        parts.append(_names("Without a verdict", lines))
+    return Group(*parts)
+
+
+def _success(title: str, summary: RunSummary) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold")
+    table.add_column("tasks")
+    for column in ("episodes", "graded", "solved", "success", "mean score"):
+        table.add_column(column, justify="right")
+    sections = ((summary.overall,), summary.by_difficulty, summary.by_category)
+    for section in sections:
+        for row in section:
+            table.add_row(*_group_row(row))
+        table.add_section()
+    return table
+
+
+def _group_row(row: GroupSummary) -> tuple[str, ...]:
+    share = f"{100 * row.successes / row.graded:.1f} %" if row.graded else "-"
+    score = "-" if row.mean_score is None else f"{row.mean_score:.3f}"
+    return row.name, str(row.episodes), str(row.graded), str(row.successes), share, score
+
+
+def _latencies(latencies: Iterable[LatencySummary]) -> Table:
+    table = Table(title="Latency seen by the client, ms", title_justify="left", title_style="bold")
+    table.add_column("verb")
+    for column in ("calls", "p50", "p95", "max", "in the sandbox p50"):
+        table.add_column(column, justify="right")
+    for row in latencies:
+        run = "-" if row.run_p50_ms is None else f"{row.run_p50_ms:.1f}"
+        cells = (f"{row.p50_ms:.1f}", f"{row.p95_ms:.1f}", f"{row.max_ms:.1f}", run)
+        table.add_row(row.verb, str(row.calls), *cells)
+    return table
+
+
+def _failures(failures: Mapping[str, int]) -> Table:
+    title = "Episodes without a verdict, by failure class"
+    table = Table(title=title, title_justify="left", title_style="bold red")
+    table.add_column("failure class")
+    table.add_column("episodes", justify="right")
+    for name, count in sorted(failures.items()):
+        table.add_row(name, str(count))
+    return table
+
+
+def _names(title: str, lines: list[str]) -> Text:
+    more = [f"... and {len(lines) - _MOST_SHOWN} more"] if len(lines) > _MOST_SHOWN else []
+    return Text("\n  ".join([f"{title}:", *lines[:_MOST_SHOWN], *more]))
