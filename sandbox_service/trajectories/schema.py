@@ -77,15 +77,16 @@ class SchemaError(Exception):
     """The database is no trajectory store of this version; the text says what to do."""
 
 
-def prepare(engine: Engine) -> None:
+def prepare(engine: Engine, *, create: bool = True) -> None:
     """Create the tables in an empty database, or check that they are of this version.
 
-    Raises SchemaError when they are not; nothing is changed then.
+    Raises SchemaError when they are not, and for an empty database unless ``create``, and changes nothing then.
     """
     name = engine.url.render_as_string(hide_password=True)
     try:
         with engine.begin() as connection:
-            _lock(connection)
+            if create:
+                _lock(connection)
             tables = set(sa.inspect(connection).get_table_names())
             if version.name in tables:
                 _check(connection, name)
@@ -94,6 +95,8 @@ def prepare(engine: Engine) -> None:
                     f"{name} has tables named instances or events that are not a trajectory store's; "
                     "set store.url to another database"
                 )
+            elif not create:
+                raise SchemaError(f"{name} holds no trajectories")
             else:
                 metadata.create_all(connection)
                 connection.execute(version.insert(), {"version": SCHEMA_VERSION})

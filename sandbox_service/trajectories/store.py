@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -22,7 +23,7 @@ from .schema import prepare
 from .writer import Writer, WriterStats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from sqlalchemy.engine import Connection, Engine
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from .records import EventRecord, InstanceRecord
 
-__all__ = ["SqlTrajectoryStore", "open_store"]
+__all__ = ["SqlTrajectoryStore", "open_for_reading", "open_store"]
 
 _T = TypeVar("_T")
 
@@ -119,3 +120,17 @@ def open_store(config: StoreConfig) -> SqlTrajectoryStore:
         engine.dispose()
         raise
     return SqlTrajectoryStore(engine, config)
+
+
+@contextmanager
+def open_for_reading(url: str) -> Iterator[Engine]:
+    """The engine of a store that exists, for those who only read.
+
+    Raises as ``open_store`` does, and FileNotFoundError when there is no such file.
+    """
+    engine = connect(url, create=False)
+    try:
+        prepare(engine, create=False)
+        yield engine
+    finally:
+        engine.dispose()

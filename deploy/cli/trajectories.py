@@ -1,0 +1,184 @@
+"""``sandbox-service trajectories``: look at recorded episodes and export them as datasets."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from clients import SandboxClient
+from sandbox_service.config import StoreConfig
+from sandbox_service.trajectories import reader
+from sandbox_service.trajectories.export import FileFormat, export
+from sandbox_service.trajectories.reader import InstanceFilter
+from sandbox_service.trajectories.rows import ExportFilter, Rows
+from sandbox_service.trajectories.schema import SchemaError
+from sandbox_service.trajectories.store import open_for_reading
+from sandbox_service.trajectories.view import outcome_of, trajectory_of
+
+from .options import ApiKeyOption, JsonOption  # noqa: TC001 - typer reads them at run time
+from .terminal import explained, fail, notes, results, write_json
+from .trajectory_view import instances_table, trajectory_panels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy.engine import Engine
+
+    from sandbox_service.contract.inspection import Trajectory
+
+__all__ = ["build"]
+
+_DEFAULT_URL = StoreConfig().url
+_SHORT = 2000
+
+Url: TypeAlias = Annotated[
+    str, typer.Option("--url", envvar="SANDBOX_STORE_URL", help="The store: store.url of the configuration.")
+]
+Server: TypeAlias = Annotated[
+    str | None, typer.Option("--server", "-s", metavar="URL", help="Ask this running service, not the store.")
+]
+Environment: TypeAlias = Annotated[str | None, typer.Option(help="Only this environment.")]
+Tenant: TypeAlias = Annotated[str | None, typer.Option(help="Only this tenant.")]
+Since: TypeAlias = Annotated[datetime | None, typer.Option(help="Created at this local time or later.")]
+Until: TypeAlias = Annotated[datetime | None, typer.Option(help="Created before this local time.")]
+Success: TypeAlias = Annotated[
+    bool | None, typer.Option("--success/--failure", help="Only graded episodes that were solved, or not.")
+]
+MinReward: TypeAlias = Annotated[float | None, typer.Option(help="Only episodes with at least this reward.")]
+Output: TypeAlias = Annotated[Path, typer.Option("--output", "-o", dir_okay=False, help="The file to write.")]
+Format: TypeAlias = Annotated[FileFormat, typer.Option("--format", "-f", help="How to write it.")]
+RowsOption: TypeAlias = Annotated[Rows, typer.Option("--rows", help="One row an episode, or one an event.")]
+Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
+
+
+def build() -> typer.Typer:
+    """The sub-commands."""
+    cli = typer.Typer(help="Look at recorded episodes, and export them as datasets.", no_args_is_help=True)
+    cli.command("show")(show)
+    cli.command("list")(list_episodes)
+    cli.command("export")(export_episodes)
+    return cli
+
+
+def show(
+    instance_id: Annotated[str, typer.Argument(help="The instance, live or long gone.")],
+    url: Url = _DEFAULT_URL,
+    server: Server = None,
+    api_key: ApiKeyOption = None,
+    full: Annotated[bool, typer.Option("--full", help="Do not shorten long messages.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one episode: the conversation, the rewards and the times.
+
+    Example:
+
+        sandbox-service trajectories show s1.8f3a... --server http://127.0.0.1:8080
+    """
+    if server is not None:
+        with SandboxClient(server, api_key) as client, explained():
+            trajectory = client.trajectory(instance_id)
+    else:
+        trajectory = _stored(url, instance_id)
+    if as_json:
+        write_json(trajectory.model_dump(mode="json"))
+    else:
+        results().print(trajectory_panels(trajectory, most_characters=None if full else _SHORT))
+
+
+def list_episodes(
+    url: Url = _DEFAULT_URL,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 20,
+    environment: Environment = None,
+    tenant: Tenant = None,
+    since: Since = None,
+    until: Until = None,
+) -> None:
+    """List episodes, the latest first.
+
+    Example:
+
+        sandbox-service trajectories list --environment code --since 2026-01-31
+    """
+    wanted = _instances(environment, tenant, since, until)
+    with _store(url) as engine, engine.connect() as connection:
+        found = list(islice(reader.list_instances(connection, wanted, latest_first=True), limit))
+        rows = [(one, outcome_of(reader.events_of(connection, one.record.instance_id))) for one in found]
+    results().print(instances_table(rows) if rows else "No episodes.")
+
+
+def export_episodes(  # noqa: PLR0913 - each is an option of the command
+    output: Output,
+    file_format: Format = FileFormat.JSONL,
+    rows: RowsOption = Rows.EPISODES,
+    url: Url = _DEFAULT_URL,
+    environment: Environment = None,
+    tenant: Tenant = None,
+    since: Since = None,
+    until: Until = None,
+    success: Success = None,
+    min_reward: MinReward = None,
+    force: Force = False,
+) -> None:
+    """Export episodes as JSONL or Parquet.
+
+    An episode's reward is its score, or the sum of its steps' rewards where it was never graded.
+
+    Example:
+
+        sandbox-service trajectories export -o solved.parquet -f parquet --success
+    """
+    if output.exists() and not force:
+        raise fail(f"{output} exists; name another file, or add --force to replace it")
+    wanted = ExportFilter(_instances(environment, tenant, since, until), success, min_reward)
+    columns = ("Reading episodes", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with _store(url) as engine, Progress(*columns, console=notes()) as bar:
+        task = bar.add_task("export", total=None)
+
+        def show_progress(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        try:
+            written = export(engine, output, file_format, rows, wanted, show_progress)
+        except OSError as error:
+            raise fail(f"{output} cannot be written: {error.strerror or error}") from error
+    notes().print(f"{written} {rows.value} written to {output}")
+
+
+def _stored(url: str, instance_id: str) -> Trajectory:
+    with _store(url) as engine, engine.connect() as connection:
+        stored = reader.find_instance(connection, instance_id)
+        if stored is None:
+            raise fail(f"the store has no instance {instance_id}; `trajectories list` shows the latest")
+        return trajectory_of(stored.record, reader.events_of(connection, instance_id))
+
+
+@contextmanager
+def _store(url: str) -> Iterator[Engine]:
+    try:
+        with open_for_reading(url) as engine:
+            yield engine
+    except FileNotFoundError as error:
+        raise fail(f"{error}; name the service's store with --url, or run the service first") from error
+    except (ArgumentError, ValueError, SchemaError) as error:
+        raise fail(str(error)) from error
+    except SQLAlchemyError as error:
+        reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+        raise fail(f"the store cannot be read: {reason} (is --url right, and is the database up?)") from error
+
+
+def _instances(
+    environment: str | None, tenant: str | None, since: datetime | None, until: datetime | None
+) -> InstanceFilter:
+    return InstanceFilter(
+        environment,
+        tenant,
+        since.timestamp() if since else None,
+        until.timestamp() if until else None,
+    )

@@ -1,0 +1,136 @@
+"""How a trajectory looks on a terminal: the conversation, the rewards and the times."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pydantic import JsonValue
+    from rich.console import RenderableType
+
+    from sandbox_service.contract.inspection import Event, Trajectory
+    from sandbox_service.trajectories.reader import StoredInstance
+    from sandbox_service.trajectories.view import Outcome
+
+__all__ = ["instances_table", "plain", "trajectory_panels"]
+
+_STYLES = {"system": "dim", "user": "cyan", "assistant": "green", "tool": "magenta"}
+
+# What a model wrote must not move the cursor, retitle the window or worse.
+_CONTROLS = {code: "\ufffd" for code in (*range(32), 127, *range(128, 160)) if chr(code) not in "\n\t"}
+
+
+def plain(text: str) -> str:
+    """The text without terminal control characters."""
+    return text.translate(_CONTROLS)
+
+
+def trajectory_panels(trajectory: Trajectory, *, most_characters: int | None = None) -> Group:
+    """The whole trajectory; messages are cut at ``most_characters`` where it is given."""
+    parts: list[RenderableType] = [_heading(trajectory)]
+    for event in trajectory.events:
+        parts.extend(_messages(event, most_characters))
+    parts.append(_timeline(trajectory.events))
+    return Group(*parts)
+
+
+def instances_table(rows: Iterable[tuple[StoredInstance, Outcome]]) -> Table:
+    """One line an instance."""
+    table = Table(
+        "instance", "environment", "task", "tenant", "created", "ended by", "steps", "reward", "solved"
+    )
+    for stored, outcome in rows:
+        record = stored.record
+        table.add_row(
+            *map(plain, (record.instance_id, record.environment, record.task_id, record.tenant)),
+            _clock(record.created_at),
+            stored.ended_by.value if stored.ended_by else "-",
+            str(len(outcome.step_rewards)),
+            f"{outcome.reward:g}",
+            {None: "-", True: "yes", False: "no"}[outcome.success],
+        )
+    return table
+
+
+def _heading(trajectory: Trajectory) -> Text:
+    facts = [
+        f"environment {trajectory.environment}",
+        f"task {trajectory.task_id}",
+        f"tenant {trajectory.tenant}",
+        f"seed {trajectory.seed}",
+    ]
+    if trajectory.parent is not None:
+        facts.append(f"forked from {trajectory.parent}")
+    return Text.assemble((plain(trajectory.instance_id), "bold"), "  ", plain(", ".join(facts)))
+
+
+def _messages(event: Event, most: int | None) -> Iterator[RenderableType]:
+    result = event.result or {}
+    failure = result.get("code")
+    if event.operation == "step" and isinstance(event.request, dict):
+        yield from _panel(event.request.get("message"), most)
+    if failure is not None:
+        text = f"{event.operation} failed: {failure}: {result.get('detail', '')}"
+        yield Panel(Text(plain(text)), title="failure", title_align="left", border_style="red")
+    observation = result.get("observation")
+    if event.operation in ("create", "step") and isinstance(observation, dict):
+        messages = observation.get("messages")
+        for message in messages if isinstance(messages, list) else []:
+            yield from _panel(message, most)
+
+
+def _panel(message: JsonValue, most: int | None) -> Iterator[Panel]:
+    if not isinstance(message, dict):
+        return
+    role = str(message.get("role", "?"))
+    parts = [str(message["content"])] if message.get("content") else []
+    calls = message.get("tool_calls")
+    for call in calls if isinstance(calls, list) else []:
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict):
+            parts.append(f"{function.get('name')}({_arguments(function.get('arguments'))})")
+    text = plain("\n".join(parts))
+    if most is not None and len(text) > most:
+        text = f"{text[:most]} ... ({len(text) - most} more characters)"
+    yield Panel(Text(text), title=plain(role), title_align="left", border_style=_STYLES.get(role, "white"))
+
+
+def _arguments(arguments: JsonValue) -> str:
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+
+
+def _timeline(events: Iterable[Event]) -> Table:
+    table = Table("sequence", "operation", "at", "reward", "outcome", "time (ms)")
+    for event in events:
+        timing = ", ".join(f"{name} {spent:.1f}" for name, spent in event.timing.items())
+        table.add_row(
+            str(event.sequence),
+            event.operation,
+            _clock(event.at),
+            "" if event.reward is None else f"{event.reward:g}",
+            plain(_outcome(event)),
+            plain(timing),
+        )
+    return table
+
+
+def _outcome(event: Event) -> str:
+    result = event.result or {}
+    if result.get("code") is not None:
+        return str(result["code"])
+    if event.operation == "evaluate":
+        return "solved" if result.get("success") is True else "not solved"
+    return ", ".join(name for name in ("terminated", "truncated") if result.get(name) is True)
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
