@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import secrets
 from typing import TYPE_CHECKING
 
@@ -33,14 +34,28 @@ RECONNECT_S = 2.0
 MAX_IN_FLIGHT = 1024
 
 
-class _StandingSocket(UnixAddress):
+class _Socket(UnixAddress):
+    """A runner's socket, reached through its folder: the kernel bounds the length of a socket's path."""
+
+    __slots__ = ()
+
+    async def dial(self, protocol: Callable[[], asyncio.Protocol]) -> None:
+        folder, _, name = self.path.rpartition("/")
+        descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            await UnixAddress(f"/proc/self/fd/{descriptor}/{name}").dial(protocol)
+        finally:
+            os.close(descriptor)
+
+
+class _StandingSocket(_Socket):
     """The socket of a runner that has once answered: when nobody listens there, it is dead, not late."""
 
     __slots__ = ()
 
     async def dial(self, protocol: Callable[[], asyncio.Protocol]) -> None:
         try:
-            await super().dial(protocol)
+            await _Socket(self.path).dial(protocol)
         except (ConnectionRefusedError, FileNotFoundError) as error:
             raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, "the runner is gone") from error
 
@@ -74,7 +89,7 @@ class RunnerConnection:
             unavailable=ErrorCode.OUTCOME_UNKNOWN,
         )
         self._client = MultiplexedClient(
-            UnixAddress(self._socket),
+            _Socket(self._socket),
             handshake=self._greet,
             on_event=on_event,
             on_lost=self._lost,

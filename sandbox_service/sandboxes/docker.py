@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import io
 import re
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import docker
+import docker.constants
 import docker.errors
 import docker.utils
 import requests.exceptions
@@ -77,6 +79,7 @@ class Engine:
             settings["base_url"] = host
 
         def dial() -> docker.APIClient:
+            _knock(str(settings.get("base_url", docker.constants.DEFAULT_UNIX_SOCKET)), timeout_s)
             # The client asks the engine for its API version here: the first real contact.
             client = docker.APIClient(version="auto", timeout=ceil(timeout_s), **settings)
             client.timeout = HTTP_TIMEOUT_S
@@ -87,7 +90,7 @@ class Engine:
                 return Engine(await asyncio.to_thread(dial))
         except TimeoutError:
             raise _failed(f"no Docker engine answered within {timeout_s:g} s") from None
-        except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
+        except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
             raise _failed(f"no Docker engine answers: {error}") from error
 
     async def facts(self, timeout_s: float = 10.0) -> EngineFacts:
@@ -245,6 +248,18 @@ class Engine:
             # 409: somebody else removes it at this moment.
             if error.status_code != 409:
                 raise
+
+
+def _knock(url: str, timeout_s: float) -> None:
+    """Raise OSError when nobody listens at a unix socket: the SDK says it less plainly, and leaks a socket."""
+    scheme, _, path = url.partition("://")
+    if scheme in ("unix", "http+unix"):
+        with socket.socket(socket.AF_UNIX) as caller:
+            caller.settimeout(timeout_s)
+            try:
+                caller.connect(f"/{path.lstrip('/')}")
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, path) from error
 
 
 def _noting(lines: Iterator[dict[str, Any]], begun: threading.Event) -> Iterator[dict[str, Any]]:

@@ -85,7 +85,7 @@ class ProcessBody:
                 stdout=log_file,
                 stderr=log_file,
                 env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
-                cwd="/",
+                cwd=self._folder,
                 start_new_session=True,
             )
         # Our own child that nobody has waited for is in the table, dead or alive.
@@ -190,7 +190,8 @@ class ProcessFactory:
         own_uids = uids if host.drops_uids else None
         inside = INSIDE if host.namespaces else folder
         runner_code = INSIDE / "code" if host.namespaces else code
-        runner = interpreter_arguments(str(runner_code), str(inside / "socket" / SOCKET_NAME))
+        # Relative to the folder that it is started in: the kernel bounds the length of a socket's path.
+        runner = interpreter_arguments(str(runner_code), f"socket/{SOCKET_NAME}")
         command = [host.interpreter, *runner]
         if host.namespaces:
             command = wrapped(folder, code, self._limits, command)
@@ -223,7 +224,7 @@ def sweep_boxes(boxes: Path) -> int:
         except (OSError, ValueError, KeyError, TypeError):
             log.warning("box %s left no readable record; its processes, if any, are not ended", folder.name)
         else:
-            end_tree(ProcessEntry(pid, 0, "", started, 0), range(*uids) if uids else None, _END_S)
+            end_tree(ProcessEntry(pid, 0, "", started), range(*uids) if uids else None, _END_S)
         remove_folder(folder)
     return len(found)
 

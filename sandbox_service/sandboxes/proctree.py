@@ -31,16 +31,14 @@ class ProcessEntry:
     state: str
     started: int
     """Clock ticks since the machine's start."""
-    uid: int
 
 
 def entry_of(pid: int) -> ProcessEntry | None:
     """A process, or None when there is none of that id."""
     try:
-        folder = Path(f"/proc/{pid}")
         # The name in brackets may hold anything; what follows its last bracket does not.
-        fields = folder.joinpath("stat").read_text(errors="replace").rpartition(")")[2].split()
-        return ProcessEntry(pid, int(fields[1]), fields[0], int(fields[19]), folder.stat().st_uid)
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return ProcessEntry(pid, int(fields[1]), fields[0], int(fields[19]))
     except (OSError, IndexError, ValueError):
         return None
 
@@ -73,7 +71,7 @@ def _descendants(root: ProcessEntry | None, uids: range | None) -> list[ProcessE
         standing = None
 
     def is_ours(entry: ProcessEntry) -> bool:
-        if uids is not None and entry.uid in uids:
+        if uids is not None and any(uid in uids for uid in _uids_of(entry.pid)):
             return True
         return standing is not None and _is_below(entry, standing, table)
 
@@ -88,6 +86,15 @@ def _is_below(entry: ProcessEntry, root: ProcessEntry, table: dict[int, ProcessE
             break
         ancestor = table.get(ancestor.parent)
     return ancestor is not None and ancestor.pid == root.pid
+
+
+def _uids_of(pid: int) -> list[int]:
+    """Real, effective and saved user id. The owner of /proc/<pid> is none of them for a hidden process."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(errors="replace")
+        return [int(uid) for uid in status.partition("\nUid:")[2].split(None, 3)[:3]]
+    except (OSError, ValueError):
+        return []
 
 
 def _processes() -> Iterator[ProcessEntry]:

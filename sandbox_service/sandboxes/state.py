@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["SOCKET_NAME", "StateDir", "remove_folder", "storage_errors"]
 
 SOCKET_NAME = "runner.sock"
-_LONGEST_SOCKET_PATH = 107
-"""The kernel's bound for a unix socket's address."""
-_BOX_NAME_LENGTH = 40
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
@@ -51,15 +48,13 @@ class StateDir:
     def open(cls, parent: Path | None, node: str) -> StateDir:
         """Make or find the folder of a node, and lock it.
 
-        Raises ServiceError(SANDBOX_FAILED) when it is not private, in use, or too deep for sockets.
+        Raises ServiceError(SANDBOX_FAILED) when it is not private, or in use.
         """
         if not _NODE_NAME.fullmatch(node):
             raise _refused(f"{node!r} cannot be a node's name")
         own = parent is None
         base = Path(tempfile.gettempdir()) / f"sandbox-service-{os.geteuid()}" if parent is None else parent
         state = cls((base / node).absolute())
-        if len(os.fsencode(state.sockets / ("x" * _BOX_NAME_LENGTH) / SOCKET_NAME)) > _LONGEST_SOCKET_PATH:
-            raise _refused(f"{base} is too long a path for sockets; set sandbox.state_dir to a shorter one")
         with storage_errors("make the state folder"):
             if not base.is_dir():
                 base.mkdir(parents=True)

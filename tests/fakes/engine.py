@@ -1,0 +1,72 @@
+"""A Docker engine in memory: images, builds and containers, and what can go wrong with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.sandboxes.docker import ContainerState
+
+
+@dataclass
+class Build:
+    context: bytes
+    tag: str
+    arguments: dict[str, str]
+
+
+@dataclass
+class FakeEngine:
+    images: set[str] = field(default_factory=set)
+    registry: set[str] = field(default_factory=set)
+    built: list[Build] = field(default_factory=list)
+    loaded: list[str] = field(default_factory=list)
+    running: dict[str, dict] = field(default_factory=dict)
+    run_error: ServiceError | None = None
+    remove_errors: list[ServiceError] = field(default_factory=list)
+    exits_at_once: bool = False
+    closed: bool = False
+
+    async def has_image(self, reference):
+        return reference in self.images
+
+    async def build(self, context, tag, arguments, timeout_s):
+        self.built.append(Build(context, tag, dict(arguments)))
+        self.images.add(tag)
+
+    async def pull(self, repository, tag, first_word_s, timeout_s):
+        if f"{repository}:{tag}" not in self.registry:
+            raise ServiceError(ErrorCode.SANDBOX_FAILED, "no registry answered")
+        self.images.add(f"{repository}:{tag}")
+
+    async def load_tree(self, tarball, repository, tag, timeout_s):
+        self.loaded.append(tarball)
+        self.images.add(f"{repository}:{tag}")
+
+    async def run(self, name, config, timeout_s):
+        if self.run_error is not None:
+            raise self.run_error
+        self.running[name] = dict(config)
+
+    async def remove(self, name, timeout_s):
+        if self.remove_errors:
+            raise self.remove_errors.pop()
+        self.running.pop(name, None)
+
+    async def state(self, name, timeout_s=5.0):
+        if name not in self.running:
+            return None
+        return ContainerState(
+            running=not self.exits_at_once, exit_code=137, out_of_memory=self.exits_at_once, error=""
+        )
+
+    async def containers(self, labels, timeout_s=10.0):
+        return [
+            name
+            for name, config in self.running.items()
+            if all(config["Labels"].get(key) == value for key, value in labels.items())
+        ]
+
+    async def close(self):
+        self.closed = True

@@ -1,0 +1,11 @@
+"""Waiting for something to become true, without saying how long it takes."""
+
+import asyncio
+from collections.abc import Callable
+
+
+async def until(condition: Callable[[], object], patience_s: float = 20.0) -> None:
+    """Return as soon as the condition holds; fail when it does not come to hold."""
+    async with asyncio.timeout(patience_s):
+        while not condition():  # noqa: ASYNC110 (what is waited for raises no event)
+            await asyncio.sleep(0.002)

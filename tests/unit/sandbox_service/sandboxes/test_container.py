@@ -1,0 +1,187 @@
+"""Container boxes over an engine and a runner in memory: what is told to them, and what is left of them."""
+
+import asyncio
+
+import pytest
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.environments.echo.catalog import EchoCatalog
+from sandbox_service.errors import ServiceError
+from sandbox_service.runner.frames import Frame, Op
+from sandbox_service.sandboxes import container
+from sandbox_service.sandboxes.base import SandboxLimits
+from sandbox_service.sandboxes.container import ContainerFactory
+from sandbox_service.sandboxes.docker import EngineFacts
+from sandbox_service.sandboxes.state import SOCKET_NAME, StateDir
+from tests.fakes.engine import FakeEngine
+from tests.fakes.runner import FakeRunner, configuration
+from tests.fakes.waiting import until
+
+SPEC = EchoCatalog.spec
+FACTS = EngineFacts("28.0.0", "1.3.3", frozenset({"runc"}), rootless=False, remapped_root=None)
+
+
+class RunnerEngine(FakeEngine):
+    """Starting a container starts a runner in its socket folder."""
+
+    async def run(self, name, config, timeout_s):
+        await super().run(name, config, timeout_s)
+        self.runner = FakeRunner()
+        (mount,) = config["HostConfig"]["Mounts"]
+        await self.runner.listen(f"{mount['Source']}/{SOCKET_NAME}")
+
+    async def remove(self, name, timeout_s):
+        await super().remove(name, timeout_s)
+        self.runner.die()
+
+
+@pytest.fixture
+def state(tmp_path_factory):
+    opened = StateDir.open(tmp_path_factory.mktemp("s"), "n1")
+    yield opened
+    opened.close()
+
+
+def make(engine, state, timeout_s=5.0, **settings):
+    return ContainerFactory(
+        engine,
+        settings.pop("facts", FACTS),
+        state,
+        "n1",
+        SandboxLimits(),
+        start_timeout_s=timeout_s,
+        **settings,
+    )
+
+
+def nothing(_):
+    pass
+
+
+async def test_a_started_box_answers_and_a_destroyed_one_leaves_nothing(state):
+    engine = RunnerEngine()
+    box = await make(engine, state).start(SPEC, nothing, nothing)
+    assert (await box.request(Frame(Op.STEP, 0, body=b"x"), 5)).body == b"x"
+    assert list(engine.running) == [box.sandbox_id]
+    assert await box.reset()
+    await box.destroy()
+    await box.destroy()
+    assert engine.running == {}
+    assert list(state.sockets.iterdir()) == []
+
+
+async def test_the_runner_is_told_its_world_and_user_ids_of_its_own(state):
+    engine = RunnerEngine()
+    factory = make(engine, state)
+    first = await factory.start(SPEC, nothing, nothing)
+    one = configuration(engine.runner)
+    await first.destroy()
+    second = await factory.start(SPEC, nothing, nothing)
+    two = configuration(engine.runner)
+    await second.destroy()
+    assert one["world_module"] == SPEC.world_module
+    assert one["drop_uids"] is True
+    assert one["uid_base"] != two["uid_base"]
+    assert not one["uid_base"] <= one["env_uid"] < one["uid_base"] + one["uid_count"]
+    assert one["limits"]["processes"] < SandboxLimits().pids
+
+
+async def test_where_the_engine_maps_users_the_ids_are_small(state):
+    engine = RunnerEngine()
+    facts = EngineFacts("28.0.0", "", frozenset({"runc"}), rootless=True, remapped_root=None)
+    box = await make(engine, state, facts=facts).start(SPEC, nothing, nothing)
+    told = configuration(engine.runner)
+    assert told["uid_base"] + told["uid_count"] <= 65_536
+    await box.destroy()
+
+
+async def test_a_missing_image_names_the_command_that_builds_it(state):
+    engine = FakeEngine(run_error=ServiceError(ErrorCode.IMAGE_MISSING, "No such image"))
+    with pytest.raises(ServiceError, match="sandbox-service images build") as caught:
+        await make(engine, state).start(SPEC, nothing, nothing)
+    assert caught.value.code is ErrorCode.IMAGE_MISSING
+    assert list(state.sockets.iterdir()) == []
+
+
+async def test_a_full_disk_keeps_its_name(state):
+    engine = FakeEngine(run_error=ServiceError(ErrorCode.STORAGE_FULL, "no space left on device"))
+    with pytest.raises(ServiceError) as caught:
+        await make(engine, state).start(SPEC, nothing, nothing)
+    assert caught.value.code is ErrorCode.STORAGE_FULL
+    assert list(state.sockets.iterdir()) == []
+
+
+async def test_a_container_that_ends_at_its_start_is_not_waited_for(state):
+    engine = FakeEngine(exits_at_once=True)
+    with pytest.raises(ServiceError, match="out of memory") as caught:
+        await make(engine, state, timeout_s=60).start(SPEC, nothing, nothing)
+    assert caught.value.code is ErrorCode.SANDBOX_FAILED
+    assert engine.running == {}
+
+
+async def test_a_start_past_its_deadline_leaves_nothing_behind(state):
+    engine = FakeEngine()
+    with pytest.raises(ServiceError, match="not ready"):
+        await make(engine, state, timeout_s=0.2).start(SPEC, nothing, nothing)
+    assert engine.running == {}
+    assert list(state.sockets.iterdir()) == []
+
+
+async def test_a_cancelled_start_leaves_nothing_behind(state):
+    engine = FakeEngine()
+    starting = asyncio.create_task(make(engine, state).start(SPEC, nothing, nothing))
+    await until(lambda: engine.running)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert engine.running == {}
+    assert list(state.sockets.iterdir()) == []
+
+
+async def test_a_death_is_announced_once_with_the_boxs_id(state):
+    engine = RunnerEngine()
+    died = asyncio.Queue()
+    box = await make(engine, state).start(SPEC, nothing, died.put_nowait)
+    engine.runner.die()
+    assert await asyncio.wait_for(died.get(), 5) == box.sandbox_id
+    await box.destroy()
+    assert died.empty()
+
+
+async def test_a_destroyed_box_is_not_announced_as_dead(state):
+    engine = RunnerEngine()
+    died = []
+    box = await make(engine, state).start(SPEC, nothing, died.append)
+    await box.destroy()
+    assert died == []
+
+
+async def test_an_engine_that_is_away_for_a_moment_still_removes_the_box(state):
+    engine = RunnerEngine()
+    box = await make(engine, state).start(SPEC, nothing, nothing)
+    engine.remove_errors = [ServiceError(ErrorCode.SANDBOX_FAILED, "connection refused")] * 2
+    await box.destroy()
+    assert engine.running == {}
+
+
+async def test_an_engine_that_stays_away_does_not_make_destroy_raise(state, monkeypatch):
+    monkeypatch.setattr(container, "_REMOVE_S", 0.0)
+    engine = RunnerEngine()
+    box = await make(engine, state).start(SPEC, nothing, nothing)
+    engine.remove_errors = [ServiceError(ErrorCode.SANDBOX_FAILED, "connection refused")] * 9
+    await box.destroy()
+    assert list(engine.running) == [box.sandbox_id]
+    engine.runner.die()
+
+
+async def test_a_sweep_removes_what_carries_the_nodes_label_and_nothing_else(state):
+    engine = RunnerEngine()
+    engine.running = {
+        "ours": {"Labels": {"sandbox-service.node": "n1"}},
+        "theirs": {"Labels": {"sandbox-service.node": "n2"}},
+    }
+    engine.runner = FakeRunner()
+    state.make_socket_dir("left", None, None)
+    assert await make(engine, state).sweep() == 1
+    assert list(engine.running) == ["theirs"]
+    assert list(state.sockets.iterdir()) == []

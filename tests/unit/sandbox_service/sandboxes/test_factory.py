@@ -1,0 +1,58 @@
+"""Choosing what boxes are made of."""
+
+import pytest
+
+from sandbox_service.config import SandboxConfig
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.sandboxes.docker import EngineFacts
+from sandbox_service.sandboxes.factory import open_factory, version_warnings
+
+
+def facts(version, runc):
+    return EngineFacts(version, runc, frozenset(), rootless=False, remapped_root=None)
+
+
+async def test_without_an_engine_auto_takes_processes(tmp_path):
+    config = SandboxConfig(docker_host=f"unix://{tmp_path}/none.sock", state_dir=tmp_path / "s")
+    factory = await open_factory(config, "n1")
+    assert (factory.kind, factory.is_boundary) == ("process", False)
+    await factory.close()
+
+
+async def test_docker_without_an_engine_is_an_error(tmp_path):
+    config = SandboxConfig(kind="docker", docker_host=f"unix://{tmp_path}/none.sock", state_dir=tmp_path)
+    with pytest.raises(ServiceError, match="no Docker engine answers") as caught:
+        await open_factory(config, "n1")
+    assert caught.value.code is ErrorCode.SANDBOX_FAILED
+
+
+@pytest.mark.parametrize(
+    ("version", "runc", "words"),
+    [
+        ("20.10.24+dfsg1", "1.1.5+ds1", ["CVE-2024-21626"]),
+        ("28.2.2", "1.2.5", ["CVE-2025-31133"]),
+        ("28.2.2", "1.3.1", ["CVE-2025-31133"]),
+        ("20.10.7", "1.2.8", ["20.10.10"]),
+        ("29.0.0", "1.3.3", []),
+        ("29.0.0", "v1.2.9", []),
+        ("dev", "", []),
+    ],
+)
+def test_known_faults_of_engines_are_said(version, runc, words):
+    warnings = version_warnings(facts(version, runc))
+    assert len(warnings) == len(words)
+    assert all(word in warning for word, warning in zip(words, warnings, strict=True))
+
+
+async def test_a_box_serves_many_instances_where_it_is_no_boundary_anyway(tmp_path):
+    import dataclasses
+
+    from sandbox_service.environments.echo.catalog import EchoCatalog
+
+    config = SandboxConfig(kind="process", state_dir=tmp_path / "s", process_instances_per_box=7)
+    factory = await open_factory(config, "n1")
+    with_agents = dataclasses.replace(EchoCatalog.spec, agent_code=True, instances_per_box=1)
+    assert factory.capacity(with_agents) == 7
+    assert factory.capacity(EchoCatalog.spec) == 10_000
+    await factory.close()

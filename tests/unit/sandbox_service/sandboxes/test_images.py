@@ -1,0 +1,86 @@
+"""Names of images, and which of them are built."""
+
+import dataclasses
+import io
+import tarfile
+
+import pytest
+
+from sandbox_service.environments.echo.catalog import EchoCatalog
+from sandbox_service.errors import ServiceError
+from sandbox_service.sandboxes.images import build_images, image_reference, image_tag
+from tests.fakes.engine import FakeEngine
+
+SPEC = EchoCatalog.spec
+
+
+def test_the_tag_says_the_environment_and_its_content():
+    name, _, digest = image_tag(SPEC).rpartition("-")
+    assert name == "echo"
+    assert len(digest) == 16
+    assert image_tag(SPEC) == image_tag(SPEC)
+
+
+def test_the_reference_has_the_registry_in_front():
+    assert image_reference(SPEC, "registry.example/team/").startswith(
+        "registry.example/team/sandbox-code:echo-"
+    )
+
+
+def test_changed_code_is_another_image(tmp_path, monkeypatch):
+    world = tmp_path / "someenv" / "mine" / "world.py"
+    world.parent.mkdir(parents=True)
+    spec = dataclasses.replace(SPEC, name="mine", world_module="someenv.mine.world")
+    monkeypatch.syspath_prepend(tmp_path)
+    world.write_text("A = 1")
+    before = image_tag(spec)
+    world.write_text("A = 2")
+    assert image_tag(spec) != before
+
+
+def test_an_image_without_a_recipe_is_an_error():
+    with pytest.raises(ServiceError, match="no recipe"):
+        image_tag(dataclasses.replace(SPEC, image="sandbox-nowhere"))
+
+
+async def test_what_is_there_is_not_built_again():
+    engine = FakeEngine({image_reference(SPEC)})
+    said = []
+    assert await build_images(engine, [SPEC], said.append) == [image_reference(SPEC)]
+    assert engine.built == []
+    assert "there already" in said[0]
+
+
+async def test_a_missing_image_is_built_on_a_base_from_the_registry(tmp_path):
+    engine = FakeEngine(registry={"python:3.11-slim"})
+    await build_images(engine, [SPEC], lambda _: None, cache_dir=tmp_path)
+    base, image = engine.built
+    assert base.tag.startswith("sandbox-base:")
+    assert base.arguments == {"BASE": "python:3.11-slim"}
+    assert image.tag == image_reference(SPEC)
+    assert image.arguments["BASE"] == base.tag
+    assert "sandbox_service.environments.echo.world" in image.arguments["MODULES"].split()
+
+
+async def test_without_a_registry_the_cached_tree_is_the_base(tmp_path):
+    (tmp_path / "base-bookworm.tar").write_bytes(b"tar")
+    engine = FakeEngine()
+    await build_images(engine, [SPEC], lambda _: None, cache_dir=tmp_path)
+    assert engine.loaded == [str(tmp_path / "base-bookworm.tar")]
+    assert engine.built[0].arguments == {"BASE": "sandbox-debian:bookworm"}
+
+
+async def test_force_builds_what_is_there():
+    engine = FakeEngine({image_reference(SPEC), "python:3.11-slim"})
+    await build_images(engine, [SPEC], lambda _: None, force=True)
+    assert [build.tag for build in engine.built][-1] == image_reference(SPEC)
+
+
+async def test_the_build_context_holds_the_recipe_and_the_boxs_files_for_all_to_read():
+    engine = FakeEngine({"python:3.11-slim"})
+    await build_images(engine, [SPEC], lambda _: None)
+    with tarfile.open(fileobj=io.BytesIO(engine.built[-1].context)) as archive:
+        entries = archive.getmembers()
+    names = {entry.name for entry in entries}
+    assert {"Dockerfile", "box/sandbox_service/environments/echo/world.py"} <= names
+    assert all(entry.mode == 0o644 and entry.uid == 0 for entry in entries)

@@ -1,0 +1,109 @@
+"""The private folder of a node's boxes."""
+
+import os
+import stat
+
+import pytest
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.sandboxes.state import StateDir, remove_folder, storage_errors
+
+
+@pytest.fixture
+def state(tmp_path):
+    opened = StateDir.open(tmp_path / "s", "n1")
+    yield opened
+    opened.close()
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_others_can_pass_through_and_not_look_around(state):
+    assert mode(state.path) == mode(state.boxes) == mode(state.sockets) == 0o711
+    assert mode(state.code) == 0o755
+
+
+def test_two_services_of_one_name_do_not_share_a_folder(state, tmp_path):
+    with pytest.raises(ServiceError, match="in use by another service"):
+        StateDir.open(tmp_path / "s", "n1")
+    StateDir.open(tmp_path / "s", "n2").close()
+
+
+def test_a_closed_folder_can_be_opened_again(tmp_path):
+    StateDir.open(tmp_path, "n1").close()
+    StateDir.open(tmp_path, "n1").close()
+
+
+@pytest.mark.parametrize("node", ["", "../up", "a/b", ".hidden", "x" * 64])
+def test_a_nodes_name_is_no_path(tmp_path, node):
+    with pytest.raises(ServiceError, match="cannot be a node's name"):
+        StateDir.open(tmp_path, node)
+
+
+def test_a_folder_that_others_can_write_is_refused(tmp_path):
+    (tmp_path / "n1").mkdir()
+    (tmp_path / "n1").chmod(0o777)
+    with pytest.raises(ServiceError, match="written by others"):
+        StateDir.open(tmp_path, "n1")
+
+
+def test_a_link_in_place_of_a_folder_is_refused(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "n1").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ServiceError, match="not a folder of ours"):
+        StateDir.open(tmp_path, "n1")
+
+
+def test_a_socket_folder_is_ours_alone_or_the_groups(state):
+    assert mode(state.make_socket_dir("a", None, None)) == 0o700
+    assert mode(state.make_socket_dir("b", None, os.getegid())) == 0o2770
+    state.clear_sockets()
+    assert list(state.sockets.iterdir()) == []
+
+
+def test_code_is_laid_out_once_for_all_users_to_read(state):
+    files = {"pack/__init__.py": b"", "pack/module.py": b"A = 1\n"}
+    first = state.lay_out("d1", files)
+    assert state.lay_out("d1", {}) == first
+    assert (first / "pack/module.py").read_bytes() == b"A = 1\n"
+    assert mode(first / "pack") == 0o755
+    assert mode(first / "pack/module.py") == 0o644
+    assert list((first / "pack/__pycache__").glob("module.*.pyc"))
+    assert [folder.name for folder in state.code.iterdir()] == ["d1"]
+
+
+def test_agents_make_their_workspaces_only_where_they_have_users_of_their_own(state):
+    assert mode(state.make_box_dir("a", many_users=True) / "workspaces") == 0o1777
+    assert mode(state.make_box_dir("b", many_users=False) / "workspaces") == 0o700
+
+
+def test_a_folder_that_was_closed_to_us_is_removed_all_the_same(tmp_path):
+    inner = tmp_path / "box" / "locked"
+    inner.mkdir(parents=True)
+    (inner / "file").write_text("x")
+    inner.chmod(0)
+    remove_folder(tmp_path / "box")
+    assert not (tmp_path / "box").exists()
+    remove_folder(tmp_path / "box")
+
+
+def test_removing_follows_no_link(tmp_path):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").write_text("x")
+    (tmp_path / "box").mkdir()
+    (tmp_path / "box" / "link").symlink_to(tmp_path / "kept")
+    remove_folder(tmp_path / "box")
+    assert (tmp_path / "kept" / "file").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(28, ErrorCode.STORAGE_FULL), (122, ErrorCode.STORAGE_FULL), (13, ErrorCode.SANDBOX_FAILED)],
+)
+def test_the_hosts_file_errors_have_codes(number, code):
+    with pytest.raises(ServiceError) as caught, storage_errors("write"):
+        raise OSError(number, "reason")
+    assert caught.value.code is code
