@@ -6,6 +6,7 @@ id, knows the tenant, turns whatever fails into an answer, and counts.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
@@ -89,6 +90,11 @@ class Gateway:
             await self._serve_rest(exchange, scope, receive, send)
             return
         exchange.route = route.path
+        if exchange.method != route.method:
+            refused = route.refuse(exchange, ServiceError(ErrorCode.METHOD_NOT_ALLOWED))
+            allow = (b"allow", route.method.encode())
+            await send_answer(send, exchange, replace(refused, headers=(*refused.headers, allow)))
+            return
         try:
             answer = await self._answer(route, exchange, receive)
         except ServiceError as error:
@@ -101,8 +107,6 @@ class Gateway:
         await send_answer(send, exchange, answer)
 
     async def _answer(self, route: HotRoute, exchange: Exchange, receive: Receive) -> Answer:
-        if exchange.method != route.method:
-            raise ServiceError(ErrorCode.METHOD_NOT_ALLOWED, f"{route.path} takes {route.method}")
         exchange.tenant = self._keys.tenant_of(exchange.headers)
         body = await read_body(receive, exchange.headers, self._max_body_bytes)
         return await route.handle(exchange, body)

@@ -14,7 +14,7 @@ from fastapi.routing import APIRoute
 
 from sandbox_service.contract.problems import ERROR_SPECS, PROBLEM_MEDIA_TYPE, ErrorCode, Problem
 
-from .operations import ANYWHERE, BATCH, OPERATIONS, WITH_BODY, Operation
+from .operations import ANYWHERE, OPERATIONS, WITH_BODY, Operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,6 +29,7 @@ Train and evaluate LLM agents in stateful, graded environments: list tasks, crea
 with assistant messages, evaluate, release. Every mutating call takes an idempotency key, in the body or as
 `Idempotency-Key`. Errors are RFC 9457 problems with a stable `code` and a `failure_class`.
 """
+_SERVER_TIMING = {"description": "Milliseconds: queue, route, run.", "schema": {"type": "string"}}
 _SECURITY = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "An API key."},
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "An API key."},
@@ -81,30 +82,23 @@ def documented_route(
 
 
 def _operation_route(operation: Operation) -> APIRoute:
-    route = documented_route(
+    headers = [_header("X-Request-Id", "Id of the request; made when missing.")]
+    if "idempotency_key" in operation.request.model_fields:
+        headers.append(_header("Idempotency-Key", "As `idempotency_key` in the body; both must agree."))
+    responses = problem_responses((*WITH_BODY, *operation.errors))
+    if operation.op is not None:
+        responses[200] = {"headers": {"Server-Timing": _SERVER_TIMING}}
+    return documented_route(
         operation.path,
         operation.name,
         operation.request,
         operation.result,
-        problem_responses((*WITH_BODY, *operation.errors)),
+        responses,
         summary=operation.summary,
         description=operation.request.__doc__,
         tags=["episodes"],
+        openapi_extra={"parameters": headers},
     )
-    headers: list[dict[str, Any]] = [_header("X-Request-Id", "Id of the request; made when missing.")]
-    if "idempotency_key" in operation.request.model_fields:
-        headers.append(_header("Idempotency-Key", "As `idempotency_key` in the body; both must agree."))
-    route.openapi_extra = {"parameters": headers}
-    if operation is not BATCH and operation.op is not None:
-        route.responses[200] = {
-            "headers": {
-                "Server-Timing": {
-                    "description": "Milliseconds: queue, route, run.",
-                    "schema": {"type": "string"},
-                }
-            }
-        }
-    return route
 
 
 def _header(name: str, description: str) -> dict[str, Any]:

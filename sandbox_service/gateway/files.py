@@ -18,6 +18,7 @@ from .bodies import read_body
 from .documents import problem_responses
 from .inspection import InstancePath, exchange_of
 from .operations import ON_INSTANCE
+from .verbs import header_key
 
 if TYPE_CHECKING:
     from sandbox_service.runner.frames import Frame
@@ -51,10 +52,13 @@ class FileRoutes:
         found = problem_responses((*errors, ErrorCode.FILE_NOT_FOUND, ErrorCode.FILE_TOO_LARGE))
         written = problem_responses((*errors, ErrorCode.BODY_TOO_LARGE, ErrorCode.FILE_TOO_LARGE))
         files = "/v1/instances/{instance_id}/files"
-        router.add_api_route(files, self.list_files, response_model=FileList, responses=found)
+        router.add_api_route(
+            files, self.list_files, response_model=FileList, responses=found, operation_id="list_files"
+        )
         router.add_api_route(
             files + "/{path:path}",
             self.read_file,
+            operation_id="read_file",
             response_class=Response,
             responses={200: {"description": "The file's bytes.", "content": _BINARY}, **found},
         )
@@ -62,6 +66,7 @@ class FileRoutes:
             files + "/{path:path}",
             self.write_file,
             methods=["PUT"],
+            operation_id="write_file",
             response_model=FileEntry,
             responses=written,
             openapi_extra={"requestBody": {"required": True, "content": _BINARY}},
@@ -75,7 +80,7 @@ class FileRoutes:
         path: Annotated[str, Query(description="Directory to list, relative to the workspace.")] = ".",
     ) -> Response:
         """List the files of a workspace."""
-        directory = "." if path in ("", ".") else workspace_path(path.encode("utf-8", "surrogateescape"))
+        directory = "." if path in ("", ".") else workspace_path(path.encode())
         reply = await self._ask(request, Op.FILE_LIST, instance_id, directory)
         listed = FileList(
             instance_id=instance_id,
@@ -92,15 +97,26 @@ class FileRoutes:
 
     async def write_file(self, request: Request, instance_id: InstancePath, path: str) -> Response:
         """Write a file, making its directories."""
+        exchange = exchange_of(request)
         target = _path_of(request, path)
-        body = await read_body(request.receive, exchange_of(request).headers, self._max_bytes)
-        await self._ask(request, Op.FILE_WRITE, instance_id, target, body)
+        body = await read_body(request.receive, exchange.headers, self._max_bytes)
+        key = header_key(exchange)
+        keyed = {} if key is None else {"key": key}
+        await self._ask(request, Op.FILE_WRITE, instance_id, target, body, **keyed)
         entry = FileEntry(path=target, size=len(body))
         return Response(entry.model_dump_json(), media_type="application/json")
 
-    async def _ask(self, request: Request, op: Op, instance_id: str, path: str, body: bytes = b"") -> Frame:
-        exchange = exchange_of(request)
-        return await self._verbs.ask(exchange, op, instance_id, body, path=path, max_bytes=self._max_bytes)
+    async def _ask(
+        self,
+        request: Request,
+        op: Op,
+        instance_id: str,
+        path: str,
+        body: bytes = b"",
+        **more: str,
+    ) -> Frame:
+        details = {"path": path, "max_bytes": self._max_bytes, **more}
+        return await self._verbs.ask(exchange_of(request), op, instance_id, details, body)
 
 
 def workspace_path(encoded: bytes) -> str:
@@ -127,7 +143,7 @@ def _path_of(request: Request, decoded: str) -> str:
     """The file's path out of the raw URL: the framework's decoding hides bytes that are not UTF-8."""
     raw = request.scope.get("raw_path")
     if not isinstance(raw, bytes):
-        return workspace_path(decoded.encode("utf-8", "surrogateescape"))
+        return workspace_path(decoded.encode())
     tail = _SLASHES.sub(b"/", raw.partition(b"?")[0]).split(b"/files/", 1)[-1]
     return workspace_path(unquote_to_bytes(tail))
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_1_0_0
+from prometheus_client.registry import Collector
 
 from sandbox_service.contract.problems import ERROR_SPECS, ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    from prometheus_client import Metric
 
     from sandbox_service.contract.inspection import PoolStats, SupervisorStats
 
@@ -20,7 +24,14 @@ __all__ = ["METRICS_MEDIA_TYPE", "Metrics"]
 
 METRICS_MEDIA_TYPE = CONTENT_TYPE_PLAIN_1_0_0
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
-_POOL = ["supervisor", "environment"]
+_POOL = ("supervisor", "environment")
+_BOX_STATES = ("starting", "idle", "busy", "resetting")
+_GAUGES = {
+    "instances": "Live instances",
+    "queued": "Creates that wait for a box",
+    "max_boxes": "Most boxes at once",
+}
+_TOTALS = {"started_total": "Boxes started", "destroyed_total": "Boxes destroyed"}
 
 
 class Metrics:
@@ -79,39 +90,39 @@ class Metrics:
 
     def exposition(self, fleet: Sequence[SupervisorStats]) -> bytes:
         """The text that Prometheus reads: this replica's metrics, then the fleet's."""
-        return generate_latest(self._registry) + generate_latest(_fleet_registry(fleet))
+        return generate_latest(self._registry) + generate_latest(_Fleet(fleet))
 
 
-def _fleet_registry(fleet: Sequence[SupervisorStats]) -> CollectorRegistry:
-    """A registry of its own for each scrape: pools that are gone leave no stale series."""
-    registry = CollectorRegistry()
-    up = Gauge("sandbox_fleet_supervisors", "Supervisors that answered", registry=registry)
-    up.set(len(fleet))
-    boxes = Gauge("sandbox_fleet_boxes", "Boxes by state", [*_POOL, "sandbox", "state"], registry=registry)
-    gauges = {
-        name: Gauge(f"sandbox_fleet_{name}", text, _POOL, registry=registry)
-        for name, text in (
-            ("instances", "Live instances"),
-            ("queued", "Creates that wait for a box"),
-            ("max_boxes", "Most boxes at once"),
+class _Fleet(Collector):
+    """The fleet's pools, made anew for each scrape, so that pools that are gone leave no stale series."""
+
+    def __init__(self, fleet: Sequence[SupervisorStats]) -> None:
+        self._fleet = fleet
+
+    def collect(self) -> Iterator[Metric]:
+        name = "sandbox_fleet_supervisors"
+        yield GaugeMetricFamily(name, "Supervisors that answered", value=len(self._fleet))
+        boxes = GaugeMetricFamily(
+            "sandbox_fleet_boxes", "Boxes by state", labels=[*_POOL, "sandbox", "state"]
         )
-    }
-    totals = {
-        name: Counter(f"sandbox_fleet_boxes_{name}", text, _POOL, registry=registry)
-        for name, text in (("started", "Boxes started"), ("destroyed", "Boxes destroyed"))
-    }
-    for supervisor in fleet:
-        for pool in supervisor.pools:
-            labels = (supervisor.name, pool.environment)
-            for state, count in _states(pool).items():
-                boxes.labels(*labels, pool.sandbox, state).set(count)
-            gauges["instances"].labels(*labels).set(pool.instances)
-            gauges["queued"].labels(*labels).set(pool.queued)
-            gauges["max_boxes"].labels(*labels).set(pool.max_boxes)
-            totals["started"].labels(*labels).inc(pool.started_total)
-            totals["destroyed"].labels(*labels).inc(pool.destroyed_total)
-    return registry
+        for supervisor, pool in self._pools():
+            for state in _BOX_STATES:
+                labels = [supervisor, pool.environment, pool.sandbox, state]
+                boxes.add_metric(labels, getattr(pool, state))
+        yield boxes
+        for attribute, text in _GAUGES.items():
+            gauge = GaugeMetricFamily(f"sandbox_fleet_{attribute}", text, labels=_POOL)
+            yield self._filled(gauge, attribute)
+        for attribute, text in _TOTALS.items():
+            counter = CounterMetricFamily(f"sandbox_fleet_boxes_{attribute}", text, labels=_POOL)
+            yield self._filled(counter, attribute)
 
+    def _filled(self, family: GaugeMetricFamily | CounterMetricFamily, attribute: str) -> Metric:
+        for supervisor, pool in self._pools():
+            family.add_metric([supervisor, pool.environment], getattr(pool, attribute))
+        return family
 
-def _states(pool: PoolStats) -> dict[str, int]:
-    return {"starting": pool.starting, "idle": pool.idle, "busy": pool.busy, "resetting": pool.resetting}
+    def _pools(self) -> Iterator[tuple[str, PoolStats]]:
+        for supervisor in self._fleet:
+            for pool in supervisor.pools:
+                yield supervisor.name, pool

@@ -80,9 +80,7 @@ class NativeRoutes:
     async def batch(self, exchange: Exchange, body: bytes) -> Answer:
         """Run operations concurrently; one that fails is a problem in its place and harms no other."""
         if b"idempotency-key" in exchange.headers:
-            raise SchemaError.at(
-                "Idempotency-Key", "means nothing for a batch: operations have their own"
-            )
+            raise SchemaError.at("Idempotency-Key", "means nothing for a batch: operations have their own")
         request = parse(BatchRequest, body, self._max_depth)
         results = await asyncio.gather(*[self._one(exchange, each.request) for each in request.operations])
         return Answer(200, b'{"results":[%s]}' % b",".join(results))

@@ -32,7 +32,7 @@ class RequestLog:
             return
         write = self._log.warning if exchange.status >= _SERVER_ERROR else self._log.info
         write(
-            "request",
+            "request_served",
             request_id=exchange.request_id,
             tenant=exchange.tenant,
             method=exchange.method,

@@ -7,6 +7,7 @@ reply's body is passed on unread.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
@@ -18,6 +19,8 @@ from .operations import VERBS
 from .refusals import SchemaError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sandbox_service.contract.base import Request
     from sandbox_service.runner.frames import Frame, Op
 
@@ -61,7 +64,12 @@ class Verbs:
         )
 
     async def ask(
-        self, exchange: Exchange, op: Op, instance_id: str, body: bytes = b"", **details: object
+        self,
+        exchange: Exchange,
+        op: Op,
+        instance_id: str,
+        details: Mapping[str, object] = MappingProxyType({}),
+        body: bytes = b"",
     ) -> Frame:
         """Run an operation that has no request model: files, trajectories, the state of an instance."""
         return await self._backend.call(

@@ -1,4 +1,4 @@
-"""A fleet in memory for the gateway's tests: echo worlds, idempotency by key, files, and failures on demand."""
+"""A fleet in memory for the gateway's tests: echo worlds, keys, files, and failures on demand."""
 
 from __future__ import annotations
 

@@ -1,0 +1,73 @@
+"""The gateway on Ray Serve: one ASGI application a replica, and nothing of Serve between it and the fleet.
+
+Serve starts and watches the replicas; HAProxy sends requests straight to their ports. A replica finds the
+supervisors by name and speaks to them over its own streams.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ray import serve
+from ray.serve.schema import LoggingConfig
+
+from sandbox_service.environments.registry import build_registry
+from sandbox_service.fleet.discovery import RayDiscovery
+from sandbox_service.fleet.router import Router
+from sandbox_service.telemetry import configure_logging
+
+from .app import build_app
+
+if TYPE_CHECKING:
+    from ray.serve import Application
+    from starlette.types import ASGIApp
+
+    from sandbox_service.config import ServiceConfig
+    from sandbox_service.fleet.roster_discovery import Roster
+
+__all__ = ["bind_gateway"]
+
+MAX_ONGOING_REQUESTS = 16_384
+"""Admission is the supervisors'; Serve's own bound only has to be out of the way."""
+
+
+class GatewayReplica:
+    """One replica: the application, and the router behind it."""
+
+    def __init__(self, config: ServiceConfig, roster: Roster) -> None:
+        configure_logging("info", json=True)
+        self._config = config
+        self._router = Router(RayDiscovery(roster))
+
+    def __serve_build_asgi_app__(self) -> ASGIApp:
+        return build_app(
+            self._config.server,
+            build_registry(self._config.environments),
+            self._router,
+            deadline=self._config.deadline,
+            queue_timeout_s=self._config.pool.queue_timeout_s,
+        )
+
+    async def check_health(self) -> None:
+        """Answer when the event loop turns; supervisors that are away do not make a replica ill."""
+
+    async def __del__(self) -> None:
+        await self._router.close()
+
+
+def bind_gateway(config: ServiceConfig, roster: Roster) -> Application:
+    """The Serve application."""
+    ingress: Any = serve.ingress()(GatewayReplica)
+    options: Any = serve.deployment(
+        name="gateway",
+        num_replicas=config.server.replicas,
+        max_ongoing_requests=MAX_ONGOING_REQUESTS,
+        ray_actor_options={"num_cpus": 0},
+        health_check_period_s=5,
+        health_check_timeout_s=15,
+        graceful_shutdown_timeout_s=config.deadline.drain_s,
+        graceful_shutdown_wait_loop_s=0.2,
+        logging_config=LoggingConfig(enable_access_log=False, log_level="WARNING"),
+    )
+    application: Application = options(ingress).bind(config, roster)
+    return application

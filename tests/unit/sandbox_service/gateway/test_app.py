@@ -1,0 +1,187 @@
+"""The door: ids, limits, unknown routes, clients that leave, and defects."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+
+from sandbox_service.config import ServerConfig
+from sandbox_service.contract.problems import Problem
+from sandbox_service.gateway.app import build_app
+from sandbox_service.runner.frames import Frame, Op
+from tests.fakes.backend import EchoBackend
+from tests.fakes.gateway import make_client, make_registry
+
+PROFILE = {"environment": "echo"}
+HOT = ["get_env_profile", "create_instance", "step", "evaluate", "release_instance", "fork_instance", "batch"]
+
+
+async def test_a_request_id_is_taken_over_or_made(client):
+    reply = await client.post("/v1/get_env_profile", json=PROFILE, headers={"X-Request-Id": "run-7.a:b_c"})
+    assert reply.headers["x-request-id"] == "run-7.a:b_c"
+    for bad in ("", "a b", "x" * 129, "<script>"):
+        reply = await client.post("/v1/get_env_profile", json=PROFILE, headers={"X-Request-Id": bad})
+        assert re.fullmatch("[0-9a-f]{32}", reply.headers["x-request-id"])
+
+
+async def test_an_unknown_route_is_a_problem(client):
+    for path in ("/nope", "/v1/nope", "/v1/step/", "/v1"):
+        reply = await client.get(path)
+        assert (reply.status_code, Problem.model_validate(reply.json()).code) == (404, "not_found")
+
+
+@pytest.mark.parametrize("verb", HOT)
+async def test_another_method_is_a_problem_that_names_the_right_one(client, verb):
+    reply = await client.get(f"/v1/{verb}")
+    assert (reply.status_code, reply.headers["allow"]) == (405, "POST")
+    assert reply.headers["content-type"] == "application/problem+json"
+
+
+async def test_another_method_on_the_other_routes_is_the_same_problem(client):
+    reply = await client.delete("/v1/stats")
+    assert (reply.status_code, reply.json()["code"], reply.headers["allow"]) == (
+        405,
+        "method_not_allowed",
+        "GET",
+    )
+
+
+@pytest.mark.parametrize("verb", HOT)
+async def test_bodies_have_a_limit_on_every_hot_route(backend, verb):
+    async with make_client(backend, ServerConfig(max_body_bytes=64)) as client:
+        reply = await client.post(f"/v1/{verb}", content=b" " * 65)
+        assert (reply.status_code, reply.json()["code"]) == (413, "body_too_large")
+    assert backend.calls == []
+
+
+@pytest.mark.parametrize("verb", HOT)
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (b"", 400, "malformed_json"),
+        (b"{", 400, "malformed_json"),
+        (b'{"a":NaN}', 400, "malformed_json"),
+        (b"[" * 1000, 400, "json_too_deep"),
+        (b'{"a":' * 65 + b"1" + b"}" * 65, 400, "json_too_deep"),
+        (b"[]", 422, "invalid_request"),
+        (b'"text"', 422, "invalid_request"),
+        (b"{}", 422, "invalid_request"),
+        (b'{"unknown_field":1}', 422, "invalid_request"),
+    ],
+)
+async def test_bad_bodies_are_refused_on_every_hot_route(client, backend, verb, body, status, code):
+    reply = await client.post(f"/v1/{verb}", content=body)
+    problem = Problem.model_validate(reply.json())
+    assert (reply.status_code, problem.code, problem.failure_class) == (status, code, "request")
+    assert problem.request_id == reply.headers["x-request-id"]
+    assert backend.calls == []
+
+
+MESSAGE = {"role": "assistant", "content": "hi"}
+
+
+@pytest.mark.parametrize(
+    ("verb", "body", "status", "code"),
+    [
+        ("get_env_profile", {"environment": "nope"}, 404, "unknown_environment"),
+        ("get_env_profile", {"environment": "echo", "split": "nope"}, 404, "unknown_split"),
+        ("get_env_profile", {"environment": 5}, 422, "invalid_request"),
+        ("get_env_profile", {"environment": "echo", "limit": 0}, 422, "invalid_request"),
+        ("create_instance", {"environment": "nope", "task_id": "t"}, 404, "unknown_environment"),
+        ("create_instance", {"environment": "echo", "task_id": "nope"}, 404, "unknown_task"),
+        ("create_instance", {"environment": "echo", "task_id": 1}, 422, "invalid_request"),
+        ("create_instance", {"environment": "echo", "task_id": "echo-1", "seed": -1}, 422, "invalid_request"),
+        ("create_instance", {"environment": "echo", "task_id": "echo-1", "x": 1}, 422, "invalid_request"),
+        (
+            "create_instance",
+            {"environment": "echo", "task_id": "e", "instance_id": ""},
+            422,
+            "invalid_request",
+        ),
+        ("step", {"instance_id": "nobody", "message": MESSAGE}, 404, "unknown_instance"),
+        ("step", {"instance_id": "i", "message": "hi"}, 422, "invalid_request"),
+        ("step", {"instance_id": "i", "message": {"role": "robot"}}, 422, "invalid_request"),
+        ("step", {"instance_id": "i", "message": MESSAGE, "timeout_s": 0}, 422, "invalid_request"),
+        ("step", {"instance_id": "i", "message": {**MESSAGE, "tool_calls": [{}]}}, 422, "invalid_request"),
+        ("step", {"instance_id": "../x", "message": MESSAGE}, 422, "invalid_request"),
+        ("evaluate", {"instance_id": "nobody"}, 404, "unknown_instance"),
+        ("evaluate", {"instance_id": "i", "params": []}, 422, "invalid_request"),
+        ("release_instance", {"instance_id": "nobody"}, 404, "unknown_instance"),
+        ("fork_instance", {"instance_id": "nobody"}, 404, "unknown_instance"),
+        ("fork_instance", {"instance_id": "i", "count": 65}, 422, "invalid_request"),
+    ],
+)
+async def test_bad_input_has_a_typed_error(client, verb, body, status, code):
+    reply = await client.post(f"/v1/{verb}", json=body)
+    assert (reply.status_code, reply.json()["code"]) == (status, code)
+
+
+async def call(
+    app: object, receive: object, path: str = "/v1/step", method: str = "POST"
+) -> list[dict[str, object]]:
+    sent: list[dict[str, object]] = []
+
+    async def send(message: dict[str, object]) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "headers": []}
+    await app({**scope, "query_string": b"", "root_path": "", "http_version": "1.1"}, receive, send)
+    return sent
+
+
+@pytest.mark.parametrize("path", ["/v1/step", "/v1/instances/i/files/a"])
+async def test_a_client_that_leaves_in_mid_body_is_not_answered_as_a_defect(backend, path):
+    app = build_app(ServerConfig(), make_registry(), backend)
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.disconnect"}
+
+    sent = await call(app, receive, path, "POST" if path == "/v1/step" else "PUT")
+    assert [message.get("status", 499) for message in sent][:1] in ([], [499])
+    assert backend.calls == []
+
+
+async def test_a_client_that_leaves_in_mid_step_does_not_disturb_the_count(backend):
+    class SlowBackend(EchoBackend):
+        async def call(self, op: Op, **details: object) -> Frame:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    app = build_app(ServerConfig(), make_registry(), SlowBackend())
+    body = b'{"instance_id":"i","message":{"role":"assistant"}}'
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": body}
+
+    task = asyncio.create_task(call(app, receive))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    sent = await call(app, receive, "/metrics", "GET")
+    assert b'requests_total{code="499",route="/v1/step"} 1.0' in sent[1]["body"]
+    assert b"sandbox_gateway_in_flight 1.0" in sent[1]["body"]
+
+
+async def test_a_defect_behind_the_framework_is_a_problem_too(client, backend, instance):
+    backend.failures[Op.TRAJECTORY] = RuntimeError("secret")
+    reply = await client.get(f"/v1/instances/{instance}/trajectory")
+    assert (reply.status_code, reply.json()["code"]) == (500, "internal")
+    assert "secret" not in reply.text
+
+
+async def test_lifespan_is_answered():
+    app = build_app(ServerConfig(), make_registry(), EchoBackend())
+    inbox = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
+    sent: list[str] = []
+
+    async def receive() -> dict[str, str]:
+        return inbox.pop(0)
+
+    async def send(message: dict[str, str]) -> None:
+        sent.append(message["type"])
+
+    await app({"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send)
+    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]

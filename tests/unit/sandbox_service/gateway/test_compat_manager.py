@@ -1,0 +1,87 @@
+"""The sandbox manager's three calls, as an unpatched box class of AgentScope makes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from sandbox_service.config import ServerConfig
+from tests.fakes.backend import EchoBackend
+from tests.fakes.gateway import digest, make_client
+
+
+async def make_box(client) -> str:
+    sandbox = {"sandbox_type": "echo", "meta": {"session_ctx_id": "s"}}
+    reply = await client.post("/mgr/create_from_pool", json=sandbox)
+    assert list(reply.json()) == ["data"]
+    return reply.json()["data"]
+
+
+async def call(client, identity: str, tool: str, **arguments: object):
+    body = {"identity": identity, "tool_name": tool, "arguments": arguments}
+    reply = await client.post("/mgr/call_tool", json=body)
+    assert reply.status_code == 200, reply.text
+    return reply.json()["data"]
+
+
+async def test_an_episode_through_a_box(client, backend):
+    box = await make_box(client)
+    assert await call(client, box, "get_env_profile", env_type="echo", split="train") == ["echo-1", "echo-10"]
+    assert await call(client, box, "get_task_ids", env_type=None, split=None) == ["echo-1", "echo-10"]
+    fields = {"env_type": "echo", "task_id": "echo-1", "instance_id": None, "params": None}
+    data = await call(client, box, "create_instance", **fields)
+    instance_id = data["info"]["instance_id"]
+    action = {"role": "assistant", "content": "hi"}
+    stepped = await call(client, box, "step", instance_id=instance_id, action=action, params={})
+    assert (stepped["state"][0]["content"], stepped["is_terminated"]) == ("hi", True)
+    sparse = {"instance_id": instance_id, "messages": None, "params": {"sparse": True}}
+    assert await call(client, box, "evaluate", **sparse) == 1.0
+    assert await call(client, box, "release_instance", instance_id=instance_id) is True
+    assert await call(client, box, "release_instance", instance_id=instance_id) is False
+
+
+async def test_releasing_the_box_ends_the_instances_that_it_made_and_no_others(client, backend):
+    box, other = await make_box(client), await make_box(client)
+    mine = await call(client, box, "create_instance", task_id="echo-10")
+    theirs = await call(client, other, "create_instance", task_id="echo-10")
+    assert (await client.post("/mgr/release", json={"identity": box})).json() == {"data": True}
+    states = {name: each.released for name, each in backend.episodes.items()}
+    assert states == {mine["info"]["instance_id"]: True, theirs["info"]["instance_id"]: False}
+
+
+async def test_an_unknown_box_is_refused_and_its_release_is_no_error(client):
+    body = {"identity": "nobody", "tool_name": "step", "arguments": {}}
+    reply = await client.post("/mgr/call_tool", json=body)
+    assert (reply.status_code, list(reply.json())) == (404, ["detail"])
+    assert (await client.post("/mgr/release", json={"identity": "nobody"})).json() == {"data": False}
+
+
+async def test_an_unknown_kind_of_box_is_refused(client):
+    reply = await client.post("/mgr/create_from_pool", json={"sandbox_type": "nope", "meta": None})
+    assert (reply.status_code, list(reply.json())) == (400, ["detail"])
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "status"),
+    [
+        ("run_shell", {}, 422),
+        ("step", {"instance_id": "i", "action": "text"}, 422),
+        ("step", {"action": {}}, 400),
+        ("step", {"instance_id": "nobody", "action": {}}, 400),
+        ("create_instance", {}, 400),
+    ],
+)
+async def test_bad_calls_are_refused(client, tool, arguments, status):
+    body = {"identity": await make_box(client), "tool_name": tool, "arguments": arguments}
+    reply = await client.post("/mgr/call_tool", json=body)
+    assert (reply.status_code, list(reply.json())) == (status, ["detail"])
+
+
+async def test_the_boxes_bearer_token_is_the_api_key():
+    config = ServerConfig(api_keys={digest("token"): "a"})
+    backend = EchoBackend()
+    async with make_client(backend, config, {"Authorization": "Bearer token"}) as client:
+        await call(client, await make_box(client), "create_instance", task_id="echo-1")
+        assert backend.calls[-1].tenant == "a"
+    async with make_client(backend, config) as client:
+        reply = await client.post("/mgr/create_from_pool", json={"sandbox_type": "echo"})
+        assert (reply.status_code, list(reply.json())) == (401, ["detail"])

@@ -1,0 +1,102 @@
+"""The OpenAPI document tells everything: routes, models, errors."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from sandbox_service.contract import batches, episodes, inspection, messages
+from sandbox_service.contract.problems import ERROR_SPECS, ErrorCode
+from sandbox_service.gateway.operations import OPERATIONS
+
+ROUTES = {
+    *(("post", operation.path) for operation in OPERATIONS),
+    ("get", "/v1/environments"),
+    ("get", "/v1/instances"),
+    ("get", "/v1/instances/{instance_id}"),
+    ("get", "/v1/instances/{instance_id}/trajectory"),
+    ("get", "/v1/instances/{instance_id}/files"),
+    ("get", "/v1/instances/{instance_id}/files/{path}"),
+    ("put", "/v1/instances/{instance_id}/files/{path}"),
+    ("get", "/v1/stats"),
+    ("get", "/healthz"),
+    ("get", "/readyz"),
+    ("get", "/metrics"),
+    *(
+        ("post", f"/{path}")
+        for path in ("get_env_profile", "create", "step", "evaluate", "get_info", "release")
+    ),
+    *(("post", f"/mgr/{path}") for path in ("create_from_pool", "call_tool", "release")),
+}
+NO_ROUTE = {ErrorCode.NOT_FOUND, ErrorCode.METHOD_NOT_ALLOWED}
+
+
+@pytest.fixture
+async def document(client):
+    return (await client.get("/openapi.json")).json()
+
+
+def operations(document):
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield method, path, operation
+
+
+async def test_every_route_is_there_and_no_other(document):
+    assert {(method, path) for method, path, _ in operations(document)} == ROUTES
+
+
+async def test_every_documented_route_is_served(client, document):
+    for method, path, _ in operations(document):
+        reply = await client.request(method, re.sub(r"\{\w+\}", "x", path))
+        assert (reply.status_code, path) not in ((404, path), (405, path)) or "not_found" not in reply.text
+
+
+async def test_every_error_code_is_told_by_some_route_under_its_own_status(document):
+    told = set()
+    for _, _, operation in operations(document):
+        for status, response in operation["responses"].items():
+            for code in response.get("x-error-codes", []):
+                assert ERROR_SPECS[ErrorCode(code)].status == int(status)
+                told.add(ErrorCode(code))
+    assert told == set(ErrorCode) - NO_ROUTE
+
+
+async def test_native_errors_are_problem_documents(document):
+    for _, path, operation in operations(document):
+        for status, response in operation["responses"].items():
+            if path.startswith("/v1") and int(status) >= 400:
+                assert list(response["content"]) == ["application/problem+json"]
+
+
+async def test_every_model_of_the_contract_is_there(document):
+    modules = (batches, episodes, inspection, messages)
+    names = {name for module in modules for name in module.__all__} - {"MAX_BATCH", "BatchOperation"}
+    assert names | {"Problem", "ErrorCode", "FailureClass"} <= set(document["components"]["schemas"])
+
+
+async def test_every_reference_leads_somewhere(document):
+    schemas = document["components"]["schemas"]
+    references = set(re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(document)))
+    assert references <= set(schemas)
+
+
+async def test_fields_are_described(document):
+    schema = document["components"]["schemas"]["StepRequest"]["properties"]["step_index"]
+    assert schema["description"].startswith("The index that this step is to have")
+
+
+async def test_keys_and_idempotency_are_documented(document):
+    step = document["paths"]["/v1/step"]["post"]
+    assert {each["name"] for each in step["parameters"]} == {"Idempotency-Key", "X-Request-Id"}
+    assert {"bearer": []} in step["security"]
+    assert document["paths"]["/healthz"]["get"]["security"] == []
+    assert set(document["components"]["securitySchemes"]) == {"bearer", "apiKey"}
+    assert "Server-Timing" in step["responses"]["200"]["headers"]
+
+
+async def test_operation_names_are_unique(document):
+    names = [operation["operationId"] for _, _, operation in operations(document)]
+    assert len(names) == len(set(names))

@@ -1,0 +1,93 @@
+"""Files over HTTP, and paths that try to leave the workspace."""
+
+from __future__ import annotations
+
+import pytest
+
+from sandbox_service.config import ServerConfig
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.gateway.files import workspace_path
+from sandbox_service.runner.frames import Op
+from tests.fakes.gateway import make_client
+
+
+async def test_a_file_comes_back_as_it_was_written(client, backend, instance):
+    data = bytes(range(256))
+    url = f"/v1/instances/{instance}/files/data/in put.bin"
+    written = await client.put(url, content=data, headers={"Idempotency-Key": "k"})
+    assert written.json() == {"path": "data/in put.bin", "size": 256, "is_directory": False}
+    assert backend.calls[-1].meta["key"] == "k"
+    read = await client.get(url)
+    assert (read.content, read.headers["content-type"]) == (data, "application/octet-stream")
+    assert read.headers["x-content-type-options"] == "nosniff", "what an agent wrote is no page of ours"
+
+
+async def test_files_are_listed(client, instance):
+    await client.put(f"/v1/instances/{instance}/files/a.txt", content=b"abc")
+    listed = (await client.get(f"/v1/instances/{instance}/files", params={"path": "."})).json()
+    entry = {"path": "a.txt", "size": 3, "is_directory": False}
+    assert listed == {"instance_id": instance, "files": [entry], "truncated": False}
+
+
+async def test_an_encoded_slash_and_repeated_slashes_name_the_same_file(client, backend, instance):
+    await client.put(f"/v1/instances/{instance}/files/a%2Fb", content=b"1")
+    reply = await client.get(f"http://localhost//v1//instances/{instance}//files///a//b")
+    assert reply.content == b"1"
+
+
+async def test_a_missing_file_is_a_problem(client, instance):
+    reply = await client.get(f"/v1/instances/{instance}/files/none")
+    assert (reply.status_code, reply.json()["code"]) == (404, "file_not_found")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "%2e%2e/secret",
+        "a/%2e%2e/%2E%2E/b",
+        "a%2F..%2F..%2Fb",
+        "%2Fetc%2Fpasswd",
+        "%2F%2Fetc",
+        "a%00b",
+        "a%01b",
+        "%ff%fe",
+        "x" * 256,
+        "y/" * 600 + "z",
+        "a/%2e/b",
+        "",
+        "a/",
+    ],
+)
+async def test_paths_that_leave_the_workspace_are_refused(client, backend, instance, path):
+    before = len(backend.calls)
+    for method in ("GET", "PUT"):
+        reply = await client.request(method, f"/v1/instances/{instance}/files/{path}")
+        assert (reply.status_code, reply.json()["code"]) == (400, "invalid_path")
+    assert len(backend.calls) == before, "no supervisor was asked"
+
+
+@pytest.mark.parametrize("path", ["..", "/etc", "a/../b", "a\x00"])
+async def test_directories_to_list_are_checked_too(client, instance, path):
+    query = path.encode().hex(" ").replace(" ", "%")
+    reply = await client.get(f"/v1/instances/{instance}/files?path=%{query}")
+    assert (reply.status_code, reply.json()["code"]) == (400, "invalid_path")
+
+
+@pytest.mark.parametrize(
+    "path", [b"a", b"a/b.txt", "ü/日本".encode(), b"...", b"a b", b"-rf", b"x" * 255, b"a\\b"]
+)
+def test_ordinary_names_pass(path):
+    assert workspace_path(path) == path.decode()
+
+
+async def test_a_file_over_the_body_limit_is_refused(backend):
+    async with make_client(backend, ServerConfig(max_body_bytes=10)) as client:
+        reply = await client.put("/v1/instances/i/files/a", content=b"x" * 11)
+        assert (reply.status_code, reply.json()["code"]) == (413, "body_too_large")
+
+
+async def test_the_boxes_own_refusals_are_told(client, backend, instance):
+    backend.failures[Op.FILE_READ] = ServiceError(ErrorCode.FILES_UNSUPPORTED)
+    reply = await client.get(f"/v1/instances/{instance}/files/a")
+    assert (reply.status_code, reply.json()["code"]) == (409, "files_unsupported")

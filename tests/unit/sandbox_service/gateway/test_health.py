@@ -1,0 +1,52 @@
+"""Routes for those who run the service."""
+
+from __future__ import annotations
+
+from sandbox_service.runner.frames import Op
+
+
+async def test_health_is_two_letters_without_a_content_type(client):
+    reply = await client.get("/healthz")
+    assert (reply.status_code, reply.content) == (200, b"OK")
+    assert "content-type" not in reply.headers
+
+
+async def test_the_service_is_ready_while_a_supervisor_takes_instances(client, backend):
+    assert (await client.get("/readyz")).text == "OK"
+    backend.draining = True
+    reply = await client.get("/readyz")
+    assert (reply.status_code, reply.json()["code"]) == (503, "draining")
+    backend.unreachable = True
+    reply = await client.get("/readyz")
+    assert (reply.status_code, reply.json()["code"]) == (503, "supervisor_unavailable")
+    assert "retry-after" in reply.headers
+
+
+async def test_metrics_count_requests_operations_and_errors_and_show_the_fleet(client, backend, instance):
+    await client.post("/v1/step", json={"instance_id": "nobody", "message": {"role": "assistant"}})
+    release = {"operation": "release_instance", "request": {"instance_id": instance}}
+    await client.post("/v1/batch", json={"operations": [release]})
+    await client.get("/v1/instances/nobody")
+    await client.get("/no/such/route")
+    text = (await client.get("/metrics")).text
+    for line in (
+        'sandbox_gateway_requests_total{code="200",route="/v1/create_instance"} 1.0',
+        'sandbox_gateway_requests_total{code="404",route="/v1/step"} 1.0',
+        'sandbox_gateway_requests_total{code="404",route="/v1/instances/{instance_id}"} 1.0',
+        'sandbox_gateway_requests_total{code="404",route="unmatched"} 1.0',
+        'sandbox_gateway_batch_operations_total{operation="release_instance",outcome="ok"} 1.0',
+        'sandbox_gateway_errors_total{code="unknown_instance",failure_class="request"} 2.0',
+        'sandbox_gateway_request_seconds_count{route="/v1/batch"} 1.0',
+        "sandbox_gateway_in_flight 1.0",
+        "sandbox_fleet_supervisors 1.0",
+        'sandbox_fleet_boxes{environment="echo",sandbox="process",state="busy",supervisor="s1"} 1.0',
+        'sandbox_fleet_boxes_started_total{environment="echo",supervisor="s1"} 2.0',
+    ):
+        assert line in text
+
+
+async def test_metrics_are_there_when_the_fleet_is_not(client, backend):
+    backend.unreachable = True
+    text = (await client.get("/metrics")).text
+    assert "sandbox_fleet_supervisors 0.0" in text
+    assert [call.op for call in backend.calls] == [Op.STATS]

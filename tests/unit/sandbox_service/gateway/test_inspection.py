@@ -1,0 +1,53 @@
+"""Routes that tell about the service."""
+
+from __future__ import annotations
+
+import pytest
+
+from sandbox_service.contract.inspection import Environments, Instances, InstanceStatus, Stats, Trajectory
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.runner.frames import Op
+
+
+async def test_environments_are_described(client):
+    listed = Environments.model_validate((await client.get("/v1/environments")).json())
+    assert [each.name for each in listed.environments] == ["echo", "tools"]
+
+
+async def test_instances_are_listed_and_looked_at(client, instance):
+    listed = Instances.model_validate((await client.get("/v1/instances")).json())
+    one = InstanceStatus.model_validate((await client.get(f"/v1/instances/{instance}")).json())
+    assert listed.instances == (one,)
+    assert (one.state, one.task_id) == ("active", "echo-10")
+
+
+async def test_a_trajectory_is_passed_on(client, instance):
+    reply = await client.get(f"/v1/instances/{instance}/trajectory")
+    assert Trajectory.model_validate(reply.json()).tenant == "local"
+
+
+async def test_statistics_are_added_up(client, instance):
+    stats = Stats.model_validate((await client.get("/v1/stats")).json())
+    assert (stats.instances, stats.queued, [each.name for each in stats.supervisors]) == (1, 0, ["s1"])
+
+
+@pytest.mark.parametrize("path", ["/v1/instances/nobody", "/v1/instances/nobody/trajectory"])
+async def test_an_unknown_instance_is_a_problem(client, path):
+    reply = await client.get(path)
+    assert (reply.status_code, reply.json()["code"]) == (404, "unknown_instance")
+    assert reply.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("name", ["%00", "-x", "a%20b", "x" * 129])
+async def test_an_id_that_cannot_be_one_does_not_match_the_schema(client, backend, name):
+    reply = await client.get(f"/v1/instances/{name}")
+    assert (reply.status_code, reply.json()["code"]) == (422, "invalid_request")
+    assert backend.calls == []
+
+
+async def test_a_failure_of_the_fleet_is_a_problem_with_the_requests_id(client, backend, instance):
+    backend.failures[Op.TRAJECTORY] = ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, retry_after_s=0.5)
+    reply = await client.get(f"/v1/instances/{instance}/trajectory", headers={"X-Request-Id": "r-9"})
+    assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
+    assert reply.json()["request_id"] == reply.headers["x-request-id"] == "r-9"
