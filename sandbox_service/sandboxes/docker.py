@@ -251,7 +251,7 @@ class Engine:
 
 
 def _knock(url: str, timeout_s: float) -> None:
-    """Raise OSError when nobody listens at a unix socket: the SDK says it less plainly, and leaks a socket."""
+    """Raise OSError when nobody listens at a unix socket; the SDK would leak one, and say it less plainly."""
     scheme, _, path = url.partition("://")
     if scheme in ("unix", "http+unix"):
         with socket.socket(socket.AF_UNIX) as caller:
