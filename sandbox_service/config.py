@@ -15,6 +15,7 @@ __all__ = [
     "CodeConfig",
     "DeadlineConfig",
     "EnvironmentsConfig",
+    "FleetConfig",
     "LeaseConfig",
     "LimitsConfig",
     "PoolConfig",
@@ -174,6 +175,27 @@ class EnvironmentsConfig(_Branch):
     """The code environment."""
 
 
+class FleetConfig(_Branch):
+    """The Ray cluster and the supervisors on it."""
+
+    address: str | None = None
+    """A running Ray cluster to join, such as ``10.0.0.1:6379``; one of our own is started when missing."""
+    name: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,40}$")] | None = None
+    """Name of the fleet, which keeps services on one cluster apart; made of the port when missing."""
+    tls_certificate: Path | None = None
+    """PEM certificate of the streams between nodes, at this path on every node; no TLS when missing."""
+    tls_key: Path | None = None
+    """Its private key."""
+    tls_authority: Path | None = None
+    """The authority that signed the certificates of all nodes."""
+    dashboard: bool = False
+    """Start Ray's dashboard on loopback, in a cluster of our own."""
+    object_store_mib: Annotated[int, Field(ge=76)] = 100
+    """Ray's object store in a cluster of our own; the service hardly uses it."""
+    start_timeout_s: Seconds = 120.0
+    """Longest time from the start to the first request that is served."""
+
+
 class ServiceConfig(_Branch):
     """Everything."""
 
@@ -193,6 +215,8 @@ class ServiceConfig(_Branch):
     """Where trajectories are kept."""
     environments: EnvironmentsConfig = EnvironmentsConfig()
     """Settings of each environment."""
+    fleet: FleetConfig = FleetConfig()
+    """The Ray cluster and the supervisors on it."""
 
     def pool_of(self, environment: str) -> PoolConfig:
         """The pool settings of one environment."""

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["Roster", "host_name_part"]
 
 PREFIX = "supervisor-"
+ANSWER_S = 2.0
+"""How long a supervisor may take to say what ails it."""
 
 logger = logging.getLogger(__name__)
 
@@ -88,22 +90,25 @@ class Roster:
             started.append(name)
         return started
 
+    def failures(self) -> list[str]:
+        """What keeps supervisors from starting; of those that answer at once."""
+        asked = {name: handle.failure.remote() for name, handle in self.find().items()}
+        done = _wait(list(asked.values()), ANSWER_S)
+        said = {name: ray.get(answer) for name, answer in asked.items() if answer in done}
+        return [f"supervisor {name}: {failure}" for name, failure in said.items() if failure]
+
+    def drain(self, handles: Iterable[ActorHandle[SupervisorActor]], timeout_s: float) -> None:
+        """Have supervisors refuse new instances and let what runs finish."""
+        _wait([handle.drain.remote() for handle in handles], timeout_s)
+
     def end(self, handles: Iterable[ActorHandle[SupervisorActor]], timeout_s: float) -> bool:
         """Drain supervisors, have them destroy their boxes, and end them; whether all did so in time."""
         handles = list(handles)
-        stopping: list[Any] = [handle.stop.remote() for handle in handles]
-        done, late = (
-            ray.wait(stopping, num_returns=len(stopping), timeout=timeout_s) if stopping else ([], [])
-        )
-        for reference in done:
-            try:
-                ray.get(reference)
-            except ray.exceptions.RayError:
-                logger.exception("a supervisor failed to stop")
-                late.append(reference)
+        stopping = [handle.stop.remote() for handle in handles]
+        done = _wait(stopping, timeout_s)
         for handle in handles:
             ray.kill(handle, no_restart=True)
-        return not late
+        return len(done) == len(stopping)
 
     def _start(self, name: str, node_id: str) -> None:
         seat = Seat(name=name, fleet=self.fleet, tcp=self.tcp, tls=self.tls)
@@ -131,3 +136,20 @@ def _free_name(part: str, taken: Collection[str]) -> str:
     while f"{part}x{number}" in taken:
         number += 1
     return f"{part}x{number}"
+
+
+def _wait(answers: list[Any], timeout_s: float) -> list[Any]:
+    """The answers that came in time and are no failures."""
+    if not answers:
+        return []
+    done, late = ray.wait(answers, num_returns=len(answers), timeout=timeout_s)
+    good = []
+    for answer in done:
+        try:
+            ray.get(answer)
+            good.append(answer)
+        except ray.exceptions.RayError as error:
+            logger.warning("a supervisor failed: %s", error)
+    if late:
+        logger.warning("%d supervisors did not answer within %.0f s", len(late), timeout_s)
+    return good

@@ -101,6 +101,7 @@ class SupervisorActor:
         host: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
         port = await server.listen_tcp(host, 0, self._tls()) if self._seat.tcp else None
         node_id = ray.get_runtime_context().get_node_id()
+        self._failure = ""
         self._address = SupervisorAddress(
             self._seat.name, node_id, str(path), host, port, secret, pid=os.getpid()
         )

@@ -1,0 +1,111 @@
+"""Every process that a cluster of ours consists of, so that none outlives the service.
+
+Ray's processes, and theirs, carry a marker in their environment; a few overwrite it, so whatever is below
+a marked process counts as well, and is remembered. While ``adopting``, orphans of our descendants become our
+children instead of init's (a child subreaper), so even a process that left its parent is found. Other
+children of this process are not touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Descendants", "Process"]
+
+_PR_SET_CHILD_SUBREAPER = 36
+_POLL_S = 0.05
+
+
+class Process(NamedTuple):
+    """A process; the start time tells it from a later one with the same id."""
+
+    pid: int
+    started: int
+    name: str
+
+
+class Descendants:
+    """Processes below this one with ``variable`` set to ``value`` in their environment, and those below."""
+
+    def __init__(self, variable: str, value: str) -> None:
+        self._marker = f"{variable}={value}".encode()
+        self._known: set[Process] = set()
+
+    @contextlib.contextmanager
+    def adopting(self) -> Iterator[None]:
+        """Adopt orphans while the block runs."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        try:
+            yield
+        finally:
+            libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+    def alive(self) -> list[Process]:
+        """Those that run now."""
+        children, zombies = _children()
+        for zombie in zombies.get(os.getpid(), []):
+            if zombie in self._known:
+                _reap(zombie.pid)
+        found: list[Process] = []
+        queue = [(process, False) for process in children.get(os.getpid(), [])]
+        while queue:
+            process, ours = queue.pop()
+            ours = ours or process in self._known or self._marked(process.pid)
+            if ours:
+                found.append(process)
+            queue.extend((child, ours) for child in children.get(process.pid, []))
+        self._known.update(found)
+        return found
+
+    def end(self, patience_s: float) -> list[Process]:
+        """Wait for all to end by themselves, then kill the rest; those that had to be killed."""
+        deadline = time.monotonic() + patience_s
+        while self.alive() and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        killed: set[Process] = set()
+        while left := self.alive():
+            for process in left:
+                killed.add(process)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)
+            time.sleep(_POLL_S)
+        return sorted(killed)
+
+    def _marked(self, pid: int) -> bool:
+        try:
+            return self._marker in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        except OSError:
+            return False
+
+
+def _children() -> tuple[dict[int, list[Process]], dict[int, list[Process]]]:
+    """Living processes and zombies of the machine, by parent."""
+    living: dict[int, list[Process]] = {}
+    zombies: dict[int, list[Process]] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            text = (entry / "stat").read_text()
+        except OSError:
+            continue  # It ended while we looked.
+        # The name stands in parentheses and may itself contain some.
+        name, fields = text[text.index("(") + 1 : text.rindex(")")], text[text.rindex(")") + 2 :].split()
+        process = Process(int(entry.name), int(fields[19]), name)
+        (zombies if fields[0] == "Z" else living).setdefault(int(fields[1]), []).append(process)
+    return living, zombies
+
+
+def _reap(pid: int) -> None:
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)

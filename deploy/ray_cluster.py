@@ -1,0 +1,130 @@
+"""The Ray cluster under a service: one of our own on this machine, or one that runs already.
+
+A cluster of our own has token authentication with a token that only this run knows, sends no usage
+statistics, keeps its files in a short private folder, and leaves neither processes nor files behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .descendants import Descendants
+from .haproxy import find_haproxy, front_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from sandbox_service.config import ServiceConfig
+
+__all__ = ["ray_cluster"]
+
+MARKER = "SANDBOX_SERVICE_RUN"
+"""Set in the environment of the cluster's processes, by which they are found at the end."""
+END_PATIENCE_S = 5.0
+"""How long the cluster's processes may take to end by themselves."""
+_LONGEST_BASE = 20
+"""Ray's socket names are long and the kernel's limit is 107 bytes, so the folder's must be short."""
+
+logger = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def ray_cluster(config: ServiceConfig, *, show_logs: bool = False) -> Iterator[None]:
+    """Be connected to the cluster that the configuration names while the block runs."""
+    if config.fleet.address is not None:
+        with _joined(config.fleet.address, show_logs=show_logs):
+            yield
+    else:
+        with _own(config, show_logs=show_logs):
+            yield
+
+
+@contextlib.contextmanager
+def _joined(address: str, *, show_logs: bool) -> Iterator[None]:
+    import ray
+
+    ray.init(address=address, log_to_driver=show_logs, configure_logging=False)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+@contextlib.contextmanager
+def _own(config: ServiceConfig, *, show_logs: bool) -> Iterator[None]:
+    import ray
+
+    run = secrets.token_hex(8)
+    family = Descendants(MARKER, run)
+    with _run_folder() as folder, _environment(_variables(config, folder)), family.adopting():
+        try:
+            # Only while Ray starts, since whatever else this process starts is not ours to end.
+            with _environment({MARKER: run}):
+                _start(config, folder, show_logs=show_logs)
+            yield
+        finally:
+            family.alive()
+            ray.shutdown()
+            killed = family.end(END_PATIENCE_S)
+            if killed:
+                logger.warning("killed what was left of Ray: %s", ", ".join(one.name for one in killed))
+
+
+def _start(config: ServiceConfig, folder: Path, *, show_logs: bool) -> None:
+    import ray
+
+    ray.init(
+        address="local",
+        include_dashboard=config.fleet.dashboard,
+        object_store_memory=config.fleet.object_store_mib * 1024 * 1024,
+        log_to_driver=show_logs,
+        configure_logging=False,
+        _temp_dir=str(folder),
+    )
+
+
+def _variables(config: ServiceConfig, folder: Path) -> dict[str, str]:
+    token = folder / "token"
+    token.touch(mode=0o600)
+    token.write_text(secrets.token_hex(32))
+    variables = {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(token),
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+    binary = find_haproxy() if config.server.haproxy else None
+    if binary is not None:
+        variables |= front_environment(config, binary, folder)
+    return variables
+
+
+@contextlib.contextmanager
+def _run_folder() -> Iterator[Path]:
+    base = tempfile.gettempdir()
+    folder = Path(tempfile.mkdtemp(prefix="sbx-", dir=base if len(base) <= _LONGEST_BASE else "/tmp"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Have the variables in this process's environment, which the processes it starts inherit."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,179 @@
+"""The composition root: the one place that puts Ray, the supervisors and the gateway together.
+
+``run_service`` runs everything from one process and takes everything down again. ``build_app`` is for
+``serve deploy`` on a cluster that is there: the gateway's replicas then start the supervisors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sandbox_service.config import ServiceConfig
+
+from .ray_cluster import ray_cluster
+from .readiness import NotReadyError, reachable_host, wait_until_ready
+from .signals import Phase, SignalDesk
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Iterator
+
+    from ray.serve import Application
+
+    from sandbox_service.fleet.roster_discovery import Roster
+
+__all__ = ["RunningService", "build_app", "fleet_name", "run_service"]
+
+APPLICATION = "sandbox-service"
+_MARGIN_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunningService:
+    """A service that is up."""
+
+    url: str
+    """Where this machine reaches it."""
+    fleet: str
+    """The fleet's name."""
+    stopping: threading.Event
+    """Set when the process is told to end."""
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for SIGINT or SIGTERM; whether one came."""
+        return self.stopping.wait(timeout_s)
+
+
+def fleet_name(config: ServiceConfig) -> str:
+    """The configured name, or one of the port, of which a machine has one each."""
+    return config.fleet.name or f"sandboxes-{config.server.port}"
+
+
+def build_app(args: dict[str, object]) -> Application:
+    """The Serve application for ``serve run`` and ``serve deploy``; ``args`` is a configuration tree."""
+    config = ServiceConfig.model_validate(args)
+    return _application(config, _roster(config, tcp=True))
+
+
+@contextlib.contextmanager
+def run_service(config: ServiceConfig, *, show_logs: bool = False) -> Iterator[RunningService]:
+    """Be a whole service while the block runs: cluster, supervisors, gateway.
+
+    Raises NotReadyError when it does not serve in time. SIGINT and SIGTERM undo a start that is under way,
+    and set ``stopping`` afterwards. At the end running operations finish first, then boxes are destroyed.
+    """
+    from sandbox_service.gateway.auth import check_exposure
+
+    check_exposure(config.server)
+    _check_port(config)
+    config = _settled(config)
+    desk = SignalDesk()
+    with desk.open(), ray_cluster(config, show_logs=show_logs):
+        desk.enter(Phase.STARTING)
+        roster = _roster(config, tcp=config.fleet.address is not None)
+        try:
+            _start(config, roster)
+            desk.enter(Phase.RUNNING)
+            yield RunningService(_url(config), roster.fleet, desk.stopping)
+        finally:
+            desk.enter(Phase.STOPPING)
+            _stop(config, roster)
+
+
+def _settled(config: ServiceConfig) -> ServiceConfig:
+    """The configuration with paths that mean the same in every process of this node."""
+    store, sandbox = config.store, config.sandbox
+    prefix = "sqlite:///"
+    if store.url.startswith(prefix) and not store.url.startswith(prefix + "/"):
+        path = Path(store.url.removeprefix(prefix)).resolve()
+        store = store.model_copy(update={"url": f"{prefix}{path}"})
+    if sandbox.state_dir is not None:
+        sandbox = sandbox.model_copy(update={"state_dir": sandbox.state_dir.resolve()})
+    code = config.environments.code
+    files = {"task_files": tuple(path.resolve() for path in code.task_files)}
+    mbpp = {"mbpp_path": code.mbpp_path.resolve()} if code.mbpp_path is not None else {}
+    environments = config.environments.model_copy(update={"code": code.model_copy(update={**files, **mbpp})})
+    return config.model_copy(update={"store": store, "sandbox": sandbox, "environments": environments})
+
+
+def _check_port(config: ServiceConfig) -> None:
+    host, port = config.server.host, config.server.port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise NotReadyError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+
+
+def _roster(config: ServiceConfig, *, tcp: bool) -> Roster:
+    from sandbox_service.fleet.roster_discovery import Roster
+    from sandbox_service.supervisor.seat import TlsFiles
+
+    from .supervisor_core import core_builder
+
+    fleet = config.fleet
+    files = (fleet.tls_certificate, fleet.tls_key, fleet.tls_authority)
+    tls = TlsFiles(*map(str, files)) if all(files) else None
+    return Roster(fleet_name(config), core_builder(config), tcp=tcp, tls=tls)
+
+
+def _application(config: ServiceConfig, roster: Roster) -> Application:
+    from sandbox_service.gateway.deployment import bind_gateway
+
+    return bind_gateway(config, roster)
+
+
+def _start(config: ServiceConfig, roster: Roster) -> None:
+    # Serve reads its environment when it is imported, so not before the cluster has been set up.
+    from ray import serve
+
+    began = time.monotonic()
+    if config.fleet.address is None:
+        roster.start_missing((), {})
+    serve.start(
+        http_options={"host": config.server.host, "port": config.server.port},
+        logging_config={"enable_access_log": False},
+    )
+    target = serve.RunTarget(_application(config, roster), name=APPLICATION, route_prefix="/")
+    serve.run_many([target], wait_for_ingress_deployment_creation=False, wait_for_applications_running=False)
+    left_s = config.fleet.start_timeout_s - (time.monotonic() - began)
+    try:
+        wait_until_ready(config.server.host, config.server.port, left_s, _check_application)
+    except NotReadyError as error:
+        raise NotReadyError("; ".join([str(error), *roster.failures()])) from error
+
+
+def _check_application() -> None:
+    """Give up at once when Serve has given up."""
+    from ray import serve
+
+    application = serve.status().applications.get(APPLICATION)
+    if application is not None and application.status in ("DEPLOY_FAILED", "UNHEALTHY"):
+        raise NotReadyError(f"the gateway did not start: {application.message}")
+
+
+def _stop(config: ServiceConfig, roster: Roster) -> None:
+    """Drain while the gateway still answers, then end the gateway, then the supervisors and their boxes."""
+    from ray import serve
+
+    deadline = config.deadline
+    with contextlib.ExitStack() as steps:
+        stop_s = deadline.drain_s + deadline.release_s + _MARGIN_S
+        steps.callback(lambda: roster.end(roster.find().values(), stop_s))
+        if config.fleet.address is None:
+            steps.callback(serve.shutdown)
+        else:
+            steps.callback(serve.delete, APPLICATION)
+        steps.callback(lambda: roster.drain(roster.find().values(), deadline.drain_s + _MARGIN_S))
+
+
+def _url(config: ServiceConfig) -> str:
+    host = reachable_host(config.server.host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{config.server.port}"

@@ -1,0 +1,63 @@
+"""What SIGINT and SIGTERM do to a service: end its start, ask it to stop, and nothing while it stops."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+__all__ = ["Phase", "SignalDesk"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Phase(Enum):
+    """Where in its life the service is."""
+
+    STARTING = "starting"
+    """A signal raises KeyboardInterrupt, so that the start is undone at once."""
+    RUNNING = "running"
+    """A signal sets ``stopping``."""
+    STOPPING = "stopping"
+    """A signal changes nothing: what is left to do has deadlines of its own."""
+
+
+class SignalDesk:
+    """The process's handlers while a service runs; does nothing outside the main thread."""
+
+    def __init__(self) -> None:
+        self.stopping = threading.Event()
+        self._phase = Phase.STARTING
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[None]:
+        """Handle the signals while the block runs."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.getsignal(number) for number in _SIGNALS}
+        self.enter(Phase.STARTING)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def enter(self, phase: Phase) -> None:
+        """Begin a phase. Takes the handlers again, since Ray puts its own there when it starts."""
+        self._phase = phase
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                signal.signal(number, self._handle)
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        if self._phase is Phase.STARTING:
+            self._phase = Phase.STOPPING
+            raise KeyboardInterrupt(signal.Signals(number).name)
+        self.stopping.set()

@@ -1,0 +1,66 @@
+"""Makes a supervisor on its node: picks the sandboxes, opens the store, and closes both after it."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sandbox_service.environments.registry import build_registry
+from sandbox_service.sandboxes.factory import open_factory
+from sandbox_service.supervisor.core import SupervisorCore
+from sandbox_service.telemetry import configure_logging
+from sandbox_service.trajectories.store import open_store
+
+if TYPE_CHECKING:
+    from sandbox_service.config import ServiceConfig
+    from sandbox_service.runner.frames import Frame
+    from sandbox_service.supervisor.seat import CoreBuilder, Seat
+
+__all__ = ["NodeSupervisor", "core_builder"]
+
+
+class NodeSupervisor:
+    """A supervisor with everything that it needs of its node."""
+
+    def __init__(self, config: ServiceConfig, seat: Seat) -> None:
+        self._config = config
+        self._seat = seat
+        self._core: SupervisorCore | None = None
+        self._owned = AsyncExitStack()
+
+    async def start(self) -> None:
+        """Open the sandboxes and the store, then start; ``close`` is for the caller, after a failure too."""
+        config, name = self._config, self._seat.name
+        factory = await open_factory(config.sandbox, name, config.deadline.start_s)
+        self._owned.push_async_callback(factory.close)
+        store = open_store(config.store)
+        self._owned.push_async_callback(store.close)
+        registry = build_registry(config.environments)
+        core = self._core = SupervisorCore(name, config, registry, factory, store)
+        self._owned.push_async_callback(core.close)
+        await core.start()
+
+    async def handle(self, frame: Frame) -> Frame:
+        """Answer one frame."""
+        assert self._core is not None, "the stream is served after the start"
+        return await self._core.handle(frame)
+
+    async def drain(self) -> None:
+        """Refuse new instances and let what runs finish."""
+        if self._core is not None:
+            await self._core.drain()
+
+    async def close(self) -> None:
+        """Destroy every box, flush the store, give everything back. Idempotent."""
+        await self._owned.aclose()
+
+
+def core_builder(config: ServiceConfig) -> CoreBuilder:
+    """What a supervisor actor is given: it travels to the node with the configuration inside."""
+    return partial(_build, config)
+
+
+def _build(config: ServiceConfig, seat: Seat) -> NodeSupervisor:
+    configure_logging("info", json=True)
+    return NodeSupervisor(config, seat)
