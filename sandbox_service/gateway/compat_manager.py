@@ -101,7 +101,7 @@ class ManagerRoutes:
 def _environment_of(identity: str) -> str:
     match = _SANDBOX_ID.fullmatch(identity)
     if match is None:
-        raise ServiceError(ErrorCode.NOT_FOUND, "there is no such sandbox")
+        raise ServiceError(ErrorCode.UNKNOWN_INSTANCE, "there is no such sandbox")
     return match["environment"]
 
 

@@ -16,7 +16,7 @@ ROUTES = ["get_env_profile", "create", "step", "evaluate", "get_info", "release"
 
 
 def body(**fields: object) -> dict[str, object]:
-    """What all three public clients send: five fields, with nulls, and env_type "default" where it is unread."""
+    """What all three public clients send: five fields, nulls, and env_type "default" where it is unread."""
     blank = {"env_type": "default", "task_id": None, "instance_id": None, "messages": {}, "params": {}}
     return {**blank, **fields}
 

@@ -51,7 +51,7 @@ async def test_releasing_the_box_ends_the_instances_that_it_made_and_no_others(c
 async def test_an_unknown_box_is_refused_and_its_release_is_no_error(client):
     body = {"identity": "nobody", "tool_name": "step", "arguments": {}}
     reply = await client.post("/mgr/call_tool", json=body)
-    assert (reply.status_code, list(reply.json())) == (404, ["detail"])
+    assert (reply.status_code, list(reply.json())) == (400, ["detail"])
     assert (await client.post("/mgr/release", json={"identity": "nobody"})).json() == {"data": False}
 
 
