@@ -5,5 +5,6 @@ FROM ${BASE}
 RUN find / -xdev -type f -perm /6000 -exec chmod a-s {} + \
  && rm -rf /var/lib/apt/lists /var/cache/apt /var/log/* /root/.cache /tmp/* /var/tmp/* \
  && mkdir -p /opt/sandbox /run/sandbox /workspace \
+ && chmod 1777 /workspace \
  && python3 -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
  && bash -c 'sort --version > /dev/null'

@@ -1,77 +1,161 @@
-"""A runner in the test's own process: it greets, answers, and breaks in the ways a runner can."""
+"""A runner in this process: real worlds behind the frames that a box's runner answers."""
 
 from __future__ import annotations
 
-import asyncio
+import importlib
 import json
-from contextlib import asynccontextmanager
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from sandbox_service.runner.frames import Decoder, Frame, Op
+from sandbox_service.runner.frames import Frame, Op
+from sandbox_service.runner.world import Context, World, WorldError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sandbox_service.environments.base import EnvironmentSpec
+
+__all__ = ["FakeRunner"]
+
+
+@dataclass(slots=True)
+class Place:
+    """An instance in the runner."""
+
+    world: World
+    max_steps: int
+    step_index: int = 0
+    over: bool = False
+    files: dict[str, bytes] = field(default_factory=dict)
 
 
 class FakeRunner:
-    """Answers STEP with its body, RESET with ``clean``, and never answers PING."""
+    """Answers CREATE, STEP, EVALUATE, FORK, RELEASE, RESET and files as the runner in a box does."""
 
-    def __init__(self, refuses: str | None = None, clean: bool = True) -> None:
-        self.refuses = refuses
-        self.clean = clean
-        self.hellos: list[Frame] = []
-        self.frames: list[Frame] = []
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._server: asyncio.Server | None = None
+    def __init__(self, spec: EnvironmentSpec) -> None:
+        self.spec = spec
+        self.places: dict[str, Place] = {}
+        self.executed: Counter[str] = Counter()
+        """Message contents that a world has acted on, by ``instance/content``."""
+        self.refuse: dict[Op, tuple[str, str]] = {}
+        """Operation to the error (code, detail) that it is answered with."""
+        self.clean = True
+        """What RELEASE and RESET find."""
+        self._answers: dict[Op, Callable[[Frame], Frame]] = {
+            Op.CREATE: self._create,
+            Op.STEP: self._step,
+            Op.EVALUATE: self._evaluate,
+            Op.FORK: self._fork,
+            Op.RELEASE: self._release,
+            Op.RESET: self._reset,
+            Op.FILE_READ: self._file_read,
+            Op.FILE_WRITE: self._file_write,
+            Op.FILE_LIST: self._file_list,
+        }
 
-    async def listen(self, path) -> None:
-        self._server = await asyncio.start_unix_server(self._serve, path)
-
-    def hang_up(self) -> None:
-        """Break every connection, and go on listening."""
-        for writer in self._writers:
-            writer.transport.abort()
-
-    def die(self) -> None:
-        """Stop listening and break every connection."""
-        if self._server is not None:
-            self._server.close()
-        self.hang_up()
-
-    def tell(self, frame: Frame) -> None:
-        for writer in self._writers:
-            writer.write(frame.encode())
-
-    async def _serve(self, reader, writer) -> None:
-        self._writers.add(writer)
-        decoder = Decoder()
+    def answer(self, frame: Frame) -> Frame:
+        """The runner's answer."""
+        if frame.op in self.refuse:
+            code, detail = self.refuse[frame.op]
+            if code in ("step_timeout", "instance_lost"):
+                self.places.pop(frame.instance_id, None)
+            return frame.error(code, detail)
+        if frame.op not in (Op.CREATE, Op.RELEASE, Op.RESET) and frame.instance_id not in self.places:
+            return frame.error("unknown_instance", frame.instance_id)
+        began = time.perf_counter()
         try:
-            while data := await reader.read(65536):
-                for frame in decoder.feed(data):
-                    self.frames.append(frame)
-                    if (answer := self._answer(frame)) is not None:
-                        writer.write(answer.encode())
-        except OSError:
-            pass
-        finally:
-            self._writers.discard(writer)
-            writer.close()
+            reply = self._answers[frame.op](frame)
+        except WorldError as error:
+            return frame.error(error.code, error.detail)
+        reply.meta["run_ms"] = round((time.perf_counter() - began) * 1000, 3)
+        return reply
 
-    def _answer(self, frame: Frame) -> Frame | None:
-        if frame.op is Op.HELLO:
-            self.hellos.append(frame)
-            return frame.error("sandbox_failed", self.refuses) if self.refuses else frame.reply()
-        if frame.op is Op.RESET:
-            return frame.reply(meta={"clean": self.clean, "left": []})
-        return None if frame.op is Op.PING else frame.reply(frame.body)
+    def _create(self, frame: Frame) -> Frame:
+        request = json.loads(frame.body)
+        module = importlib.import_module(self.spec.world_module)
+        context = Context(frame.instance_id, frame.meta["seed"], request["params"])
+        world: World = module.WORLD(request["task"], context)
+        start = world.start()
+        assert frame.instance_id not in self.places, "an instance is created once in a box"
+        self.places[frame.instance_id] = Place(world, frame.meta["max_steps"])
+        result = {
+            "instance_id": frame.instance_id,
+            "environment": request["environment"],
+            "task_id": request["task_id"],
+            "observation": {"messages": start.messages},
+            "tools": start.tools,
+            "info": start.info,
+        }
+        return _reply(frame, result)
+
+    def _step(self, frame: Frame) -> Frame:
+        place = self.places[frame.instance_id]
+        if place.over:
+            return frame.error("instance_finished", "the episode is over")
+        assert frame.meta["step_index"] == place.step_index, "the supervisor knows where the instance is"
+        message = json.loads(frame.body)["message"]
+        outcome = place.world.step(message, frame.meta["deadline_s"])
+        self.executed[f"{frame.instance_id}/{message.get('content')}"] += 1
+        index = place.step_index
+        place.step_index += 1
+        truncated = outcome.truncated or place.step_index >= place.max_steps
+        place.over = outcome.terminated or truncated
+        result = {
+            "instance_id": frame.instance_id,
+            "step_index": index,
+            "observation": {"messages": outcome.messages},
+            "reward": outcome.reward,
+            "terminated": outcome.terminated,
+            "truncated": truncated,
+            "reward_terms": outcome.reward_terms,
+            "info": outcome.info,
+        }
+        meta = {"reward": outcome.reward, "terminated": outcome.terminated, "truncated": truncated}
+        return _reply(frame, result, meta)
+
+    def _evaluate(self, frame: Frame) -> Frame:
+        request = json.loads(frame.body)
+        verdict = self.places[frame.instance_id].world.evaluate(request["params"], request["grading"])
+        result = {
+            "instance_id": frame.instance_id,
+            "score": verdict.score,
+            "success": verdict.success,
+            "details": verdict.details,
+        }
+        return _reply(frame, result, {"score": verdict.score, "success": verdict.success})
+
+    def _fork(self, frame: Frame) -> Frame:
+        source = self.places[frame.instance_id]
+        copy_id = frame.meta["copy_id"]
+        world = source.world.fork(Context(copy_id, source.world.context.seed, source.world.context.params))
+        twin = Place(world, source.max_steps, source.step_index, source.over, dict(source.files))
+        self.places[copy_id] = twin
+        return frame.reply(meta={"step_index": source.step_index})
+
+    def _release(self, frame: Frame) -> Frame:
+        self.places.pop(frame.instance_id, None)
+        return frame.reply(meta={"clean": self.clean})
+
+    def _reset(self, frame: Frame) -> Frame:
+        return frame.reply(meta={"clean": self.clean and not self.places, "left": []})
+
+    def _file_read(self, frame: Frame) -> Frame:
+        files = self.places[frame.instance_id].files
+        if frame.meta["path"] not in files:
+            return frame.error("file_not_found", frame.meta["path"])
+        return frame.reply(files[frame.meta["path"]])
+
+    def _file_write(self, frame: Frame) -> Frame:
+        self.places[frame.instance_id].files[frame.meta["path"]] = frame.body
+        return frame.reply()
+
+    def _file_list(self, frame: Frame) -> Frame:
+        files = self.places[frame.instance_id].files
+        listing = [{"path": path, "size": len(data), "is_directory": False} for path, data in files.items()]
+        return frame.reply(json.dumps(listing).encode())
 
 
-@asynccontextmanager
-async def listening(path, **settings):
-    runner = FakeRunner(**settings)
-    await runner.listen(path)
-    try:
-        yield runner
-    finally:
-        runner.die()
-        await asyncio.sleep(0)
-
-
-def configuration(runner: FakeRunner) -> dict[str, object]:
-    return json.loads(runner.hellos[0].body)
+def _reply(frame: Frame, result: dict[str, Any], meta: dict[str, Any] | None = None) -> Frame:
+    return frame.reply(json.dumps(result).encode(), meta)

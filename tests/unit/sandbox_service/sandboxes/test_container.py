@@ -14,7 +14,7 @@ from sandbox_service.sandboxes.container import ContainerFactory
 from sandbox_service.sandboxes.docker import EngineFacts
 from sandbox_service.sandboxes.state import SOCKET_NAME, StateDir
 from tests.fakes.engine import FakeEngine
-from tests.fakes.runner import FakeRunner, configuration
+from tests.fakes.listening_runner import ListeningRunner, configuration
 from tests.fakes.waiting import until
 
 SPEC = EchoCatalog.spec
@@ -26,7 +26,7 @@ class RunnerEngine(FakeEngine):
 
     async def run(self, name, config, timeout_s):
         await super().run(name, config, timeout_s)
-        self.runner = FakeRunner()
+        self.runner = ListeningRunner()
         (mount,) = config["HostConfig"]["Mounts"]
         await self.runner.listen(f"{mount['Source']}/{SOCKET_NAME}")
 
@@ -180,7 +180,7 @@ async def test_a_sweep_removes_what_carries_the_nodes_label_and_nothing_else(sta
         "ours": {"Labels": {"sandbox-service.node": "n1"}},
         "theirs": {"Labels": {"sandbox-service.node": "n2"}},
     }
-    engine.runner = FakeRunner()
+    engine.runner = ListeningRunner()
     state.make_socket_dir("left", None, None)
     assert await make(engine, state).sweep() == 1
     assert list(engine.running) == ["theirs"]
