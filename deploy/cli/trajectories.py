@@ -12,7 +12,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from clients import SandboxClient
+from clients import RetryPolicy, SandboxClient
 from sandbox_service.config import StoreConfig
 from sandbox_service.trajectories import reader
 from sandbox_service.trajectories.export import FileFormat, export
@@ -22,7 +22,7 @@ from sandbox_service.trajectories.schema import SchemaError
 from sandbox_service.trajectories.store import open_for_reading
 from sandbox_service.trajectories.view import outcome_of, trajectory_of
 
-from .options import ApiKeyOption, JsonOption  # noqa: TC001 - typer reads them at run time
+from .options import ApiKeyOption, JsonOption
 from .terminal import explained, fail, notes, results, write_json
 from .trajectory_view import instances_table, trajectory_panels
 
@@ -82,7 +82,7 @@ def show(
         sandbox-service trajectories show s1.8f3a... --server http://127.0.0.1:8080
     """
     if server is not None:
-        with SandboxClient(server, api_key) as client, explained():
+        with SandboxClient(server, api_key, retry=RetryPolicy(attempts=1)) as client, explained():
             trajectory = client.trajectory(instance_id)
     else:
         trajectory = _stored(url, instance_id)
@@ -113,7 +113,7 @@ def list_episodes(
     results().print(instances_table(rows) if rows else "No episodes.")
 
 
-def export_episodes(  # noqa: PLR0913 - each is an option of the command
+def export_episodes(
     output: Output,
     file_format: Format = FileFormat.JSONL,
     rows: RowsOption = Rows.EPISODES,

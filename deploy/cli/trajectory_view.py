@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.panel import Panel
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 if TYPE_CHECKING:
@@ -46,7 +46,15 @@ def trajectory_panels(trajectory: Trajectory, *, most_characters: int | None = N
 def instances_table(rows: Iterable[tuple[StoredInstance, Outcome]]) -> Table:
     """One line an instance."""
     table = Table(
-        "instance", "environment", "task", "tenant", "created", "ended by", "steps", "reward", "solved"
+        Column("instance", overflow="fold"),
+        "environment",
+        "task",
+        "tenant",
+        "created",
+        "ended by",
+        "steps",
+        "reward",
+        "solved",
     )
     for stored, outcome in rows:
         record = stored.record

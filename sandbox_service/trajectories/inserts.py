@@ -37,6 +37,9 @@ _END_INSTANCE = (
     .values(ended_at=sa.bindparam("b_at"), ended_by=sa.bindparam("b_kind"))
 )
 
+# Drivers raise what they like for a value that they cannot bind: too large a number, half a surrogate pair.
+_REFUSALS = (StatementError, OverflowError, TypeError, ValueError)
+
 _log = get_logger(__name__)
 
 
@@ -48,14 +51,10 @@ def write_batch(engine: Engine, batch: Sequence[Record]) -> int:
     try:
         with engine.begin() as connection:
             _insert(connection, batch)
-    except (IntegrityError, DataError) as error:
-        _log.warning("trajectory_batch_refused", records=len(batch), reason=_reason(error))
-        return _write_singly(engine, batch)
-    except StatementError as error:
-        # A bare StatementError is about a value that the driver cannot bind; DBAPIError is the database's.
-        if isinstance(error, DBAPIError):
+    except _REFUSALS as error:
+        if not _is_refusal(error):
             raise
-        _log.warning("trajectory_batch_unbindable", records=len(batch), reason=_reason(error))
+        _log.warning("trajectory_batch_refused", records=len(batch), reason=_reason(error))
         return _write_singly(engine, batch)
     return 0
 
@@ -86,13 +85,18 @@ def _write_singly(engine: Engine, batch: Sequence[Record]) -> int:
             try:
                 with connection.begin_nested():
                     _insert(connection, [record])
-            except (IntegrityError, DataError, StatementError) as error:
-                if isinstance(error, DBAPIError) and not isinstance(error, IntegrityError | DataError):
+            except _REFUSALS as error:
+                if not _is_refusal(error):
                     raise
                 if not (isinstance(error, IntegrityError) and _is_written(connection, record)):
                     rejected += 1
                     _log_rejected(record, error)
     return rejected
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether the record is at fault, and not the state of the database."""
+    return isinstance(error, IntegrityError | DataError) or not isinstance(error, DBAPIError)
 
 
 def _is_written(connection: Connection, record: Record) -> bool:
@@ -105,7 +109,7 @@ def _is_written(connection: Connection, record: Record) -> bool:
     return found is not None and dict(found) == row
 
 
-def _log_rejected(record: Record, error: StatementError) -> None:
+def _log_rejected(record: Record, error: Exception) -> None:
     sequence = record.sequence if isinstance(record, EventRecord) else None
     _log.error(
         "trajectory_record_rejected",
@@ -115,9 +119,10 @@ def _log_rejected(record: Record, error: StatementError) -> None:
     )
 
 
-def _reason(error: StatementError) -> str:
-    # str(error) would carry the statement's parameters, and they are the bodies of requests.
-    return f"{type(error).__name__}: {error.orig}".splitlines()[0]
+def _reason(error: Exception) -> str:
+    # The text of a StatementError carries the statement's parameters, and they are the bodies of requests.
+    what = error.orig if isinstance(error, StatementError) else ""
+    return f"{type(error).__name__}: {what}".splitlines()[0]
 
 
 def _instance_row(record: InstanceRecord) -> _Row:

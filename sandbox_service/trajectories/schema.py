@@ -80,7 +80,7 @@ class SchemaError(Exception):
 def prepare(engine: Engine, *, create: bool = True) -> None:
     """Create the tables in an empty database, or check that they are of this version.
 
-    Raises SchemaError when they are not, and for an empty database unless ``create``, and changes nothing then.
+    Raises SchemaError when they are not, and for an empty one unless ``create``; it changes nothing then.
     """
     name = engine.url.render_as_string(hide_password=True)
     try:

@@ -1,0 +1,183 @@
+"""What every trajectory store promises; a subclass names the database with a fixture ``url``."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import sqlalchemy as sa
+
+from sandbox_service.config import StoreConfig
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.trajectories.engine import connect
+from sandbox_service.trajectories.records import EventKind
+from sandbox_service.trajectories.schema import SchemaError
+from sandbox_service.trajectories.store import open_store
+from tests.fakes.episodes import create, event, instance
+
+
+class TrajectoryStoreContract:
+    @pytest.fixture
+    async def store(self, url):
+        store = open_store(StoreConfig(url=url))
+        yield store
+        await store.close()
+
+    async def test_an_instance_comes_back_as_it_was_opened(self, store):
+        record = instance(params_json=b'{"a": 1}', parent="s1.p", fork_sequence=4, seed=2**63 - 1)
+        store.open_instance(record)
+        assert await store.instance("s1.a") == record
+
+    async def test_an_instance_that_nobody_opened_is_not_there(self, store):
+        assert await store.instance("s1.a") is None
+        assert await store.events("s1.a") == []
+
+    async def test_events_come_back_byte_for_byte_and_in_order(self, store):
+        store.open_instance(instance())
+        body = bytes(range(256))
+        written = [
+            event(
+                sequence=number,
+                request=body,
+                response=body[::-1],
+                status=504,
+                idempotency_key=f"k{number}",
+                reward=0.1 + number,
+                timing_ms={"queue": 0.5, "run": 1.25},
+            )
+            for number in range(5)
+        ]
+        for one in written:
+            store.append(one)
+        assert await store.events("s1.a") == written
+
+    async def test_what_was_queued_last_is_seen_at_once(self, store):
+        store.open_instance(instance())
+        for number in range(20):
+            store.append(event(sequence=number))
+            assert len(await store.events("s1.a")) == number + 1
+
+    async def test_thousands_of_records_are_all_written(self, store):
+        for number in range(20):
+            store.open_instance(instance(f"s1.{number}"))
+        for sequence in range(150):
+            for number in range(20):
+                store.append(event(f"s1.{number}", sequence))
+        await store.flush()
+        assert store.stats().written == 20 + 3000
+        assert store.stats().pending == store.stats().pending_bytes == 0
+        assert [one.sequence for one in await store.events("s1.7")] == list(range(150))
+
+    async def test_a_fork_begins_with_the_events_of_its_ancestors(self, store):
+        store.open_instance(instance("s1.a"))
+        store.open_instance(instance("s1.b", parent="s1.a", fork_sequence=2))
+        store.open_instance(instance("s1.c", parent="s1.b", fork_sequence=3))
+        for name, first, last in (("s1.a", 0, 5), ("s1.b", 3, 4), ("s1.c", 4, 6)):
+            for sequence in range(first, last + 1):
+                store.append(event(name, sequence))
+        found = [(one.instance_id, one.sequence) for one in await store.events("s1.c")]
+        assert found == [
+            ("s1.a", 0), ("s1.a", 1), ("s1.a", 2), ("s1.b", 3), ("s1.c", 4), ("s1.c", 5), ("s1.c", 6),
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize("kind", [EventKind.RELEASE, EventKind.EXPIRE, EventKind.LOST])
+    async def test_an_ending_event_settles_an_instance(self, store, kind):
+        store.open_instance(instance("s1.a"))
+        store.open_instance(instance("s1.b", created_at=1.0))
+        store.open_instance(instance("s2.a", supervisor="s2"))
+        store.append(event("s1.a", 0, EventKind.STEP))
+        assert [one.instance_id for one in await store.unended("s1")] == ["s1.b", "s1.a"]
+        store.append(event("s1.a", 1, kind))
+        assert [one.instance_id for one in await store.unended("s1")] == ["s1.b"]
+
+    async def test_a_create_is_found_by_its_tenants_key(self, store):
+        store.open_instance(instance("s1.a", tenant="acme"))
+        store.open_instance(instance("s1.b", tenant="other"))
+        store.append(create("s1.a", key="k1"))
+        store.append(create("s1.b", key="k1"))
+        store.append(event("s1.a", 1, EventKind.STEP, idempotency_key="k2"))
+        await store.flush()
+        found = await store.created_by_key("acme", "k1")
+        assert found == create("s1.a", key="k1")
+        assert await store.created_by_key("acme", "k2") is None
+        assert await store.created_by_key("nobody", "k1") is None
+
+    async def test_a_record_that_is_there_already_is_passed_over(self, store):
+        for _ in range(2):
+            store.open_instance(instance())
+            store.append(event(timing_ms={"run": 1.0}))
+            await store.flush()
+        assert len(await store.events("s1.a")) == 1
+        assert store.stats().rejected == 0
+
+    async def test_a_record_that_contradicts_history_is_counted_and_the_others_are_written(self, store):
+        store.open_instance(instance())
+        store.append(event(sequence=0, response=b"first"))
+        store.append(event(sequence=0, response=b"second"))
+        store.append(event(sequence=1))
+        assert [one.response for one in await store.events("s1.a")] == [b"first", b""]
+        assert store.stats().rejected == 1
+
+    async def test_a_record_that_no_database_takes_holds_nothing_up(self, store):
+        store.open_instance(instance("s1.a", task_id="half a \ud800 pair"))
+        store.open_instance(instance("s1.b", seed=2**70))
+        store.open_instance(instance("s1.c"))
+        assert await store.instance("s1.c") is not None
+        assert store.stats().rejected == 2
+
+    async def test_history_is_there_after_closing_and_opening(self, store, url):
+        store.open_instance(instance())
+        store.append(event())
+        await store.close()
+        again = open_store(StoreConfig(url=url))
+        assert await again.events("s1.a") == [event()]
+        await again.close()
+
+    async def test_closing_twice_is_fine_and_later_records_are_refused(self, store):
+        await store.close()
+        await store.close()
+        with pytest.raises(ServiceError) as refused:
+            store.append(event())
+        assert refused.value.code is ErrorCode.DRAINING
+
+    async def test_giving_up_a_flush_leaves_the_writer_working(self, store):
+        store.open_instance(instance())
+        flush = asyncio.create_task(store.flush())
+        await asyncio.sleep(0)
+        flush.cancel()
+        store.append(event())
+        assert len(await store.events("s1.a")) == 1
+
+    async def test_two_services_may_write_to_one_database(self, store, url):
+        other = open_store(StoreConfig(url=url))
+        for number in range(200):
+            store.open_instance(instance(f"s1.{number}"))
+            other.open_instance(instance(f"s2.{number}", supervisor="s2"))
+        await other.flush()
+        assert len(await store.unended("s1")) == len(await store.unended("s2")) == 200
+        await other.close()
+
+    async def test_many_services_may_open_an_empty_database_at_once(self, url):
+        with ThreadPoolExecutor(8) as threads:
+            opened = [threads.submit(open_store, StoreConfig(url=url)) for _ in range(8)]
+        for one in opened:
+            await one.result().close()
+
+    async def test_a_database_of_another_version_is_refused_and_left_alone(self, store, url):
+        await store.close()
+        engine = connect(url)
+        with engine.begin() as connection:
+            connection.execute(sa.text("UPDATE trajectory_schema SET version = 99"))
+        with pytest.raises(SchemaError, match="schema version 99 and this service writes version 1"):
+            open_store(StoreConfig(url=url))
+        with engine.connect() as connection:
+            assert connection.execute(sa.text("SELECT version FROM trajectory_schema")).scalar_one() == 99
+        engine.dispose()
+
+    def test_tables_of_somebody_else_are_refused(self, url):
+        engine = connect(url)
+        with engine.begin() as connection:
+            connection.execute(sa.text("CREATE TABLE events (title TEXT)"))
+        engine.dispose()
+        with pytest.raises(SchemaError, match="another database"):
+            open_store(StoreConfig(url=url))

@@ -1,0 +1,87 @@
+"""The store over a real PostgreSQL server, which goes away and comes back."""
+
+import asyncio
+import socket
+import subprocess
+
+import pytest
+
+from sandbox_service.config import StoreConfig
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.trajectories.store import open_store
+from tests.contract.trajectory_store import TrajectoryStoreContract
+from tests.fakes import postgres
+from tests.fakes.episodes import event, instance
+
+pytestmark = pytest.mark.postgres
+
+
+class TestPostgresStore(TrajectoryStoreContract):
+    async def test_the_plain_url_of_a_provider_is_understood(self, url):
+        store = open_store(StoreConfig(url=url.replace("postgresql+psycopg:", "postgres:")))
+        await store.close()
+
+    async def test_connections_that_are_cut_in_mid_transaction_lose_and_repeat_nothing(
+        self, store, url, admin
+    ):
+        database = url.rpartition("/")[2]
+        store.open_instance(instance())
+        for sequence in range(2000):
+            store.append(event(sequence=sequence, response=b"x" * 200))
+            if sequence % 100 == 0:
+                await asyncio.sleep(0.002)
+                admin.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (database,)
+                )
+        assert [one.sequence for one in await store.events("s1.a")] == list(range(2000))
+        assert store.stats().rejected == 0
+
+
+@pytest.fixture
+def own_server(tmp_path_factory):
+    """A server of the test's own that it may stop: the settings for the script."""
+    folder = tmp_path_factory.mktemp("postgres", numbered=True)
+    # The server's user has to get to the folder.
+    for parent in (folder, folder.parent, folder.parent.parent):
+        parent.chmod(0o755)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    settings = {"SANDBOX_POSTGRES_DIR": str(folder / "server"), "SANDBOX_POSTGRES_PORT": str(port)}
+    try:
+        yield settings
+    finally:
+        postgres.script("stop", **settings)
+
+
+async def test_a_server_that_is_away_for_a_while_costs_refusals_and_no_history(own_server):
+    try:
+        url = postgres.script("start", **own_server)
+    except subprocess.CalledProcessError as error:
+        postgres.unavailable(error)
+    store = open_store(StoreConfig(url=url, max_failing_s=0.2))
+    store.open_instance(instance())
+    await store.flush()
+    await asyncio.to_thread(postgres.script, "stop", **own_server)
+    error, taken = await refusal(store)
+    assert error.code is ErrorCode.STORAGE_FULL
+    assert "127.0.0.1" not in str(error)
+    await asyncio.to_thread(postgres.script, "start", **own_server)
+    while store.stats().pending:  # noqa: ASYNC110 - a flush would give up, as it should
+        await asyncio.sleep(0.05)
+    assert [one.sequence for one in await store.events("s1.a")] == list(range(taken))
+    store.append(event(sequence=taken))
+    await store.close()
+
+
+async def refusal(store):
+    """Append until the store refuses; gives the error and the number of events that it took."""
+    taken = 0
+    while True:
+        try:
+            store.append(event(sequence=taken))
+        except ServiceError as error:
+            return error, taken
+        taken += 1
+        await asyncio.sleep(0.01)

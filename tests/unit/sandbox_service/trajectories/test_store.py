@@ -1,0 +1,134 @@
+"""The store over SQLite, and what it does when the file cannot be written."""
+
+import asyncio
+import contextlib
+import sqlite3
+
+import pytest
+
+from sandbox_service.config import StoreConfig
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.trajectories.schema import SchemaError
+from sandbox_service.trajectories.store import open_for_reading, open_store
+from tests.contract.trajectory_store import TrajectoryStoreContract
+from tests.fakes.episodes import event, instance
+
+
+class TestSqliteStore(TrajectoryStoreContract):
+    @pytest.fixture
+    def url(self, tmp_path):
+        return f"sqlite:///{tmp_path}/folder/that/is/new/trajectories.sqlite"
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "trajectories.sqlite"
+
+
+def config(path, **changes):
+    return StoreConfig(url=f"sqlite:///{path}", max_failing_s=0.2, **changes)
+
+
+@contextlib.contextmanager
+def locked(path):
+    """The database, locked by somebody else."""
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    try:
+        yield
+    finally:
+        holder.rollback()
+        holder.close()
+
+
+async def refusal(store, sequence):
+    """Append until the store refuses; gives the error and the number of events that it took."""
+    while True:
+        try:
+            store.append(event(sequence=sequence))
+        except ServiceError as error:
+            return error, sequence
+        sequence += 1
+        await asyncio.sleep(0.01)
+
+
+async def test_a_store_that_cannot_write_refuses_and_later_loses_nothing(path):
+    store = open_store(config(path))
+    store.open_instance(instance())
+    await store.flush()
+    with locked(path):
+        error, taken = await refusal(store, 0)
+        assert error.code is ErrorCode.STORAGE_FULL
+        assert store.stats().stuck_s > 0.2
+        assert store.stats().pending == taken
+    assert [one.sequence for one in await store.events("s1.a")] == list(range(taken))
+    store.append(event(sequence=taken))
+    await store.close()
+
+
+async def test_a_flush_gives_up_when_the_store_cannot_write(path):
+    store = open_store(config(path))
+    with locked(path):
+        store.open_instance(instance())
+        with pytest.raises(ServiceError) as failed:
+            await store.instance("s1.a")
+        assert failed.value.code is ErrorCode.STORAGE_FULL
+    assert await store.instance("s1.a") == instance()
+    await store.close()
+
+
+async def test_a_full_queue_refuses_at_once(path):
+    store = open_store(config(path, max_pending=10))
+    with locked(path):
+        for number in range(10):
+            store.append(event(sequence=number))
+        with pytest.raises(ServiceError) as refused:
+            store.append(event(sequence=10))
+        assert refused.value.code is ErrorCode.STORAGE_FULL
+    assert len(await store.events("s1.a")) == 10
+    await store.close()
+
+
+async def test_closing_in_vain_says_how_many_records_are_left(path):
+    store = open_store(config(path))
+    with locked(path):
+        store.append(event())
+        with pytest.raises(ServiceError, match="1 trajectory records could not be written"):
+            await store.close()
+
+
+async def test_a_file_that_is_no_database_is_refused_and_left_alone(path):
+    path.write_bytes(b"These are notes, and nothing but notes." * 100)
+    with pytest.raises(SchemaError, match="is not an SQLite file"):
+        open_store(config(path))
+    assert path.read_bytes().startswith(b"These are notes")
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("sqlite://", "must name an SQLite file"),
+        ("sqlite:///:memory:", "must name an SQLite file"),
+        ("mysql://host/db", "only sqlite and postgresql"),
+        ("no url at all", "Could not parse"),
+    ],
+)
+def test_a_url_of_another_kind_is_refused(url, why):
+    with pytest.raises(Exception, match=why):
+        open_store(StoreConfig(url=url))
+
+
+def test_reading_makes_no_file(path):
+    with (
+        pytest.raises(FileNotFoundError, match="there is no trajectory store"),
+        open_for_reading(f"sqlite:///{path}"),
+    ):
+        pass
+    assert not path.exists()
+
+
+def test_reading_makes_no_tables(path):
+    path.touch()
+    with pytest.raises(SchemaError, match="holds no trajectories"), open_for_reading(f"sqlite:///{path}"):
+        pass

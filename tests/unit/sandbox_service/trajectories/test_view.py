@@ -1,0 +1,67 @@
+"""Trajectories, conversations and outcomes out of recorded events."""
+
+from sandbox_service.trajectories.records import EventKind
+from sandbox_service.trajectories.view import conversation_of, outcome_of, tools_of, trajectory_of
+from tests.fakes.episodes import create, evaluation, event, failure, instance, step
+
+
+def test_a_conversation_is_the_opening_and_each_action_with_its_answer():
+    messages = conversation_of([create(), step(sequence=1, index=0), step(sequence=2, index=1)])
+    assert [(one["role"], one["content"]) for one in messages] == [
+        ("user", "Say something."),
+        ("assistant", "step 0"),
+        ("tool", "word 0"),
+        ("assistant", "step 1"),
+        ("tool", "word 1"),
+    ]
+
+
+def test_a_conversation_keeps_fields_that_the_contract_does_not_know():
+    assert conversation_of([step()])[0]["extra"] == 1
+
+
+def test_a_failed_step_is_no_part_of_the_conversation():
+    assert len(conversation_of([create(), failure(), step(sequence=2)])) == 3
+
+
+def test_the_outcome_counts_rewards_and_tells_the_end():
+    outcome = outcome_of([create(), step(reward=0.25), step(reward=0.5, truncated=True), failure()])
+    assert outcome.step_rewards == (0.25, 0.5)
+    assert (outcome.terminated, outcome.truncated, outcome.success, outcome.score) == (
+        False,
+        True,
+        None,
+        None,
+    )
+    assert outcome.reward == 0.75
+
+
+def test_the_last_evaluation_counts_and_replaces_the_sum_of_rewards():
+    outcome = outcome_of([step(reward=0.25), evaluation(score=0.5), evaluation(score=1.0)])
+    assert (outcome.score, outcome.success, outcome.reward) == (1.0, True, 1.0)
+
+
+def test_tools_come_from_the_opening():
+    assert tools_of([create(), step()])[0]["function"]["name"] == "say"
+    assert tools_of([step()]) == []
+
+
+def test_a_trajectory_shows_requests_results_and_problems():
+    shown = trajectory_of(
+        instance(), [create(), failure(), event(sequence=2, kind=EventKind.RELEASE, timing_ms={"run": 2.0})]
+    )
+    assert [one.operation for one in shown.events] == ["create", "step", "release"]
+    assert shown.events[0].request == {"environment": "echo", "task_id": "echo-1"}
+    assert shown.events[1].result["code"] == "step_timeout"
+    assert shown.events[2].request is None
+    assert shown.events[2].timing == {"run": 2.0}
+
+
+def test_half_a_surrogate_pair_in_a_result_can_be_shown():
+    shown = trajectory_of(instance(), [event(response=b'{"text": "broken \\ud800, whole \\ud83d\\ude00"}')])
+    assert shown.events[0].result == {"text": "broken ?, whole \U0001f600"}
+    assert shown.model_dump_json()
+
+
+def test_a_body_that_is_no_json_is_left_out():
+    assert trajectory_of(instance(), [event(response=b"\xff\x00")]).events[0].result is None
