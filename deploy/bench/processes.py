@@ -22,6 +22,7 @@ PART_MARKS: Mapping[str, tuple[str, ...]] = {
     "gateway": ("ray::ServeReplica",),
     "supervisor": ("ray::Supervisor", "ray::SupervisorActor"),
     "haproxy": ("haproxy",),
+    "engine": ("containerd-shim", "dockerd", "containerd"),
     "yardstick": ("deploy.bench.yardstick",),
     "ray": ("ray::", "raylet", "gcs_server", "ray/dashboard", "ray/_private"),
 }

@@ -13,6 +13,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from deploy.free_port import free_port
+
 from .load import Target
 
 if TYPE_CHECKING:
@@ -54,9 +56,7 @@ def build_echo() -> FastAPI:
 @contextmanager
 def running_yardstick() -> Iterator[Target]:
     """The echo in a process of its own, ready."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     process = subprocess.Popen([sys.executable, "-m", "deploy.bench.yardstick", str(port)])
     try:
         _wait_until_open(port, process)

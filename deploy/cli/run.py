@@ -45,7 +45,7 @@ class PolicyName(StrEnum):
 def run(
     env: Annotated[str, typer.Option("--env", "-e", help="The environment.")] = "code",
     split: Annotated[
-        str | None, typer.Option(help="The split; the environment's default when missing.")
+        list[str] | None, typer.Option(help="A split, or several; the environment's default when missing.")
     ] = None,
     policy: Annotated[
         PolicyName, typer.Option(help="What acts; a script comes from --script.")
@@ -77,7 +77,7 @@ def run(
     with explained():
         acting = make_policy(policy, env, script, read_config(config))
         limits = ClientLimits(in_flight=max(64, concurrency), creating=concurrency)
-        played = PolicyRun(env, split or "", policy.value, acting, concurrency)
+        played = PolicyRun(env, tuple(split or ()), policy.value, acting, concurrency)
         try:
             shown = asyncio.run(run_policy(played, server, api_key, limits, limit=limit, show=show))
         except KeyboardInterrupt:
@@ -111,11 +111,9 @@ async def run_policy(
     """Play the split with a progress bar; one trajectory when asked for."""
     client = AsyncSandboxClient(server, api_key, limits=limits, observer=played.recorder)
     async with client:
-        profile = await client.get_env_profile(played.environment, played.split or None, limit=limit)
-        played.split = profile.split
+        task_ids = await played.choose(client)
         with _progress() as progress:
-            label = f"{played.environment}/{played.split}"
-            bar = progress.add_task(label, total=len(profile.task_ids), solved=0, missed=0, failed=0)
+            bar = progress.add_task(played.name, total=len(task_ids[:limit]), solved=0, missed=0, failed=0)
             counts = {"solved": 0, "missed": 0, "failed": 0}
 
             def advance(outcome: EpisodeOutcome) -> None:
@@ -123,7 +121,7 @@ async def run_policy(
                 progress.advance(bar)
                 progress.tasks[bar].fields.update(counts)
 
-            await played.play(client, profile.task_ids, advance)
+            await played.play(client, task_ids[:limit], advance)
         return await _trajectory(client, played) if show else None
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from clients import SandboxClient
 from deploy.config_file import read_config
 from deploy.serve_app import run_service
 
@@ -15,8 +14,6 @@ from .options import ConfigOption, OverridesArgument
 from .terminal import explained, notes, results
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from sandbox_service.config import ServiceConfig
 
 __all__ = ["serve"]
@@ -32,6 +29,9 @@ def serve(
     insecure: Annotated[
         bool,
         typer.Option("--insecure", help="Listen beyond loopback without API keys. Anyone can run code here."),
+    ] = False,
+    show_logs: Annotated[
+        bool, typer.Option("--show-logs", help="Print the logs of gateway and supervisors.")
     ] = False,
     print_config: Annotated[
         bool, typer.Option("--print-config", help="Print the resolved configuration as JSON, and stop.")
@@ -61,35 +61,25 @@ def serve(
         if print_config:
             results().print_json(resolved.model_dump_json())
             return
-        _serve(resolved)
+        _serve(resolved, show_logs)
 
 
-def _serve(config: ServiceConfig) -> None:
-    stop = threading.Event()
-
-    def interrupted(_number: int, _frame: FrameType | None) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    notes().print("starting (Ctrl-C stops) ...")
-    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    # A start may be interrupted at once; later the first signal stops in order, the second one right away.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with run_service(config) as service:
-            for number in previous:
-                signal.signal(number, interrupted)
-            results().print(f"ready: {service.url}  ({service.sandbox_kind} sandboxes)")
-            results().print(
-                f"try:   sandbox-service run --server {service.url} --env code --split easy --show"
-            )
-            while not stop.wait(3600.0):
-                pass
-            notes().print("stopping ...")
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+def _serve(config: ServiceConfig, show_logs: bool) -> None:
+    notes().print("starting; Ctrl-C stops ...")
+    with run_service(config, show_logs=show_logs) as service:
+        results().print(f"[bold green]ready[/]: {service.url}", soft_wrap=True)
+        if _kind(config, service.url) == "process":
+            notes().print("process sandboxes: no security boundary, for trusted code and this machine only")
+        notes().print(f"try: sandbox-service run --server {service.url} --env code --split easy --show")
+        service.wait()
+        notes().print("stopping ...")
     notes().print("stopped")
+
+
+def _kind(config: ServiceConfig, url: str) -> str:
+    """The kind of sandbox that ``auto`` came to; the service tells, where no key is needed to ask."""
+    if config.sandbox.kind != "auto" or config.server.api_keys:
+        return config.sandbox.kind
+    with SandboxClient(url) as client:
+        pools = [pool for supervisor in client.stats().supervisors for pool in supervisor.pools]
+    return pools[0].sandbox if pools else "auto"

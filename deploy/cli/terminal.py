@@ -13,10 +13,13 @@ from rich.console import Console
 from clients import SandboxError, TransportError
 from deploy.config_file import ConfigError
 from deploy.policy_runs.policies import PolicyError
+from deploy.readiness import NotReadyError
 from sandbox_service.errors import ServiceError
+from sandbox_service.gateway.auth import ExposureError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 __all__ = ["explained", "fail", "notes", "results", "write_json"]
 
@@ -31,9 +34,12 @@ def notes() -> Console:
     return Console(stderr=True, highlight=False)
 
 
-def write_json(value: object) -> None:
+def write_json(value: object, also: Path | None = None) -> None:
     """Plain JSON for other programs: no colour, no wrapping."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
+    sys.stdout.write(text)
+    if also is not None:
+        also.write_text(text, encoding="utf-8")
 
 
 def fail(sentence: str) -> typer.Exit:
@@ -49,7 +55,7 @@ def explained() -> Iterator[None]:
         yield
     except TransportError as error:
         raise fail(f"{error} (is the service running? start one with: sandbox-service serve)") from error
-    except (SandboxError, ServiceError, ConfigError, PolicyError) as error:
+    except (SandboxError, ServiceError, ConfigError, PolicyError, NotReadyError, ExposureError) as error:
         raise fail(str(error)) from error
 
 

@@ -24,7 +24,7 @@ def summary_view(summary: RunSummary, outcomes: Iterable[EpisodeOutcome]) -> Ren
     """Success by group, latency by verb, and what went wrong, if anything did."""
     pace = f"{summary.elapsed_s:.1f} s, {summary.episodes_per_s:.1f} a second"
     title = (
-        f"{summary.policy} policy on {summary.environment}/{summary.split}: "
+        f"{summary.policy} policy on {summary.environment}/{'+'.join(summary.splits)}: "
         f"{summary.overall.episodes} episodes in {pace}, {summary.concurrency} at a time"
     )
     parts: list[RenderableType] = [_success(title, summary), _latencies(summary.latencies)]

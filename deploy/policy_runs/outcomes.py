@@ -76,7 +76,7 @@ class RunSummary:
     """A whole run."""
 
     environment: str
-    split: str
+    splits: tuple[str, ...]
     policy: str
     concurrency: int
     elapsed_s: float

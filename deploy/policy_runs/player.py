@@ -26,10 +26,11 @@ __all__ = ["PolicyRun"]
 
 @dataclass(slots=True)
 class PolicyRun:
-    """One policy over some tasks of one split."""
+    """One policy over the tasks of some splits."""
 
     environment: str
-    split: str
+    splits: tuple[str, ...]
+    """The environment's default split when empty, until ``choose`` knows its name."""
     policy_name: str
     policy: Policy
     concurrency: int
@@ -37,6 +38,17 @@ class PolicyRun:
     """Give it to the client as its observer."""
     outcomes: list[EpisodeOutcome] = field(default_factory=list)
     elapsed_s: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """Environment and splits."""
+        return f"{self.environment}/{'+'.join(self.splits)}"
+
+    async def choose(self, client: AsyncSandboxClient) -> list[str]:
+        """The ids of the splits' tasks, each once."""
+        profiles = [await client.get_env_profile(self.environment, split) for split in self.splits or (None,)]
+        self.splits = tuple(profile.split for profile in profiles)
+        return list(dict.fromkeys(task_id for profile in profiles for task_id in profile.task_ids))
 
     async def play(
         self,
@@ -65,7 +77,7 @@ class PolicyRun:
         """The figures of what was played."""
         return RunSummary(
             environment=self.environment,
-            split=self.split,
+            splits=self.splits,
             policy=self.policy_name,
             concurrency=self.concurrency,
             elapsed_s=self.elapsed_s,

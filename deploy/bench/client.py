@@ -1,0 +1,64 @@
+"""The suite about our own client: thousands of calls queued at once, beside a bare aiohttp session."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import aiohttp
+
+from clients import AsyncSandboxClient, ClientLimits
+
+from .context import beside
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from .context import Figures, Sizes
+    from .load import Target
+
+__all__ = ["queued_calls"]
+
+_CONNECTIONS = 64
+
+
+async def queued_calls(yardstick: Target, sizes: Sizes) -> Figures:
+    """CPU of the client by call, with all calls queued at once and 64 in flight."""
+    url = f"http://{yardstick.host}:{yardstick.port}"
+    rounds: list[Figures] = []
+    for _ in range(sizes.rounds):
+        bare_ms = await _bare(url, sizes.queued_calls)
+        ours_ms = await _ours(url, sizes.queued_calls)
+        rounds.append(
+            {"cpu_ms_per_call": ours_ms, "yardstick_cpu_ms_per_call": bare_ms, "ratio": ours_ms / bare_ms}
+        )
+    return {"calls": sizes.queued_calls, **beside(rounds)}
+
+
+async def _ours(url: str, calls: int) -> float:
+    async with AsyncSandboxClient(url, "key", limits=ClientLimits(in_flight=_CONNECTIONS)) as client:
+        return await _cpu_ms(lambda: client.step("yardstick", "x", step_index=0), calls)
+
+
+async def _bare(url: str, calls: int) -> float:
+    connector = aiohttp.TCPConnector(limit=_CONNECTIONS)
+    async with aiohttp.ClientSession(connector=connector) as session:
+
+        async def call() -> None:
+            body = {
+                "instance_id": "yardstick",
+                "message": {"role": "assistant", "content": "x"},
+                "step_index": 0,
+            }
+            async with session.post(f"{url}/v1/step", json=body) as answer:
+                await answer.json()
+
+        return await _cpu_ms(call, calls)
+
+
+async def _cpu_ms(call: Callable[[], Coroutine[None, None, object]], calls: int) -> float:
+    await call()
+    started = time.thread_time()
+    await asyncio.gather(*(call() for _ in range(calls)))
+    return (time.thread_time() - started) * 1e3 / calls

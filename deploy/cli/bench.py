@@ -1,0 +1,84 @@
+"""``sandbox-service bench``: measure, and print JSON."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deploy.bench.context import Sizes
+from deploy.bench.load import LoadError
+from deploy.bench.session import measure
+from deploy.bench.suites import CLIENT, SUITES
+from sandbox_service.config import SandboxConfig
+from sandbox_service.errors import ServiceError
+from sandbox_service.sandboxes.factory import open_engine
+
+from .terminal import explained, fail, notes, write_json
+
+__all__ = ["bench"]
+
+_KINDS = ("process", "docker")
+_NAMES = (CLIENT, *SUITES)
+
+
+def bench(
+    suites: Annotated[
+        list[str] | None, typer.Argument(metavar="[SUITE]...", help=f"All when missing: {', '.join(_NAMES)}.")
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(help="process, docker, or both; docker is taken where an engine answers when missing."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Little work: shows that all works.")] = False,
+    docker_instances: Annotated[
+        int | None, typer.Option(min=1, help="Containers that hold code instances at once.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", dir_okay=False, help="Write the JSON to a file, too.")
+    ] = None,
+) -> None:
+    """Measure the service through HTTP, beside a bare echo and on a quiet machine; print JSON.
+
+    Every time stands beside a yardstick of the same run and their ratio. Medians of several rounds.
+
+    Examples:
+
+        sandbox-service bench
+
+        sandbox-service bench noop_step batch --kind process
+
+        sandbox-service bench code_instances --kind docker --docker-instances 64
+    """
+    chosen = suites or list(_NAMES)
+    unknown = set(chosen) - set(_NAMES)
+    if unknown:
+        raise fail(f"there is no suite {', '.join(sorted(unknown))}; there are: {', '.join(_NAMES)}")
+    if set(kind or ()) - set(_KINDS):
+        raise fail(f"a kind is one of: {', '.join(_KINDS)}")
+    sizes = Sizes.quick() if quick else Sizes()
+    if docker_instances is not None:
+        sizes = replace(sizes, docker_instances=docker_instances)
+    console = notes()
+    with explained():
+        try:
+            kinds = kind or asyncio.run(_available())
+            figures = measure(chosen, kinds, sizes, lambda line: console.print(line, markup=False))
+        except LoadError as error:
+            raise fail(str(error)) from error
+        except asyncio.CancelledError:
+            raise fail("interrupted") from None
+    write_json(figures, output)
+
+
+async def _available() -> list[str]:
+    try:
+        engine = await open_engine(SandboxConfig())
+    except ServiceError as error:
+        notes().print(f"without docker: {error.detail}", markup=False)
+        return ["process"]
+    await engine.close()
+    return list(_KINDS)

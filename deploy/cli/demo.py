@@ -1,0 +1,71 @@
+"""``sandbox-service demo``: everything in one command: start, run the bundled tasks, show, stop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from clients import ClientLimits
+from deploy.config_file import read_config
+from deploy.free_port import free_port
+from deploy.policy_runs.player import PolicyRun
+from deploy.serve_app import run_service
+from deploy.stoppable import until_stopped
+
+from .options import ConfigOption, JsonOption, OverridesArgument
+from .run import PolicyName, make_policy, report, run_policy
+from .terminal import explained, notes
+
+if TYPE_CHECKING:
+    from sandbox_service.config import ServiceConfig
+    from sandbox_service.contract.inspection import Trajectory
+
+__all__ = ["demo"]
+
+_SPLITS = ("easy", "medium", "hard")
+
+
+def demo(
+    overrides: OverridesArgument = None,
+    config: ConfigOption = None,
+    concurrency: Annotated[int, typer.Option("--concurrency", "-n", min=1, help="Episodes at a time.")] = 32,
+    as_json: JsonOption = False,
+) -> None:
+    """Start the service, run the reference policy over the bundled tasks, show what happened, stop.
+
+    Docker sandboxes are used where an engine answers, process sandboxes elsewhere. Nothing stays behind
+    but the recorded episodes: look at them with `sandbox-service trajectories list`.
+
+    Examples:
+
+        sandbox-service demo
+
+        sandbox-service demo --concurrency 8 sandbox.kind=process
+    """
+    with explained():
+        resolved = read_config(config, overrides or [])
+        port = free_port(resolved.server.port, resolved.server.host)
+        server = resolved.server.model_copy(update={"port": port})
+        played, shown = _play(resolved.model_copy(update={"server": server}), concurrency)
+    report(played, shown, as_json=as_json)
+    if played.summary().failures or not played.outcomes:
+        raise typer.Exit(1)
+
+
+def _play(config: ServiceConfig, concurrency: int) -> tuple[PolicyRun, Trajectory | None]:
+    policy = make_policy(PolicyName.REFERENCE, "code", None, config)
+    played = PolicyRun("code", _SPLITS, PolicyName.REFERENCE.value, policy, concurrency)
+    limits = ClientLimits(in_flight=max(64, concurrency), creating=concurrency)
+    shown: Trajectory | None = None
+    notes().print("starting the service ...")
+    with run_service(config) as service:
+        notes().print(f"ready: {service.url}")
+        try:
+            work = run_policy(played, service.url, None, limits, show=True)
+            shown = asyncio.run(until_stopped(work, service.stopping))
+        except asyncio.CancelledError:
+            notes().print("interrupted; what was finished:")
+        notes().print("stopping the service ...")
+    return played, shown
