@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.inspection import Event, Instances, InstanceStatus, Trajectory
+from sandbox_service.contract.inspection import Instances, InstanceStatus
+from sandbox_service.trajectories.view import trajectory_of
 
 from .instances import unknown
 
 if TYPE_CHECKING:
-    from pydantic import JsonValue
-
     from sandbox_service.runner.frames import Frame
-    from sandbox_service.trajectories.records import EventRecord
 
     from .instances import Instance, Tombstone
     from .parts import Parts
@@ -48,15 +45,7 @@ class Inspection:
         if record is None or record.tenant != frame.meta["tenant"]:
             raise unknown(frame.instance_id)
         events = await store.events(frame.instance_id)
-        trajectory = Trajectory(
-            instance_id=record.instance_id,
-            environment=record.environment,
-            task_id=record.task_id,
-            tenant=record.tenant,
-            seed=record.seed,
-            parent=record.parent,
-            events=tuple(_event(each) for each in events),
-        )
+        trajectory = trajectory_of(record, events)
         return frame.reply(trajectory.model_dump_json().encode())
 
     def _live(self, instance: Instance, now: float) -> InstanceStatus:
@@ -82,20 +71,3 @@ class Inspection:
             idle_s=max(0.0, now - tombstone.ended_at),
             supervisor=self._parts.name,
         )
-
-
-def _event(record: EventRecord) -> Event:
-    return Event(
-        sequence=record.sequence,
-        operation=record.kind.value,
-        at=record.at,
-        request=_object(record.request),
-        result=_object(record.response),
-        reward=record.reward,
-        timing=record.timing_ms,
-    )
-
-
-def _object(body: bytes) -> dict[str, JsonValue] | None:
-    parsed = json.loads(body) if body else None
-    return parsed if isinstance(parsed, dict) else None

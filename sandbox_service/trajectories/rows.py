@@ -99,7 +99,7 @@ def _episode(stored: StoredInstance, events: Sequence[EventRecord], outcome: Out
         "score": outcome.score,
         "reward": outcome.reward,
         "step_rewards": list(outcome.step_rewards),
-        "step_ms": [event.timing_ms.get("run") for event in steps],
+        "step_ms": [event.timing_ms.get("run_ms") for event in steps],
         "messages": messages,
         "tools": tools_of(events),
     }

@@ -76,7 +76,7 @@ def step(
         request=_bytes(request),
         response=_bytes(result),
         reward=reward,
-        timing_ms={"run": 1.5},
+        timing_ms={"run_ms": 1.5},
     )
 
 

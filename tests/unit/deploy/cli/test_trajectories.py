@@ -58,7 +58,7 @@ def test_show_tells_what_was_said_and_what_it_was_worth(run, url):
         "word 1",
         "0.25",
         "solved",
-        "run 1.5",
+        "run_ms 1.5",
     ):
         assert text in shown.stdout
 

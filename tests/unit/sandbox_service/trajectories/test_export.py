@@ -46,6 +46,7 @@ def test_an_episode_is_a_line_with_its_conversation(engine, output):
     first = json.loads(output.read_text().splitlines()[0])
     assert [one["role"] for one in first["messages"]] == ["user", "assistant", "tool", "assistant", "tool"]
     assert first["step_rewards"] == [0.25, 0.5]
+    assert first["step_ms"] == [1.5, 1.5]
     assert first["tools"][0]["function"]["name"] == "say"
     assert {key: first[key] for key in ("steps", "terminated", "success", "score", "reward", "ended_by")} == {
         "steps": 2,
@@ -112,7 +113,7 @@ def test_parquet_of_events_has_bodies_as_text(engine, output):
     rows = pyarrow.parquet.read_table(output).to_pylist()
     assert written == len(rows) == 5 + 5 + 4 + 5 + 1
     assert json.loads(rows[1]["request"])["message"]["content"] == "step 0"
-    assert json.loads(rows[1]["timing"]) == {"run": 1.5}
+    assert json.loads(rows[1]["timing"]) == {"run_ms": 1.5}
 
 
 def test_nothing_is_exported_as_an_empty_file(engine, output):
