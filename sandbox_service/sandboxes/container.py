@@ -103,7 +103,7 @@ class ContainerBody:
                 await self._engine.remove(self.name, _REMOVE_TRY_S)
                 break
             except ServiceError as error:
-                if time.monotonic() > deadline:
+                if self._engine.closed or time.monotonic() > deadline:
                     # The next sweep finds it by its label.
                     log.warning("container %s could not be removed: %s", self.name, error.detail)
                     break

@@ -68,6 +68,7 @@ class Engine:
 
     def __init__(self, client: docker.APIClient) -> None:
         self._client = client
+        self.closed = False
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="docker")
 
     @staticmethod
@@ -223,10 +224,13 @@ class Engine:
 
     async def close(self) -> None:
         """Let go of the engine; calls under way end by themselves."""
+        self.closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._client.close()
 
     async def _call(self, what: str, function: Callable[[], T], timeout_s: float) -> T:
+        if self.closed:
+            raise _failed("the connection to the Docker engine is closed")
         try:
             async with asyncio.timeout(timeout_s):
                 return await asyncio.get_running_loop().run_in_executor(self._threads, function)

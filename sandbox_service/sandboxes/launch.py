@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:
     from sandbox_service.environments.base import EnvironmentSpec
@@ -13,6 +17,7 @@ __all__ = ["RunnerConfig", "RunnerLimits", "configure", "interpreter_arguments"]
 _BOOTSTRAP = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); from sandbox_service.runner.main import main; main()"
 )
+_LONGEST_SOCKET_PATH = 107
 _UIDS_OF_THE_RUNNER = 16
 """Ids at the start of a box's range that no agent gets; the first is the environment's."""
 
@@ -50,7 +55,13 @@ class RunnerConfig:
 
 
 def interpreter_arguments(code: str, socket: str) -> tuple[str, ...]:
-    """Arguments of a Python that becomes the runner of ``code``, listening at ``socket``."""
+    """Arguments of a Python that becomes the runner of ``code``, listening at ``socket``.
+
+    Raises ServiceError(SANDBOX_FAILED) when the kernel takes no socket path so long.
+    """
+    if len(os.fsencode(socket)) > _LONGEST_SOCKET_PATH:
+        detail = f"{socket} is too long for a socket's path; set sandbox.state_dir to a shorter one"
+        raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)
     # -I: neither the environment nor the working directory decides what is imported.
     return ("-I", "-B", "-c", _BOOTSTRAP, code, socket)
 

@@ -36,7 +36,7 @@ mount -c --bind . "$box/code"
 cd "$box"
 mount -c --rbind . {inside}
 {tmpfs}
-cd {inside}
+cd /
 exec "$@"
 """
 

@@ -23,7 +23,7 @@ from .host import look_around
 from .launch import RunnerLimits, configure, interpreter_arguments
 from .namespaces import INSIDE, wrapped
 from .proctree import ProcessEntry, end_tree, entry_of
-from .state import SOCKET_NAME, remove_folder, storage_errors
+from .state import SOCKET_FOLDER, SOCKET_NAME, remove_folder, storage_errors
 from .uids import UidRanges
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class ProcessBody:
         on_removed: Callable[[], None],
     ) -> None:
         self.name = folder.name
-        self.socket = folder / "socket" / SOCKET_NAME
+        self.socket = folder / SOCKET_FOLDER / SOCKET_NAME
         self._folder = folder
         self._command = command
         self._uids = uids
@@ -77,7 +77,7 @@ class ProcessBody:
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         blocks = self._limits.workspace_mib * 2048
-        bounded = ["sh", "-c", f'ulimit -c 0 -f {blocks} && exec "$@"', "sh", *self._command]
+        bounded = ["sh", "-c", f'ulimit -c 0 && ulimit -f {blocks} && exec "$@"', "sh", *self._command]
         with (self._folder / _LOG).open("wb") as log_file:
             process = subprocess.Popen(
                 bounded,
@@ -85,7 +85,7 @@ class ProcessBody:
                 stdout=log_file,
                 stderr=log_file,
                 env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
-                cwd=self._folder,
+                cwd="/",
                 start_new_session=True,
             )
         # Our own child that nobody has waited for is in the table, dead or alive.
@@ -166,14 +166,15 @@ class ProcessFactory:
         async with self._looking:
             if self._host is None:
                 self._host = await look_around(self._state, code, self._limits)
+        name = _NAME_PREFIX + secrets.token_hex(5)
         uids = self._ranges.take()
         try:
-            name = _NAME_PREFIX + secrets.token_hex(8)
             folder = await asyncio.to_thread(self._state.make_box_dir, name, self._host.drops_uids)
+            box = self._box(self._host, spec, folder, code, uids, on_event, on_death)
         except ServiceError:
             self._ranges.give_back(uids)
+            await asyncio.to_thread(remove_folder, self._state.boxes / name)
             raise
-        box = self._box(self._host, spec, folder, code, uids, on_event, on_death)
         await box.open(self._start_timeout_s)
         return box
 
@@ -190,8 +191,7 @@ class ProcessFactory:
         own_uids = uids if host.drops_uids else None
         inside = INSIDE if host.namespaces else folder
         runner_code = INSIDE / "code" if host.namespaces else code
-        # Relative to the folder that it is started in: the kernel bounds the length of a socket's path.
-        runner = interpreter_arguments(str(runner_code), f"socket/{SOCKET_NAME}")
+        runner = interpreter_arguments(str(runner_code), str(inside / SOCKET_FOLDER / SOCKET_NAME))
         command = [host.interpreter, *runner]
         if host.namespaces:
             command = wrapped(folder, code, self._limits, command)

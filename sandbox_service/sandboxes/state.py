@@ -28,9 +28,11 @@ from sandbox_service.errors import ServiceError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["SOCKET_NAME", "StateDir", "remove_folder", "storage_errors"]
+__all__ = ["SOCKET_FOLDER", "SOCKET_NAME", "StateDir", "remove_folder", "storage_errors"]
 
 SOCKET_NAME = "runner.sock"
+SOCKET_FOLDER = "io"
+"""Where a process box has its socket; a short name, since the kernel bounds the length of the whole path."""
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
@@ -88,7 +90,7 @@ class StateDir:
         """A folder for one process box: its socket, the place of its code, its workspaces."""
         folder = self.boxes / box
         with storage_errors("make a box's folder"):
-            for part, mode in (("", 0o711), ("socket", 0o700), ("code", 0o755), ("workspaces", 0o700)):
+            for part, mode in (("", 0o711), (SOCKET_FOLDER, 0o700), ("code", 0o755), ("workspaces", 0o700)):
                 (folder / part).mkdir()
                 (folder / part).chmod(mode)
             if many_users:

@@ -1,0 +1,102 @@
+"""Boxes for tests: a probe environment, the images it needs, and an instance's operations in few words."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, replace
+from functools import cache
+
+import pytest
+
+from sandbox_service.environments.echo.catalog import EchoCatalog
+from sandbox_service.errors import ServiceError
+from sandbox_service.runner.frames import Frame, Op
+from sandbox_service.sandboxes.docker import Engine
+from sandbox_service.sandboxes.images import build_images
+from sandbox_service.stream.failures import reply_or_raise
+
+ECHO = EchoCatalog.spec
+PROBE = replace(
+    ECHO,
+    name="probe",
+    world_module="tests.fakes.probe.world",
+    agent_code=True,
+    many_per_worker=False,
+    deterministic=False,
+    instances_per_box=1,
+)
+
+
+@cache
+def missing_engine() -> str | None:
+    """Why there is no Docker engine to test with; where there is one, builds the images of the tests."""
+    import asyncio
+
+    async def look() -> str | None:
+        try:
+            engine = await Engine.connect(None, 3)
+        except ServiceError as error:
+            return error.detail
+        try:
+            await build_images(engine, [ECHO, PROBE], lambda _: None)
+        finally:
+            await engine.close()
+        return None
+
+    reason = asyncio.run(look())
+    if reason is not None and os.environ.get("CI_REQUIRE_DOCKER") == "1":
+        pytest.fail(f"Docker is required here: {reason}")
+    return reason
+
+
+def need_engine() -> None:
+    if (reason := missing_engine()) is not None:
+        pytest.skip(reason)
+
+
+@dataclass
+class Episode:
+    """One instance in a box."""
+
+    box: object
+    instance_id: str
+    step_index: int = 0
+
+    async def send(self, op: Op, body: object = None, **meta) -> Frame:
+        data = b"" if body is None else json.dumps(body).encode()
+        meta = {"deadline_s": 30.0, **meta}
+        return reply_or_raise(await self.box.request(Frame(op, 0, self.instance_id, meta, data), 60))
+
+    async def create(self, spec=PROBE, task=None) -> dict:
+        meta = {"seed": 1, "max_steps": 1_000_000}
+        body = {"environment": spec.name, "task_id": "t", "task": task or {}, "params": {}}
+        return json.loads((await self.send(Op.CREATE, body, **meta)).body)
+
+    async def say(self, content: str, deadline_s: float = 30.0) -> dict:
+        """One step; the step's result."""
+        body = {"instance_id": self.instance_id, "message": {"role": "assistant", "content": content}}
+        answer = await self.send(Op.STEP, body, step_index=self.step_index, deadline_s=deadline_s)
+        self.step_index += 1
+        return json.loads(answer.body)
+
+    async def run(self, **order) -> dict:
+        """Agent code, as the probe world takes it; the execution."""
+        return json.loads((await self.say(json.dumps(order)))["observation"]["messages"][0]["content"])
+
+    async def python(self, source: str) -> str:
+        return (await self.run(python=source))["output"]
+
+    async def evaluate(self, answer: str = "") -> dict:
+        grading = {"answer": answer}
+        return json.loads((await self.send(Op.EVALUATE, {"params": {}, "grading": grading})).body)
+
+    async def release(self) -> bool:
+        return (await self.send(Op.RELEASE)).meta["clean"]
+
+
+async def episode(box, spec=PROBE, name="i", task=None) -> Episode:
+    """A started episode."""
+    started = Episode(box, name)
+    await started.create(spec, task)
+    return started

@@ -1,0 +1,46 @@
+"""A world whose steps are code: the content of a message is a JSON object that says what the agent does.
+
+``{"python": source}`` and ``{"shell": command}`` run as the agent, with an optional ``timeout``. The
+answer is the execution as JSON. ``{"world": "exit"}`` ends the world's own process.
+"""
+
+import dataclasses
+import json
+import os
+from typing import ClassVar
+
+from sandbox_service.runner.world import Outcome, Start, Verdict, World
+
+
+class ProbeWorld(World):
+    many_per_worker: ClassVar[bool] = False
+
+    def start(self):
+        return Start(messages=[{"role": "user", "content": "Do as you like."}])
+
+    def step(self, message, timeout_s):
+        order = json.loads(message["content"])
+        agent = self.context.agent
+        timeout = float(order.get("timeout", min(20.0, timeout_s)))
+        if "python" in order:
+            execution = agent.python(order["python"], timeout)
+        elif "shell" in order:
+            execution = agent.shell(order["shell"], timeout)
+        elif order.get("world") == "exit":
+            os._exit(3)
+        else:
+            raise ValueError(f"unknown order {order}")
+        answer = {"role": "user", "content": json.dumps(dataclasses.asdict(execution))}
+        return Outcome(messages=[answer])
+
+    def evaluate(self, params, grading):
+        self.context.agent.kill()
+        try:
+            answer = self.context.agent.read_file("answer.txt", 100).decode()
+        except OSError:
+            answer = ""
+        right = answer == grading["answer"]
+        return Verdict(score=float(right), success=right)
+
+
+WORLD = ProbeWorld
