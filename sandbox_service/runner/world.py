@@ -197,6 +197,8 @@ class World(ABC):
     def fork(self, context: Context) -> World:
         """A copy with a context of its own; for worlds in a process of their own the process is the copy."""
         twin = copy.copy(self)
-        twin.__dict__ = {key: copy.deepcopy(value) for key, value in self.__dict__.items() if key != "context"}
+        twin.__dict__ = {
+            key: copy.deepcopy(value) for key, value in self.__dict__.items() if key != "context"
+        }
         twin.context = context
         return twin

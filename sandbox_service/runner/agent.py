@@ -1,0 +1,177 @@
+"""The Agent that a world is given: the worker's side of sessions, commands, files and candidates.
+
+Processes are made and ended by the launcher; their data comes here directly, so that the launcher never sees
+any. All that comes from an agent's process is output, bounded in size and in time.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from typing import TYPE_CHECKING
+
+from .candidates import CandidateProcess
+from .capture import Capture
+from .packets import JsonObject, receive_packet, send_packet
+from .session_end import SessionEnd
+from .world import Execution, FileInfo
+
+if TYPE_CHECKING:
+    from .control import Control
+
+__all__ = ["BoxAgent"]
+
+_FILE_PATIENCE_S = 30.0
+
+
+class BoxAgent:
+    """Implements ``runner.world.Agent``."""
+
+    def __init__(self, control: Control, workspace: str) -> None:
+        self._control = control
+        self._workspace = workspace
+        self._session: SessionEnd | None = None
+        self._candidate: CandidateProcess | None = None
+
+    @property
+    def workspace(self) -> str:
+        return self._workspace
+
+    def python(self, code: str, timeout_s: float, max_output: int = 65536) -> Execution:
+        started = time.monotonic()
+        deadline = started + timeout_s
+        if self._session is None:
+            self._session = SessionEnd.start(self._control)
+        session, capture = self._session, Capture(max_output)
+        code_or_none = session.run(code, capture, deadline)
+        timed_out = code_or_none is None and time.monotonic() >= deadline
+        if code_or_none is None:
+            # Ended by the deadline, by itself, or no longer understandable: a new one at the next cell.
+            self._session = None
+            session.end(whole=True)
+        capture.finish()
+        return Execution(
+            output=capture.text,
+            exit_code=code_or_none,
+            timed_out=timed_out,
+            truncated=capture.truncated,
+            died=code_or_none is None and not timed_out,
+            duration_s=time.monotonic() - started,
+        )
+
+    def shell(self, command: str, timeout_s: float, max_output: int = 65536) -> Execution:
+        started = time.monotonic()
+        deadline = started + timeout_s
+        capture = Capture(max_output)
+        script = os.memfd_create("command")
+        with open(script, "wb", closefd=False) as file:  # noqa: PTH123
+            file.write(command.encode("utf-8", "replace"))
+        os.lseek(script, 0, os.SEEK_SET)
+        try:
+            pid = int(self._control.ask({"do": "shell"}, (script, capture.writing))["pid"])
+        except OSError as error:
+            capture.close_writing()
+            capture.finish()
+            return Execution(f"cannot start: {error}\n", None, died=True)
+        finally:
+            os.close(script)
+        capture.close_writing()
+        codes: list[int] = []
+
+        def heard() -> bool:
+            self._control.hear()
+            code = self._control.exit_code(pid)
+            if code is not None:
+                codes.append(code)
+            return code is not None
+
+        in_time = capture.follow(deadline, {self._control.end.fileno(): heard})
+        if not in_time:
+            self._control.ask({"do": "end", "pid": pid})
+        capture.finish()
+        code = codes[0] if codes else None
+        return Execution(
+            output=capture.text,
+            exit_code=code if code is not None and code >= 0 else None,
+            timed_out=not in_time,
+            truncated=capture.truncated,
+            died=code is not None and code < 0,
+            duration_s=time.monotonic() - started,
+        )
+
+    def read_file(self, path: str, max_bytes: int) -> bytes:
+        return self._file({"do": "read", "path": path, "max_bytes": max_bytes})[1]
+
+    def write_file(self, path: str, data: bytes) -> None:
+        self._file({"do": "write", "path": path}, data)
+
+    def list_files(self, path: str = ".", max_entries: int = 1000) -> list[FileInfo]:
+        answer, _ = self._file({"do": "list", "path": path, "max_entries": max_entries})
+        return [FileInfo(entry["path"], entry["size"], entry["is_directory"]) for entry in answer["files"]]
+
+    def _file(self, request: JsonObject, data: bytes = b"") -> tuple[JsonObject, bytes]:
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                self._control.ask({"do": "files"}, (theirs.fileno(),))
+            deadline = time.monotonic() + _FILE_PATIENCE_S
+            try:
+                send_packet(ours, request, data, deadline=deadline)
+                answer, content, _ = receive_packet(ours, deadline)
+            except EOFError as error:
+                raise OSError("the file helper ended") from error
+        if "invalid" in answer:
+            raise ValueError(answer["invalid"])
+        if "errno" in answer:
+            number = int(answer["errno"])
+            raise OSError(number, os.strerror(number), answer["what"])
+        return answer, content
+
+    def freeze(self) -> None:
+        self._control.ask({"do": "freeze"})
+
+    def thaw(self) -> None:
+        self._control.ask({"do": "thaw"})
+
+    def kill(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+        if not self._control.ask({"do": "kill"})["clean"]:
+            raise OSError("a process of the agent could not be killed")
+        self._control.forget_exits()
+
+    def candidate(self, entry: str) -> CandidateProcess:
+        if self._candidate is not None and not self._candidate.closed:
+            raise RuntimeError("an instance has one candidate at a time")
+        self._candidate = CandidateProcess.start(self._control, entry)
+        return self._candidate
+
+    def begin_copy(self, serial: int) -> SessionEnd | None:
+        """Start copying workspace and session for a fork; the copy's session, if there is one."""
+        self._control.tell({"do": "copy", "serial": serial})
+        return None if self._session is None else self._session.fork()
+
+    def finish_copy(self, serial: int, workspace: str, session: SessionEnd | None, deadline: float) -> None:
+        """Wait until the copies stand. Raises OSError when the agent's session does not take part."""
+        pid = None
+        try:
+            if session is not None:
+                pid = session.introduce(deadline)
+            copied = self._control.answer().get("copied", False)
+        finally:
+            adopted = self._control.ask({"do": "adopt", "serial": serial, "pid": pid})["clean"]
+        if not copied or not adopted:
+            raise OSError("the workspace or the session could not be copied")
+        if session is not None:
+            session.move(self._workspace, workspace, deadline)
+
+    def become_copy(self, control: socket.socket, workspace: str, session: SessionEnd | None) -> None:
+        """This process is the copy: go on with the copy's own sockets and workspace."""
+        if self._session is not None:
+            self._session.close()
+        self._control.replace(control)
+        self._workspace = workspace
+        self._session = session
+        self._candidate = None

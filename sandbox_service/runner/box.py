@@ -1,0 +1,238 @@
+"""The box: the instances, and what the host's frames do to them.
+
+Every operation is answered once, through the ``answer`` that comes with it, sooner or later; nothing here
+waits. An instance whose worker is gone is lost: whoever waits for it is told, and otherwise the host.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .departures import Departures
+from .frames import Frame, Op
+from .link import Gauge
+from .statistics import describe_processes
+from .workers import Workers
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from .agents import Agents
+    from .channel import Message
+    from .config import RunnerConfig
+    from .loop import Loop
+    from .message_link import MessageLink
+    from .workers import Waiting, Worker
+
+__all__ = ["Box", "Instance"]
+
+_DEADLINE_S = {Op.CREATE: 30.0, Op.EVALUATE: 120.0}
+_USUAL_DEADLINE_S = 60.0
+
+
+@dataclass(slots=True, eq=False)
+class Instance:
+    """A live instance."""
+
+    instance_id: str
+    worker: Worker
+    serial: int | None
+    """Number of its agent's side; None where there is no agent code."""
+
+
+class Box:
+    """Instances by id."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        config: RunnerConfig,
+        zygote: MessageLink,
+        agents: Agents,
+        roles: dict[int, str],
+        on_event: Callable[[Frame], None],
+    ) -> None:
+        self._roles = roles
+        self._config = config
+        self._agents = agents
+        self._on_event = on_event
+        self.gauge = Gauge()
+        self.workers = Workers(loop, zygote, self.gauge, self._worker_lost)
+        self.instances: dict[str, Instance] = {}
+        self._departures = Departures(self.workers, agents, config.many_per_worker)
+        self._shared: Worker | None = None
+        self._serial = 0
+        self._resetting = False
+
+    def handle(self, frame: Frame, answer: Callable[[Frame], None]) -> None:
+        """Do what a frame asks for."""
+        if frame.op is Op.CREATE:
+            self._create(frame, answer)
+        elif frame.op in (Op.STEP, Op.EVALUATE, Op.FILE_READ, Op.FILE_WRITE, Op.FILE_LIST):
+            self._forward(frame, answer)
+        elif frame.op is Op.FORK:
+            self._fork(frame, answer)
+        elif frame.op is Op.RELEASE:
+            instance = self.instances.pop(frame.instance_id, None)
+            self._departures.release(frame, instance, answer)
+        elif frame.op is Op.RESET:
+            self._reset(frame, answer)
+        elif frame.op is Op.STATS:
+            answer(frame.reply(json.dumps(self._statistics()).encode()))
+        elif frame.op is Op.PING:
+            answer(frame.reply())
+        else:
+            answer(frame.error("invalid_request", f"a runner does not serve {frame.op.name}"))
+
+    def _create(self, frame: Frame, answer: Callable[[Frame], None]) -> None:
+        if frame.instance_id in self.instances:
+            answer(frame.error("duplicate_instance", f"there is an instance {frame.instance_id}"))
+            return
+        serial = self._next_serial() if self._config.agent_code else None
+        if self._resetting or serial == 0:
+            answer(frame.error("sandbox_failed", "the box takes no more instances"))
+            return
+        worker = self._worker()
+        instance = Instance(frame.instance_id, worker, serial)
+        self.instances[frame.instance_id] = instance
+        worker.instances.add(frame.instance_id)
+        meta = dict(frame.meta)
+        carried: tuple[socket.socket, ...] = ()
+        if serial is not None:
+            meta["workspace"] = self._config.workspace(serial)
+            carried = (self._agents.open(serial),)
+
+        def started(reply: Frame) -> None:
+            if reply.op is Op.ERROR:
+                self._dismantle(instance)
+            answer(reply)
+
+        request = Frame(frame.op, frame.request_id, frame.instance_id, meta, frame.body)
+        self.workers.submit(worker, request, _deadline(frame), started, carried)
+
+    def _next_serial(self) -> int:
+        """A number never used before; 0 when the user ids are used up."""
+        self._serial += 1
+        if self._config.drop_uids and 2 * self._serial + 1 >= self._config.uid_count:
+            return 0
+        return self._serial
+
+    def _worker(self) -> Worker:
+        """The worker for a new instance."""
+        if not self._config.many_per_worker:
+            return self.workers.fork()
+        if self._shared is None or self._shared.lost:
+            self._shared = self.workers.fork()
+        return self._shared
+
+    def _dismantle(self, instance: Instance) -> None:
+        """Drop an instance that nobody will release."""
+        self.instances.pop(instance.instance_id, None)
+        self._departures.drop(instance)
+
+    def _forward(self, frame: Frame, answer: Callable[[Frame], None]) -> None:
+        instance = self.instances.get(frame.instance_id)
+        if instance is None:
+            answer(frame.error("unknown_instance", f"there is no instance {frame.instance_id}"))
+        else:
+            self.workers.submit(instance.worker, frame, _deadline(frame), answer)
+
+    def _fork(self, frame: Frame, answer: Callable[[Frame], None]) -> None:
+        source = self.instances.get(frame.instance_id)
+        copy_id = str(frame.meta["copy_id"])
+        if source is None:
+            answer(frame.error("unknown_instance", f"there is no instance {frame.instance_id}"))
+        elif copy_id in self.instances:
+            answer(frame.error("duplicate_instance", f"there is an instance {copy_id}"))
+        elif self._config.many_per_worker:
+            self._fork_object(frame, source, copy_id, answer)
+        else:
+            self._fork_process(frame, source, copy_id, answer)
+
+    def _fork_object(
+        self, frame: Frame, source: Instance, copy_id: str, answer: Callable[[Frame], None]
+    ) -> None:
+        copy = Instance(copy_id, source.worker, None)
+
+        def copied(reply: Frame) -> None:
+            if reply.op is Op.REPLY:
+                self.instances[copy_id] = copy
+                source.worker.instances.add(copy_id)
+            answer(reply)
+
+        self.workers.submit(source.worker, frame, _deadline(frame), copied)
+
+    def _fork_process(
+        self, frame: Frame, source: Instance, copy_id: str, answer: Callable[[Frame], None]
+    ) -> None:
+        serial = self._next_serial() if source.serial is not None else None
+        if serial == 0:
+            answer(frame.error("sandbox_failed", "the box takes no more instances"))
+            return
+        meta = dict(frame.meta)
+        worker, end = self.workers.prepare()
+        carried: tuple[socket.socket, ...] = (end,)
+        if serial is not None:
+            meta |= {"serial": serial, "workspace": self._config.workspace(serial)}
+            carried = (end, self._agents.open(serial, source.serial))
+        copy = Instance(copy_id, worker, serial)
+        self.instances[copy_id] = copy
+        worker.instances.add(copy_id)
+
+        def copied(reply: Frame) -> None:
+            if reply.op is Op.REPLY:
+                self.workers.adopt(worker, int(reply.meta["pid"]))
+                reply = frame.reply(meta={"step_index": reply.meta["step_index"]})
+            else:
+                self._dismantle(copy)
+            answer(reply)
+
+        request = Frame(frame.op, frame.request_id, frame.instance_id, meta, frame.body)
+        self.workers.submit(source.worker, request, _deadline(frame), copied, carried)
+
+    def _worker_lost(self, worker: Worker, waiting: list[Waiting]) -> None:
+        """Answer what waited, tell of the rest, and clean up behind all."""
+        told = set()
+        for position, each in enumerate(waiting):
+            told.add(each.frame.instance_id)
+            if worker.late and position == 0:
+                each.answer(each.frame.error("step_timeout", "the operation ran past its deadline"))
+            else:
+                each.answer(each.frame.error("instance_lost", "the instance's worker is gone"))
+        reason = "a neighbour ran past its deadline" if worker.late else "the instance's worker is gone"
+        for instance_id in list(worker.instances):
+            instance = self.instances.get(instance_id)
+            if instance is None or instance.worker is not worker:
+                continue
+            self._dismantle(instance)
+            if instance_id not in told:
+                meta = {"event": "lost", "reason": reason}
+                self._on_event(Frame(Op.EVENT, 0, instance_id, meta))
+
+    def _reset(self, frame: Frame, answer: Callable[[Frame], None]) -> None:
+        """End and clean everything; no event is sent for what this was asked to end."""
+        self._resetting = True
+        self._shared = None
+        self.instances.clear()
+        self._departures.forget()
+
+        def cleaned(clean: bool, left: list[str]) -> None:
+            self._resetting = False
+            answer(frame.reply(meta={"clean": clean, "left": left}))
+
+        self.workers.end_all(lambda: self._agents.reset(cleaned))
+
+    def _statistics(self) -> Message:
+        workers = {w.pid: "worker" for w in self.workers.by_number.values() if w.pid is not None}
+        return {
+            "instances": len(self.instances),
+            "workers": len(self.workers.by_number),
+            "processes": describe_processes(self._roles | workers),
+        }
+
+
+def _deadline(frame: Frame) -> float:
+    return float(frame.meta.get("deadline_s", _DEADLINE_S.get(frame.op, _USUAL_DEADLINE_S)))

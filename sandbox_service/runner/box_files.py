@@ -1,0 +1,47 @@
+"""File frames of an instance: the workspace's files for the service's own file API."""
+
+from __future__ import annotations
+
+import errno
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from .episode import Refusal
+from .frames import Frame, Op
+
+if TYPE_CHECKING:
+    from .agent import BoxAgent
+
+__all__ = ["serve_file_frame"]
+
+_MOST_ENTRIES = 10_000
+
+
+def serve_file_frame(frame: Frame, agent: BoxAgent | None) -> Frame:
+    """Read, write or list. Raises Refusal with the contract's code for what the kernel refuses."""
+    if agent is None:
+        raise Refusal("files_unsupported", "instances of this environment have no files")
+    path = str(frame.meta.get("path", "."))
+    try:
+        if frame.op is Op.FILE_WRITE:
+            agent.write_file(path, frame.body)
+            return frame.reply()
+        if frame.op is Op.FILE_LIST:
+            files = agent.list_files(path, _MOST_ENTRIES)
+            return frame.reply(json.dumps([asdict(file) for file in files]).encode())
+        most = int(frame.meta["max_bytes"])
+        data = agent.read_file(path, most + 1)
+    except FileNotFoundError:
+        raise Refusal("file_not_found", f"there is no file {path}") from None
+    except ValueError as error:
+        raise Refusal("invalid_path", str(error)) from None
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise Refusal("storage_full", "the workspace is full") from None
+        if error.errno == errno.EFBIG:
+            raise Refusal("file_too_large", f"{path} is larger than files may be") from None
+        raise Refusal("invalid_path", f"{path}: {error.strerror or error}") from None
+    if len(data) > most:
+        raise Refusal("file_too_large", f"{path} has more than {most} bytes")
+    return frame.reply(data)

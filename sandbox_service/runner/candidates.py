@@ -1,0 +1,55 @@
+"""The worker's end of a candidate process; its answers are data, no more."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from typing import TYPE_CHECKING
+
+from .packets import JsonObject, receive_packet, send_packet
+
+if TYPE_CHECKING:
+    from .control import Control
+
+__all__ = ["CandidateProcess"]
+
+
+class CandidateProcess:
+    """Implements ``runner.world.Candidate``. ``request`` also works in a fork of the worker."""
+
+    def __init__(self, control: Control, end: socket.socket, pid: int) -> None:
+        self._control = control
+        self._end = end
+        self._pid = pid
+        self.closed = False
+
+    @classmethod
+    def start(cls, control: Control, entry: str) -> CandidateProcess:
+        """Have the launcher fork a candidate. Raises OSError when it cannot."""
+        ours, theirs = socket.socketpair()
+        try:
+            answer = control.ask({"do": "candidate", "entry": entry}, (theirs.fileno(),))
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        return cls(control, ours, int(answer["pid"]))
+
+    def request(self, message: JsonObject, timeout_s: float) -> JsonObject:
+        deadline = time.monotonic() + timeout_s
+        send_packet(self._end, message, deadline=deadline)
+        answer, _, descriptors = receive_packet(self._end, deadline, max_blob=0)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return answer
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._end.close()
+        if not self._control.ask({"do": "end_candidate"})["clean"]:
+            raise OSError("something of a candidate is left")
+        self._control.forget_exits()

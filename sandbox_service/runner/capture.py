@@ -1,0 +1,76 @@
+"""Collects the output of a cell or a command: bounded in memory, drained to the end, up to a deadline."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Capture"]
+
+_CHUNK = 1 << 16
+
+
+class Capture:
+    """The reading end of a pipe, and what is kept of what came through it."""
+
+    def __init__(self, max_output: int) -> None:
+        self._reading, self.writing = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._reading, False)
+        self._max = max_output
+        self._kept = bytearray()
+        self.truncated = False
+
+    @property
+    def text(self) -> str:
+        """What is kept, invalid UTF-8 replaced."""
+        return self._kept.decode("utf-8", "replace")
+
+    def close_writing(self) -> None:
+        """Close our copy of the writing end, once the other process has its own."""
+        os.close(self.writing)
+
+    def follow(self, deadline: float, others: dict[int, Callable[[], bool]]) -> bool:
+        """Read until one of ``others`` says that it is over; False at the deadline.
+
+        ``others`` maps descriptors to what is called when they are readable.
+        """
+        poll = select.poll()
+        poll.register(self._reading, select.POLLIN)
+        for descriptor in others:
+            poll.register(descriptor, select.POLLIN)
+        while True:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return False
+            for descriptor, _ in poll.poll(remaining * 1000):
+                if descriptor != self._reading:
+                    if others[descriptor]():
+                        return True
+                elif not self._take():
+                    poll.unregister(self._reading)
+
+    def finish(self) -> None:
+        """Take what is in the pipe and close it."""
+        while self._take():
+            if not select.select([self._reading], [], [], 0)[0]:
+                break
+        os.close(self._reading)
+
+    def _take(self) -> bool:
+        """Read once; False at the end of the stream."""
+        try:
+            data = os.read(self._reading, _CHUNK)
+        except BlockingIOError:
+            return True
+        if not data:
+            return False
+        room = self._max - len(self._kept)
+        if len(data) > room:
+            self.truncated = True
+        self._kept += data[:room]
+        return True

@@ -1,0 +1,133 @@
+"""Removes what an instance left in directories that others share, and proves that nothing is left.
+
+``remove_owned`` runs in a child under the instance's own user id: the runner has no right to other people's
+files, and needs none. ``find_owned`` runs as the runner and only looks. By then every process of the id is
+dead, so that names cannot change between a look and a deed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = ["find_owned", "paths_below", "remove_owned", "remove_tree"]
+
+_DEPTH = 64
+"""Directories nested deeper are first moved to the top, so that no nesting exhausts descriptors or stack."""
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+MAX_LEFT = 20
+"""Paths that a report names."""
+
+
+def remove_tree(path: str, uid: int) -> None:
+    """Remove a directory of ``uid``'s and everything below it, as far as the kernel lets us."""
+    with contextlib.suppress(OSError):
+        os.chmod(path, 0o700)  # noqa: PTH101
+        remove_owned([path], uid)
+        os.rmdir(path)  # noqa: PTH106
+
+
+def remove_owned(roots: Iterable[str], uid: int, keep: frozenset[str] = frozenset()) -> None:
+    """Remove everything of ``uid`` below ``roots``, except the paths in ``keep``; the roots stay."""
+    for root in roots:
+        try:
+            top = os.open(root, _DIRECTORY)
+        except OSError:
+            continue
+        try:
+            remover = _Remover(top, uid, keep)
+            while remover.sweep(top, root, _DEPTH):
+                pass
+        finally:
+            os.close(top)
+
+
+class _Remover:
+    """One walk through one root, by descriptors, never through a symbolic link."""
+
+    def __init__(self, top: int, uid: int, keep: frozenset[str]) -> None:
+        self._top = top
+        self._uid = uid
+        self._keep = keep
+        self._moved = 0
+
+    def sweep(self, directory: int, path: str, depth: int) -> bool:
+        """Remove what is ours in a directory; True when something was moved to the top for another round."""
+        own = os.fstat(directory).st_uid == self._uid
+        moved = False
+        with os.scandir(directory) as entries:
+            found = list(entries)
+        for entry in found:
+            place = f"{path}/{entry.name}"
+            if place in self._keep:
+                continue
+            try:
+                information = entry.stat(follow_symlinks=False)
+                mine = information.st_uid == self._uid
+                if stat.S_ISDIR(information.st_mode):
+                    moved |= self._remove_directory(directory, entry.name, place, mine, depth)
+                elif mine or own:
+                    os.unlink(entry.name, dir_fd=directory)
+            except OSError:
+                continue
+        return moved
+
+    def _remove_directory(self, parent: int, name: str, path: str, mine: bool, depth: int) -> bool:
+        if mine:
+            with contextlib.suppress(OSError):
+                os.rmdir(name, dir_fd=parent)
+                return False
+            os.chmod(name, 0o700, dir_fd=parent)
+            if depth == 0:
+                self._moved += 1
+                target = f".swept-{os.getpid()}-{self._moved}"
+                os.rename(name, target, src_dir_fd=parent, dst_dir_fd=self._top)
+                return True
+        elif depth == 0:
+            return False
+        child = os.open(name, _DIRECTORY, dir_fd=parent)
+        try:
+            moved = self.sweep(child, path, depth - 1)
+        finally:
+            os.close(child)
+        if mine:
+            os.rmdir(name, dir_fd=parent)
+        return moved
+
+
+def find_owned(roots: Iterable[str], suspect: Callable[[int], bool], keep: frozenset[str]) -> list[str]:
+    """Paths below ``roots`` whose owner is ``suspect``, except those in ``keep``; at most MAX_LEFT."""
+    left: list[str] = []
+    for path, owner in _walk(roots):
+        if suspect(owner) and path not in keep:
+            left.append(path)
+            if len(left) == MAX_LEFT:
+                break
+    return left
+
+
+def paths_below(roots: Iterable[str]) -> frozenset[str]:
+    """Every path below ``roots`` that we can see."""
+    return frozenset(path for path, _ in _walk(roots))
+
+
+def _walk(roots: Iterable[str]) -> Iterable[tuple[str, int]]:
+    waiting = list(roots)
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    try:
+                        information = entry.stat(follow_symlinks=False)
+                    except OSError:
+                        continue
+                    yield entry.path, information.st_uid
+                    if stat.S_ISDIR(information.st_mode):
+                        waiting.append(entry.path)
+        except OSError:
+            continue

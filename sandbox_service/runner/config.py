@@ -1,0 +1,79 @@
+"""The runner's configuration, as the first HELLO brings it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .kernel import Limits
+
+__all__ = ["RunnerConfig"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerConfig:
+    """What the box is for, and how it keeps its processes apart."""
+
+    world_module: str
+    """Imported in the zygote only."""
+    workspace_root: str
+    """Parent of the instances' directories."""
+    agent_code: bool = False
+    """Instances get an Agent."""
+    many_per_worker: bool = False
+    """One worker holds all instances."""
+    scratch: tuple[str, ...] = ()
+    """Directories besides the workspaces that agents can write; emptied between instances."""
+    drop_uids: bool = False
+    """Whether instances get user ids of their own; needs root."""
+    uid_base: int = 0
+    """First of ``uid_count`` ids that nothing else on the machine has."""
+    uid_count: int = 65_536
+    """How many ids there are; each instance takes two, and none is used twice."""
+    env_uid: int = 0
+    """The id of zygote and workers."""
+    limits: Limits = Limits()
+    """Bounds of agent processes."""
+    orphan_timeout_s: float = 300.0
+    """The box ends itself when no host has been connected for so long."""
+
+    @classmethod
+    def parse(cls, values: dict[str, Any]) -> RunnerConfig:
+        """From the JSON object of a HELLO. Raises ValueError, TypeError or KeyError when it does not fit."""
+        known = {key: value for key, value in values.items() if key in cls.__dataclass_fields__}
+        known["scratch"] = tuple(str(path).rstrip("/") for path in values.get("scratch", ()))
+        known["workspace_root"] = str(values["workspace_root"]).rstrip("/")
+        known["limits"] = Limits(**values.get("limits", {}))
+        config = cls(**known)
+        if not config.workspace_root.startswith("/"):
+            raise ValueError("workspace_root is not an absolute path")
+        if config.drop_uids and (config.uid_base <= 0 or config.env_uid <= 0):
+            raise ValueError("drop_uids needs uid_base and env_uid")
+        if config.drop_uids and 0 <= config.env_uid - config.uid_base < config.uid_count:
+            raise ValueError("env_uid lies among the instances' ids")
+        return config
+
+    @property
+    def keeper_uid(self) -> int:
+        """Real user id of our helpers that act with an agent's effective one."""
+        return self.uid_base
+
+    def agent_uid(self, serial: int) -> int | None:
+        """User id of an instance's agent; None when ids are not dropped."""
+        return self.uid_base + 2 * serial if self.drop_uids else None
+
+    def grader_uid(self, serial: int) -> int | None:
+        """User id of an instance's candidates."""
+        return self.uid_base + 2 * serial + 1 if self.drop_uids else None
+
+    def workspace(self, serial: int) -> str:
+        """The workspace of an instance."""
+        return f"{self.workspace_root}/{serial}"
+
+    def candidate_directory(self, serial: int) -> str:
+        """Where candidates of an instance run."""
+        return f"{self.workspace_root}/{serial}.candidate"
+
+    def temporary_directory(self, serial: int) -> str | None:
+        """An own directory for temporary files, where no user id tells instances apart."""
+        return None if self.drop_uids else f"{self.workspace_root}/{serial}.tmp"

@@ -1,0 +1,60 @@
+"""The fork verb in a worker of one instance: the process is the copy, and so is the agent's session.
+
+The worker forks twice, so that the copy becomes the zygote's child; meanwhile the launcher copies the
+workspace and the agent's session forks itself. The source waits for all of it, the copy for its first frame.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from typing import TYPE_CHECKING
+
+from .episode import patience
+
+if TYPE_CHECKING:
+    import socket
+
+    from .episode import Episode
+    from .frames import Frame
+
+__all__ = ["copy_process"]
+
+_PID = struct.Struct("=i")
+
+
+def copy_process(
+    frame: Frame, source: Episode, end: socket.socket, control: socket.socket | None
+) -> int | None:
+    """Copy this process and the instance in it: the copy's pid, and None in the copy.
+
+    Raises OSError when the agent's side cannot be copied; the runner ends the half-made copy then.
+    """
+    agent = source.agent
+    serial, workspace = int(frame.meta.get("serial", 0)), str(frame.meta.get("workspace", ""))
+    deadline = time.monotonic() + patience(frame)
+    session = None if agent is None else agent.begin_copy(serial)
+    reading, writing = os.pipe()
+    middle = os.fork()
+    if middle == 0:
+        copy = os.fork()
+        if copy:
+            os.write(writing, _PID.pack(copy))
+            os._exit(0)
+        os.close(reading)
+        os.close(writing)
+        if agent is not None and control is not None:
+            agent.become_copy(control, workspace, session)
+        return None
+    os.close(writing)
+    os.waitpid(middle, 0)
+    (pid,) = _PID.unpack(os.read(reading, _PID.size))
+    os.close(reading)
+    end.close()
+    if agent is not None and control is not None:
+        control.close()
+        agent.finish_copy(serial, workspace, session, deadline)
+        if session is not None:
+            session.close()
+    return int(pid)

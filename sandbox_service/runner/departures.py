@@ -1,0 +1,88 @@
+"""How instances leave: asked to, or because their worker is gone; the agent's side is cleaned either way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .frames import Frame, Op
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .agents import Agents
+    from .box import Instance
+    from .workers import Worker, Workers
+
+__all__ = ["Departures"]
+
+_CLOSE_S = 1.0
+"""How long a world may take to close before its worker is killed."""
+_SHARED_CLOSE_S = 10.0
+_REMEMBERED = 4096
+"""Instances that went without being asked for, and whose release has not come yet."""
+
+
+class Departures:
+    """Releases, and cleanings that nobody waits for yet."""
+
+    def __init__(self, workers: Workers, agents: Agents, shared: bool) -> None:
+        self._shared = shared
+        self._workers = workers
+        self._agents = agents
+        self._leaving: dict[str, list[Callable[[bool], None]]] = {}
+        self._left: dict[str, bool] = {}
+
+    def release(self, frame: Frame, instance: Instance | None, answer: Callable[[Frame], None]) -> None:
+        """End an instance, or say how the end of one went that was lost before."""
+
+        def done(clean: bool) -> None:
+            answer(frame.reply(meta={"clean": clean}))
+
+        if instance is None:
+            if frame.instance_id in self._leaving:
+                self._leaving[frame.instance_id].append(done)
+            else:
+                done(self._left.pop(frame.instance_id, True))
+            return
+        worker = instance.worker
+        worker.instances.discard(instance.instance_id)
+        request = Frame(Op.RELEASE, frame.request_id, frame.instance_id)
+        if self._shared:
+            self._workers.submit(worker, request, _SHARED_CLOSE_S, lambda _: done(True))
+        elif worker.waiting:
+            # An operation runs on it: it is not asked politely.
+            self._end(instance, done)
+        else:
+            self._workers.submit(worker, request, _CLOSE_S, lambda _: self._end(instance, done))
+
+    def drop(self, instance: Instance) -> None:
+        """Clean up behind an instance that was lost or never came to life."""
+        instance.worker.instances.discard(instance.instance_id)
+        instance_id = instance.instance_id
+        self._leaving[instance_id] = []
+
+        def done(clean: bool) -> None:
+            for tell in self._leaving.pop(instance_id):
+                tell(clean)
+            if not clean and len(self._left) < _REMEMBERED:
+                self._left[instance_id] = False
+
+        self._end(instance, done)
+
+    def _end(self, instance: Instance, done: Callable[[bool], None]) -> None:
+        """Kill the worker, unless others live in it, and have the agent's side cleaned."""
+        if self._shared:
+            done(True)
+            return
+
+        def gone() -> None:
+            if instance.serial is None:
+                done(True)
+            else:
+                self._agents.release(instance.serial, lambda clean, _left: done(clean))
+
+        self._workers.end(instance.worker, gone)
+
+    def forget(self) -> None:
+        """Everything is about to be cleaned."""
+        self._left.clear()

@@ -1,0 +1,142 @@
+"""Reads, writes and lists workspace files; runs in a short-lived process under the agent's user id.
+
+Paths are walked component by component from the workspace's own descriptor and no symbolic link is ever
+followed, so that none leads out; only regular files are read or written, so that no pipe or device blocks.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from .packets import JsonObject, receive_packet, send_packet
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+__all__ = ["components", "serve_files"]
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MOST_DEPTH = 128
+
+
+def serve_files(control: socket.socket, workspace: str, enter: Callable[[], None]) -> None:
+    """Answer one request: ``enter`` goes to the workspace, making it first where it is missing."""
+    message, blob, _ = receive_packet(control)
+    answer: JsonObject = {}
+    content = b""
+    try:
+        enter()
+        path = components(str(message["path"]), workspace)
+        root = os.open(".", _DIRECTORY)
+        if message["do"] == "read":
+            content = _read(root, path, int(message["max_bytes"]))
+        elif message["do"] == "write":
+            _write(root, path, blob)
+        else:
+            answer["files"] = _list(root, path, int(message["max_entries"]))
+    except ValueError as error:
+        answer = {"invalid": str(error)}
+    except OSError as error:
+        answer = {"errno": error.errno or errno.EIO, "what": str(message["path"])}
+    send_packet(control, answer, content)
+
+
+def components(path: str, workspace: str) -> list[str]:
+    """The names on the way to ``path``, relative to the workspace. Raises ValueError when it leads out."""
+    if "\0" in path or len(path) > 4096:
+        raise ValueError("the path is malformed")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        raise ValueError("the path is malformed") from None
+    if path.startswith("/"):
+        if path != workspace and not path.startswith(workspace + "/"):
+            raise ValueError("the path leaves the workspace")
+        path = path[len(workspace) :]
+    found: list[str] = []
+    for name in path.split("/"):
+        if name == "..":
+            if not found:
+                raise ValueError("the path leaves the workspace")
+            found.pop()
+        elif name not in ("", "."):
+            found.append(name)
+    if len(found) > _MOST_DEPTH:
+        raise ValueError("the path is too deep")
+    return found
+
+
+def _descend(root: int, names: list[str], make: bool = False) -> int:
+    """A descriptor of the directory that ``names`` lead to."""
+    here = os.dup(root)
+    for name in names:
+        if make:
+            try:
+                os.mkdir(name, dir_fd=here)
+            except FileExistsError:
+                pass
+        below = os.open(name, _DIRECTORY, dir_fd=here)
+        os.close(here)
+        here = below
+    return here
+
+
+def _regular(descriptor: int) -> None:
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "a directory")
+    if not stat.S_ISREG(mode):
+        raise PermissionError(errno.EPERM, "not a regular file")
+
+
+def _read(root: int, path: list[str], max_bytes: int) -> bytes:
+    if not path:
+        raise IsADirectoryError(errno.EISDIR, "a directory")
+    descriptor = os.open(path[-1], os.O_RDONLY | _FILE, dir_fd=_descend(root, path[:-1]))
+    _regular(descriptor)
+    parts: list[bytes] = []
+    while max_bytes > 0:
+        part = os.read(descriptor, min(max_bytes, 1 << 20))
+        if not part:
+            break
+        parts.append(part)
+        max_bytes -= len(part)
+    return b"".join(parts)
+
+
+def _write(root: int, path: list[str], data: bytes) -> None:
+    if not path:
+        raise IsADirectoryError(errno.EISDIR, "a directory")
+    parent = _descend(root, path[:-1], make=True)
+    descriptor = os.open(path[-1], os.O_WRONLY | os.O_CREAT | _FILE, 0o666, dir_fd=parent)
+    _regular(descriptor)
+    os.ftruncate(descriptor, 0)
+    while data:
+        data = data[os.write(descriptor, data) :]
+    os.close(descriptor)
+
+
+def _list(root: int, path: list[str], max_entries: int) -> list[JsonObject]:
+    """Everything below ``path``, breadth first, so that a cut list still shows the top."""
+    found: list[JsonObject] = []
+    waiting: list[list[str]] = [path]
+    while waiting and len(found) < max_entries:
+        names = waiting.pop(0)
+        here = _descend(root, names)
+        with os.scandir(here) as entries:
+            ordered = sorted(entries, key=lambda entry: entry.name)
+        for entry in ordered[: max_entries - len(found)]:
+            is_directory = entry.is_dir(follow_symlinks=False)
+            place = [*names, entry.name]
+            size = 0 if is_directory else entry.stat(follow_symlinks=False).st_size
+            shown = os.fsencode("/".join(place)).decode("utf-8", "replace")
+            found.append({"path": shown, "size": size, "is_directory": is_directory})
+            if is_directory and len(place) < _MOST_DEPTH:
+                waiting.append(place)
+        os.close(here)
+    return sorted(found, key=lambda entry: str(entry["path"]))

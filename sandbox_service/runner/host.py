@@ -1,0 +1,177 @@
+"""The host's connection: one at a time, recognised by a token, and replaceable without loss.
+
+The first HELLO sets the token; a later connection that brings it takes the place of the one before. Answers
+that could not be sent whole wait for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import stat
+import struct
+import time
+from typing import TYPE_CHECKING
+
+from .frames import Frame, Op
+from .link import FrameLink, Gauge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .loop import Loop
+
+__all__ = ["Host"]
+
+_CREDENTIALS = struct.Struct("=3i")
+_GREETING_S = 10.0
+_MOST_GUESTS = 16
+_LEAST_TOKEN = 16
+
+
+class Host:
+    """The listening socket, the connection that is believed, and those that have not said HELLO."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        path: str,
+        on_frame: Callable[[Frame], None],
+        on_hello: Callable[[Frame], None],
+    ) -> None:
+        self._loop = loop
+        self._path = path
+        self._on_frame = on_frame
+        self._on_hello = on_hello
+        self._token: str | None = None
+        self._link: FrameLink | None = None
+        self._guests: set[FrameLink] = set()
+        self._gauge = Gauge()
+        self._unsent: list[bytes] = []
+        self.refused_uids: range = range(0)
+        """Peers of these user ids are agents."""
+        self.away_since: float | None = time.monotonic()
+        """Since when nobody is connected."""
+        self._listening = _listen(path)
+        loop.watch(self._listening, self._accept)
+
+    @property
+    def queued(self) -> int:
+        """Bytes that the host has not taken yet."""
+        return self._gauge.bytes + sum(map(len, self._unsent))
+
+    def send(self, frame: Frame) -> None:
+        """Send a frame, now or when the host is back."""
+        if self._link is None:
+            self._unsent.append(frame.encode())
+        else:
+            self._link.send(frame)
+
+    def pause(self, paused: bool) -> None:
+        """Stop taking requests, or go on."""
+        if self._link is not None:
+            self._link.pause(paused)
+
+    def close(self) -> None:
+        """Hang up and take the socket away."""
+        for link in (*self._guests, self._link):
+            if link is not None:
+                link.close()
+        self._loop.watch(self._listening)
+        self._listening.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)  # noqa: PTH108
+
+    def _accept(self) -> None:
+        try:
+            end, _ = self._listening.accept()
+        except OSError:
+            return
+        if len(self._guests) >= _MOST_GUESTS or not self._welcome(end):
+            end.close()
+            return
+        link = FrameLink(
+            self._loop,
+            end,
+            Gauge(),
+            lambda frame: self._greeted(link, frame),
+            lambda: self._guests.discard(link),
+        )
+        self._guests.add(link)
+        self._loop.call_at(time.monotonic() + _GREETING_S, lambda: self._give_up(link))
+
+    def _welcome(self, end: socket.socket) -> bool:
+        """In a container the private folder decides who may connect, but never an agent; else our own user."""
+        credentials = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        _, uid, _ = _CREDENTIALS.unpack(credentials)
+        if os.getpid() == 1:
+            return uid not in self.refused_uids
+        return uid in (0, os.geteuid())
+
+    def _give_up(self, link: FrameLink) -> None:
+        if link in self._guests:
+            self._guests.discard(link)
+            link.close()
+
+    def _greeted(self, link: FrameLink, frame: Frame) -> None:
+        if link is self._link:
+            self._on_frame(frame)
+            return
+        if link not in self._guests:
+            return
+        self._guests.discard(link)
+        token = str(frame.meta.get("token", ""))
+        if frame.op is not Op.HELLO or not self._admit(token):
+            link.send(frame.error("unauthenticated", "the token is not this box's"))
+            link.close()
+            return
+        self._take(link)
+        self._on_hello(frame)
+
+    def _admit(self, token: str) -> bool:
+        if self._token is None:
+            if len(token) < _LEAST_TOKEN:
+                return False
+            self._token = token
+            return True
+        given, own = token.encode(), self._token.encode()
+        # Every byte is looked at, so that the time tells nothing of where they differ.
+        return len(given) == len(own) and not sum(a ^ b for a, b in zip(given, own, strict=True))
+
+    def _take(self, link: FrameLink) -> None:
+        """Believe this connection from now on, in place of the one before."""
+        if self._link is not None:
+            self._unsent += self._link.close()
+        self._link = link
+        link.adopt(self._gauge, self._lost)
+        self.away_since = None
+
+    def greet(self, answer: Frame) -> None:
+        """Answer a HELLO; then what could not be sent before."""
+        self.send(answer)
+        unsent, self._unsent = self._unsent, []
+        for data in unsent:
+            if self._link is None:
+                self._unsent.append(data)
+            else:
+                self._link.send_bytes(data)
+
+    def _lost(self) -> None:
+        if self._link is not None:
+            self._unsent += self._link.unsent
+            self._link = None
+            self.away_since = time.monotonic()
+
+
+def _listen(path: str) -> socket.socket:
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISSOCK(os.lstat(path).st_mode):
+            os.unlink(path)  # noqa: PTH108
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(path)
+    # The folder is private; the socket's own mode must let in the group that the folder lets in.
+    os.chmod(path, 0o660)  # noqa: PTH101
+    listening.listen(16)
+    listening.setblocking(False)
+    return listening

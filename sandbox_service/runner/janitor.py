@@ -1,0 +1,122 @@
+"""Cleans directories behind instances and proves it: removal under the instance's user id, the look as ours.
+
+Where ids are dropped, the owner tells whose a file is, wherever it lies. Where they are not, an instance's
+files are those in its own directories, and shared directories are emptied only when they are private to the
+box: a directory that others of the machine can write is never touched.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+from typing import TYPE_CHECKING
+
+from . import sweep
+from .cleaning import find_owned, paths_below, remove_owned, remove_tree
+from .kernel import Identity, ipc_objects, remove_ipc_objects
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from .config import RunnerConfig
+
+__all__ = ["Janitor"]
+
+_LONGEST_S = 20
+"""After so long a cleaning is given up; the box is not clean then, and will be destroyed."""
+
+
+class Janitor:
+    """The directories of a box, and what may lie in them."""
+
+    def __init__(self, config: RunnerConfig) -> None:
+        self._config = config
+        self._kept: frozenset[str] = frozenset()
+
+    @property
+    def _shared(self) -> list[str]:
+        return [*self._config.scratch, self._config.workspace_root]
+
+    def mark(self) -> None:
+        """Take what is there now for granted."""
+        if self._config.drop_uids:
+            env = self._config.env_uid
+            self._kept = frozenset(find_owned(self._shared, lambda owner: owner == env, frozenset()))
+        else:
+            self._kept = paths_below(self._private())
+
+    def _private(self) -> list[str]:
+        """Shared directories that nobody outside the box can write."""
+        found = []
+        for path in self._shared:
+            try:
+                information = os.lstat(path)
+            except OSError:
+                continue
+            if information.st_uid == os.geteuid() and not information.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                found.append(path)
+        return found
+
+    def clean(self, uid: int | None, directories: list[str]) -> list[str]:
+        """Remove single directories; those that are still there."""
+        self._as(uid, directories, [])
+        return [path for path in directories if os.path.lexists(path)]
+
+    def clean_instance(self, serial: int, uid: int | None, last: bool) -> list[str]:
+        """Remove an instance's directories and, with the last of its family, all that its id owns."""
+        config = self._config
+        own = [config.workspace(serial), config.temporary_directory(serial)]
+        directories = [path for path in own if path is not None]
+        self._as(uid, directories, self._shared if last and uid is not None else [])
+        left = [path for path in directories if os.path.lexists(path)]
+        if uid is not None and last:
+            uids = {uid, config.grader_uid(serial)}
+            left += self._left_of({each for each in uids if each is not None})
+        return left
+
+    def _left_of(self, uids: set[int]) -> list[str]:
+        return find_owned(self._shared, uids.__contains__, frozenset()) + _ipc_left(uids)
+
+    def _as(self, uid: int | None, directories: list[str], shared: list[str]) -> None:
+        owner = os.geteuid() if uid is None else uid
+
+        def remove() -> None:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(_LONGEST_S)
+            for path in directories:
+                remove_tree(path, owner)
+            remove_owned(shared, owner)
+            if shared:
+                remove_ipc_objects(owner)
+
+        identity = None if uid is None else Identity(uid, self._config.keeper_uid)
+        try:
+            sweep.run_as(identity, remove)
+        except OSError:
+            return
+
+    def clean_all(self) -> list[str]:
+        """Empty the box's directories as far as they are ours; what is left."""
+        config = self._config
+        if not config.drop_uids:
+            private = self._private()
+            remove_owned(private, os.geteuid(), self._kept)
+            left = [path for path in paths_below(private) if path not in self._kept]
+            return left + [
+                f"{path} is not private to the box" for path in self._shared if path not in private
+            ]
+
+        def remove() -> None:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(_LONGEST_S)
+            remove_owned(self._shared, config.env_uid, self._kept)
+
+        sweep.run_as(Identity.of(config.env_uid), remove)
+        ours = range(config.uid_base, config.uid_base + config.uid_count)
+        left = find_owned(self._shared, lambda uid: uid in ours or uid == config.env_uid, self._kept)
+        return left + _ipc_left(ours)
+
+
+def _ipc_left(uids: Container[int]) -> list[str]:
+    return [f"sysv {kind} {key}" for kind in ("shm", "sem", "msg") for key in ipc_objects(kind, uids)]

@@ -1,0 +1,175 @@
+"""What the runner asks of the kernel for its processes: privileges, limits, descriptors, attributes.
+
+Everything that must happen between fork and the first foreign instruction is here, so that the order can be
+read in one place. Linux only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+import resource
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+__all__ = [
+    "Identity",
+    "Limits",
+    "be_undumpable",
+    "become",
+    "become_reaper",
+    "close_all_but",
+    "die_with_parent",
+    "ipc_objects",
+    "make_first_victim",
+    "refuse_new_privileges",
+    "remove_ipc_objects",
+    "reset_signals",
+]
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
+_IPC_RMID = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """User ids of a process; the group id is the effective user id."""
+
+    effective: int
+    """Whose files it makes and whose processes it may signal."""
+    real: int
+    """Who may signal it; differs from ``effective`` for our helpers, which agents must not kill."""
+
+    @classmethod
+    def of(cls, uid: int) -> Identity:
+        """An ordinary process of ``uid``."""
+        return cls(uid, uid)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one agent process, or of one user id."""
+
+    open_files: int = 1024
+    """File descriptors a process."""
+    processes: int | None = None
+    """Processes and threads of a user id; None leaves it to the box."""
+    address_space_mib: int | None = None
+    """Address space a process; None leaves it to the box."""
+    file_mib: int | None = None
+    """Longest file that a process can write."""
+
+    def apply(self) -> None:
+        """Bind the calling process and its descendants."""
+        _lower(resource.RLIMIT_CORE, 0)
+        _lower(resource.RLIMIT_NOFILE, self.open_files)
+        if self.processes is not None:
+            _lower(resource.RLIMIT_NPROC, self.processes)
+        if self.address_space_mib is not None:
+            _lower(resource.RLIMIT_AS, self.address_space_mib << 20)
+        if self.file_mib is not None:
+            _lower(resource.RLIMIT_FSIZE, self.file_mib << 20)
+
+
+def _lower(which: int, value: int) -> None:
+    """Set soft and hard limit, never above the hard limit that is there."""
+    _, hard = resource.getrlimit(which)
+    bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(which, (bound, bound))
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _prctl(option: int, value: int) -> None:
+    zero = ctypes.c_ulong(0)
+    if _libc().prctl(ctypes.c_int(option), ctypes.c_ulong(value), zero, zero, zero) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def be_undumpable(hidden: bool = True) -> None:
+    """Keep memory, descriptors and environment from processes of the same user id, or open them again."""
+    _prctl(_PR_SET_DUMPABLE, 0 if hidden else 1)
+
+
+def become_reaper() -> None:
+    """Adopt orphaned descendants, so that a double fork does not leave our tree."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent() -> None:
+    """Be killed when the parent ends. A change of user id clears this, so it comes after."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def refuse_new_privileges() -> None:
+    """Make setuid programs ordinary ones, for this process and all that come from it."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def make_first_victim() -> None:
+    """Be the first that the kernel kills when memory runs out. Before the change of user id."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:  # noqa: PTH123
+        file.write(b"1000")
+
+
+def reset_signals() -> None:
+    """Undo what Python and the runner changed, so that programs meet the usual dispositions."""
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGTERM, signal.SIGXFSZ, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def become(identity: Identity) -> None:
+    """Drop to other user ids for good; afterwards no capability is left."""
+    if 0 in (identity.effective, identity.real):
+        raise ValueError("nothing drops to root")
+    group = identity.effective
+    os.setgroups([])
+    os.setresgid(group, group, group)
+    os.setresuid(identity.real, identity.effective, identity.real)
+    if os.getresuid() != (identity.real, identity.effective, identity.real):
+        raise PermissionError("the user ids did not change")
+
+
+def close_all_but(keep: int) -> None:
+    """Close every descriptor from ``keep`` on."""
+    os.closerange(keep, max(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1] & 0xFFFFF))
+
+
+def remove_ipc_objects(uid: int) -> None:
+    """Remove the System V objects that the calling process's user made; they outlive their processes."""
+    libc = _libc()
+    calls = {
+        "shm": lambda key: libc.shmctl(key, _IPC_RMID, None),
+        "sem": lambda key: libc.semctl(key, 0, _IPC_RMID),
+        "msg": lambda key: libc.msgctl(key, _IPC_RMID, None),
+    }
+    for kind, remove in calls.items():
+        for key in ipc_objects(kind, {uid}):
+            remove(key)
+
+
+def ipc_objects(kind: str, uids: Container[int]) -> list[int]:
+    """Ids of the System V objects (``shm``, ``sem``, ``msg``) that belong to ``uids``."""
+    try:
+        with open(f"/proc/sysvipc/{kind}", encoding="ascii") as file:  # noqa: PTH123
+            names, *rows = (line.split() for line in file)
+    except (OSError, ValueError):
+        return []
+    key, owner, creator = 1, names.index("uid"), names.index("cuid")
+    return [int(row[key]) for row in rows if int(row[owner]) in uids or int(row[creator]) in uids]

@@ -1,0 +1,125 @@
+"""The launcher: makes and ends agent processes, and cleans up behind them.
+
+It is forked before the runner knows a task, stays small and pristine, and is the reaper of everything that
+agents fork off. Workers speak with it over one control socket an instance, the runner over another; neither
+can make it act on an instance that is not theirs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import signal
+import socket
+from typing import TYPE_CHECKING
+
+from . import kernel
+from .channel import Message, receive, send
+from .config import RunnerConfig
+from .desk import Desk
+from .premises import Premises
+from .wakeup import drain, woken_by_children
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["run_launcher"]
+
+
+def run_launcher(upstream: socket.socket) -> None:
+    """Serve until the runner is gone; then end every agent process. Called in a fork of its own."""
+    kernel.become_reaper()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    Launcher(upstream).run()
+
+
+class Launcher:
+    """The loop: messages of the runner and of workers, and the deaths of children."""
+
+    def __init__(self, upstream: socket.socket) -> None:
+        self._upstream = upstream
+        self._selector = selectors.DefaultSelector()
+        self._premises: Premises | None = None
+        self._desks: dict[int, Desk] = {}
+        self._running = True
+
+    def run(self) -> None:
+        with woken_by_children() as wake:
+            self._selector.register(wake, selectors.EVENT_READ, lambda: drain(wake))
+            self._selector.register(self._upstream, selectors.EVENT_READ, self._hear_runner)
+            while self._running:
+                events = self._selector.select()
+                # The runner first: it announces an instance before its worker can ask for anything.
+                for key, _ in sorted(events, key=lambda event: event[0].fileobj is not self._upstream):
+                    # A desk may have been closed by what came before it in the same round.
+                    if key.fileobj in self._selector.get_map():
+                        action: Callable[[], None] = key.data
+                        action()
+                self._settle()
+        if self._premises is not None:
+            self._premises.end_everything()
+
+    def _settle(self) -> None:
+        """Collect the dead, end what they left behind, and tell those who wait for them."""
+        if self._premises is None:
+            return
+        for root, code in self._premises.collect():
+            desk = self._desks.get(root.serial)
+            if desk is not None:
+                desk.root_ended(root, code)
+
+    def _hear_runner(self) -> None:
+        while self._running:
+            try:
+                message, descriptors = receive(self._upstream, wait=False)
+            except BlockingIOError:
+                return
+            except (EOFError, OSError):
+                self._running = False
+                return
+            answer = self._do(message, descriptors)
+            if answer is not None:
+                with contextlib.suppress(OSError):
+                    send(self._upstream, {**answer, "request": message.get("request")})
+
+    def _do(self, message: Message, descriptors: list[int]) -> Message | None:
+        if message["do"] == "configure":
+            config = RunnerConfig.parse(message["config"])
+            self._premises = Premises(config)
+            return None
+        assert self._premises is not None, "the runner configures first"  # noqa: S101
+        if message["do"] == "mark":
+            self._premises.mark_clean()
+            return None
+        if message["do"] == "open":
+            self._open(message, socket.socket(fileno=descriptors[0]))
+            return None
+        if message["do"] == "release":
+            serial = int(message["serial"])
+            self._close(serial)
+            left = self._premises.release(serial)
+        else:
+            for serial in list(self._desks):
+                self._close(serial)
+            left = self._premises.reset()
+        return {"clean": not left, "left": left}
+
+    def _open(self, message: Message, control: socket.socket) -> None:
+        assert self._premises is not None, "the runner configures first"  # noqa: S101
+        serial = int(message["serial"])
+        desk = Desk(self._premises, serial, message.get("copy_of"), control)
+        self._desks[serial] = desk
+
+        def hear() -> None:
+            if not desk.hear():
+                self._close(serial)
+
+        self._selector.register(control, selectors.EVENT_READ, hear)
+
+    def _close(self, serial: int) -> None:
+        """Hang up on an instance's worker; its processes stay until the release."""
+        desk = self._desks.pop(serial, None)
+        if desk is not None:
+            self._selector.unregister(desk.control)
+            desk.close()

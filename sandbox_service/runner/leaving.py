@@ -1,0 +1,24 @@
+"""How a forked process of ours ends: with an exit code, without running what its parent has left to do."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["run_and_leave"]
+
+
+def run_and_leave(action: Callable[[], None]) -> NoReturn:
+    """Run ``action`` and exit: 0, or 1 after an exception, which is shown on standard error."""
+    code = 1
+    try:
+        action()
+        code = 0
+    except BaseException as error:  # noqa: BLE001  # nothing above this frame belongs to this process
+        sys.excepthook(type(error), error, error.__traceback__)
+    finally:
+        os._exit(code)

@@ -1,0 +1,72 @@
+"""The runner's event loop: readiness of descriptors and timers, nothing else."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import selectors
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+__all__ = ["Loop"]
+
+_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+
+
+class Loop:
+    """Calls back; a callback must not block."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._running = True
+
+    def watch(
+        self,
+        what: socket.socket | int,
+        on_read: Callable[[], None] | None = None,
+        on_write: Callable[[], None] | None = None,
+    ) -> None:
+        """Call back when readable or writable; None stops watching for that."""
+        events = (_READ if on_read else 0) | (_WRITE if on_write else 0)
+        known = what in self._selector.get_map()
+        data = (on_read, on_write)
+        if not events:
+            if known:
+                self._selector.unregister(what)
+        elif known:
+            self._selector.modify(what, events, data)
+        else:
+            self._selector.register(what, events, data)
+
+    def call_at(self, when: float, action: Callable[[], None]) -> None:
+        """Call once, not before ``when`` on the monotonic clock; there is no taking it back."""
+        heapq.heappush(self._timers, (when, next(self._order), action))
+
+    def stop(self) -> None:
+        """Leave ``run`` after the current callbacks."""
+        self._running = False
+
+    def run(self) -> None:
+        """Serve until stopped."""
+        selector = self._selector
+        while self._running:
+            timeout = max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+            for key, events in selector.select(timeout):
+                on_read, on_write = key.data
+                # What came before in this round may have ended or changed the watch.
+                if events & _WRITE and on_write and self._current(key) == key.data:
+                    on_write()
+                if events & _READ and on_read and self._current(key) == key.data:
+                    on_read()
+            while self._timers and self._timers[0][0] <= time.monotonic():
+                heapq.heappop(self._timers)[2]()
+
+    def _current(self, key: selectors.SelectorKey) -> object:
+        found = self._selector.get_map().get(key.fileobj)
+        return None if found is None else found.data

@@ -1,0 +1,80 @@
+"""The runner's non-blocking end of a message channel to launcher or zygote."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from .channel import Message, receive, send
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from .loop import Loop
+
+__all__ = ["MessageLink"]
+
+
+class MessageLink:
+    """Messages out, in order and with descriptors; messages in, one callback each."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        end: socket.socket,
+        on_message: Callable[[Message], None],
+        on_closed: Callable[[], None],
+    ) -> None:
+        end.setblocking(False)
+        self._loop = loop
+        self._end = end
+        self._on_message = on_message
+        self._on_closed = on_closed
+        self._queue: deque[tuple[Message, tuple[socket.socket, ...]]] = deque()
+        self._open = True
+        loop.watch(end, self._read)
+
+    def send(self, message: Message, carried: tuple[socket.socket, ...] = ()) -> None:
+        """Queue a message; ``carried`` travel with it and are closed here afterwards."""
+        self._queue.append((message, carried))
+        if len(self._queue) == 1:
+            self._write()
+
+    def _write(self) -> None:
+        while self._queue and self._open:
+            message, carried = self._queue[0]
+            try:
+                send(self._end, message, tuple(each.fileno() for each in carried), wait=False)
+            except BlockingIOError:
+                self._loop.watch(self._end, self._read, self._write)
+                return
+            except OSError:
+                self._broken()
+                return
+            self._queue.popleft()
+            for each in carried:
+                each.close()
+        if self._open:
+            self._loop.watch(self._end, self._read)
+
+    def _read(self) -> None:
+        try:
+            while self._open:
+                self._on_message(receive(self._end, wait=False)[0])
+        except BlockingIOError:
+            return
+        except (EOFError, OSError):
+            self._broken()
+
+    def _broken(self) -> None:
+        if self._open:
+            self.close()
+            self._on_closed()
+
+    def close(self) -> None:
+        """Hang up; the process at the other end ends what it has, and itself."""
+        if self._open:
+            self._open = False
+            self._loop.watch(self._end)
+            self._end.close()

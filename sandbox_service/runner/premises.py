@@ -1,0 +1,243 @@
+"""The agents' side of the box: which processes and directories belong to which instance, and their end.
+
+Instances that were forked from each other share a user id (a process without privileges cannot change its
+own), so they form a family. An instance alone in its family is ended by user id, which nothing outruns; in a
+company, or where ids are not dropped, it is ended by process tree. Children of ours that no instance owns are
+strays: orphans of something that has ended, and never welcome.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from . import janitor, sweep
+from .kernel import Identity, Limits
+from .processes import Process, children, descendants, snapshot
+from .spawn import Place, fork_child
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .config import RunnerConfig
+
+__all__ = ["Premises", "Root"]
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A child of ours that an instance asked for."""
+
+    pid: int
+    serial: int
+    kind: str
+    """session, shell, files, candidate or copier."""
+
+
+@dataclass(slots=True)
+class Family:
+    """Instances that share a user id."""
+
+    uid: int | None
+    """None where ids are not dropped."""
+    members: set[int] = field(default_factory=set)
+    touched: bool = False
+    """Whether any process ever ran under the id."""
+
+
+class Premises:
+    """Everything that agents have in the box."""
+
+    def __init__(self, config: RunnerConfig) -> None:
+        self.config = config
+        self.holds = 0
+        """Forks in progress, during which a child of unknown owner is no stray."""
+        self._roots: dict[int, Root] = {}
+        self._families: dict[int, Family] = {}
+        self._graded: set[int] = set()
+        self._ended: list[tuple[Root, int]] = []
+        self._janitor = janitor.Janitor(config)
+
+    def admit(self, serial: int, copy_of: int | None) -> None:
+        """An instance moves in, alone or into the family of the one it is a copy of."""
+        if copy_of is None:
+            family = Family(self.config.agent_uid(serial))
+        else:
+            family = self._families[copy_of]
+        family.members.add(serial)
+        self._families[serial] = family
+
+    def place(self, serial: int, kind: str) -> Place:
+        """Where and as whom a process of that kind runs."""
+        config, limits = self.config, self.config.limits
+        uid = config.grader_uid(serial) if kind == "candidate" else self._families[serial].uid
+        helper = kind in ("files", "copier")
+        identity = None if uid is None else Identity(uid, config.keeper_uid if helper else uid)
+        if helper:
+            limits = Limits(open_files=limits.open_files, file_mib=limits.file_mib)
+        directory = config.workspace(serial)
+        if kind == "candidate":
+            directory = config.candidate_directory(serial)
+        return Place(directory, config.temporary_directory(serial), identity, limits)
+
+    def start(
+        self, serial: int, kind: str, place: Place, descriptors: list[int], run: Callable[[], None]
+    ) -> int:
+        """Fork a process for an instance; its pid. Raises OSError when there is no room."""
+        self._families[serial].touched = True
+        if kind == "candidate":
+            self._graded.add(serial)
+        pid = fork_child(place, descriptors, run)
+        self._roots[pid] = Root(pid, serial, kind)
+        return pid
+
+    def adopt(self, pid: int, serial: int) -> bool:
+        """Take the copy of a session for what it says it is, if it can be."""
+        process = snapshot().get(pid)
+        uid = self._families[serial].uid
+        if process is None or process.parent != os.getpid() or pid in self._roots:
+            return False
+        if uid is not None and process.uids != {uid}:
+            return False
+        self._roots[pid] = Root(pid, serial, "session")
+        return True
+
+    def collect(self) -> list[tuple[Root, int]]:
+        """Roots that ended since the last call, with exit codes; what they left behind has ended too."""
+        self._reap()
+        ended: list[tuple[Root, int]] = []
+        while self._ended:
+            now, self._ended = self._ended, []
+            ended += now
+            if any(root.kind not in ("files", "copier") for root, _ in now):
+                self.end_strays()
+        return ended
+
+    def _reap(self) -> None:
+        sweep.reap(self._note)
+
+    def _note(self, pid: int, code: int) -> None:
+        root = self._roots.pop(pid, None)
+        if root is not None:
+            self._ended.append((root, code))
+
+    def owns(self, serial: int, pid: int) -> bool:
+        """Whether a root is an instance's."""
+        root = self._roots.get(pid)
+        return root is not None and root.serial == serial
+
+    def _strays(self, processes: dict[int, Process]) -> set[int]:
+        if self.holds:
+            return set()
+        own = os.getpid()
+        orphans = [p.pid for p in processes.values() if p.parent == own and p.pid not in self._roots]
+        return descendants(processes, orphans)
+
+    def end_strays(self) -> bool:
+        """End every child of ours that no instance owns, with what is below it."""
+        if self.holds or self._roots.keys() >= set(children()):
+            return True
+        if sweep.end(self._strays, self._reap):
+            return True
+        # Something forks faster than we look: its whole user id goes.
+        processes = snapshot()
+        uids = {uid for pid in self._strays(processes) for uid in processes[pid].uids}
+        for uid in uids & {family.uid for family in self._families.values()}:
+            self._end_uid(uid)
+        return not self._strays(snapshot())
+
+    def end_root(self, pid: int) -> bool:
+        """End one root with everything below it, and the strays."""
+
+        def select(processes: dict[int, Process]) -> set[int]:
+            return descendants(processes, {pid} & self._roots.keys()) | self._strays(processes)
+
+        return sweep.end(select, self._reap)
+
+    def end_agent(self, serial: int) -> bool:
+        """End every process of an instance's agent."""
+        family = self._families[serial]
+        if family.uid is not None and family.members == {serial}:
+            return self._end_uid(family.uid)
+        return sweep.end(self._tree_of(serial), self._reap)
+
+    def end_candidate(self, serial: int) -> list[str]:
+        """End every process of an instance's candidates and empty their directory; what is left."""
+        uid = self.config.grader_uid(serial)
+        if uid is not None:
+            ended = self._end_uid(uid)
+        else:
+            ended = sweep.end(self._tree_of(serial, candidate=True), self._reap)
+        left = [] if ended else [f"processes of candidate {serial}"]
+        return left + self._janitor.clean(uid, [self.config.candidate_directory(serial)])
+
+    def signal_agent(self, serial: int, number: signal.Signals) -> bool:
+        """Stop or resume every process of an instance's agent."""
+        family = self._families[serial]
+        if family.uid is not None and family.members == {serial}:
+            return sweep.signal_uid(family.uid, self.config.keeper_uid, number)
+        return sweep.signal_all(self._tree_of(serial), number)
+
+    def _tree_of(self, serial: int, candidate: bool = False) -> Callable[[dict[int, Process]], set[int]]:
+        def select(processes: dict[int, Process]) -> set[int]:
+            roots = [
+                root.pid
+                for root in self._roots.values()
+                if root.serial == serial and (root.kind == "candidate") == candidate
+            ]
+            return descendants(processes, roots) | self._strays(processes)
+
+        return select
+
+    def _end_uid(self, uid: int | None) -> bool:
+        if uid is None:
+            return True
+        sweep.signal_uid(uid, self.config.keeper_uid, signal.SIGKILL)
+        # The look afterwards is the proof, and the way out when no process could be made for the first.
+        return sweep.end(sweep.holders({uid}), self._reap)
+
+    def release(self, serial: int) -> list[str]:
+        """An instance moves out: end its processes, remove its files; what could not be."""
+        family = self._families.get(serial)
+        if family is None:
+            return []
+        left: list[str] = []
+        if family.touched:
+            if not self.end_agent(serial):
+                left.append(f"processes of {serial}")
+            if serial in self._graded:
+                left += self.end_candidate(serial)
+            left += self._janitor.clean_instance(serial, family.uid, last=family.members == {serial})
+        del self._families[serial]
+        family.members.discard(serial)
+        self._graded.discard(serial)
+        return left
+
+    def mark_clean(self) -> None:
+        """What lies in the shared directories now belongs to the world, not to an agent."""
+        self._janitor.mark()
+
+    def reset(self) -> list[str]:
+        """Everybody moves out; what is left anywhere in the box."""
+        for serial in list(self._families):
+            self.release(serial)
+        self.holds = 0
+        if not self.end_everything():
+            return ["processes"]
+        return self._janitor.clean_all()
+
+    def end_everything(self) -> bool:
+        """End every process that came from us; workers and zygote are not among them."""
+        self.holds = 0
+
+        def select(processes: dict[int, Process]) -> set[int]:
+            found = descendants(processes, [os.getpid()]) - {os.getpid()}
+            config = self.config
+            if config.drop_uids:
+                ours = range(config.uid_base, config.uid_base + config.uid_count)
+                found |= {p.pid for p in processes.values() if any(uid in ours for uid in p.uids)}
+            return found
+
+        return sweep.end(select, self._reap)

@@ -1,0 +1,109 @@
+"""What /proc says about processes: who they are, whose children, and how much memory they hold."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Process", "children", "descendants", "has_children", "memory", "snapshot"]
+
+
+class Process(NamedTuple):
+    """One line of the process table."""
+
+    pid: int
+    parent: int
+    uids: frozenset[int]
+    """Real, effective, saved and file system user id."""
+    zombie: bool
+
+
+def snapshot() -> dict[int, Process]:
+    """Every process that there is."""
+    found: dict[int, Process] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            process = _read(int(name))
+            if process is not None:
+                found[process.pid] = process
+    return found
+
+
+def _read(pid: int) -> Process | None:
+    text = _proc(f"/proc/{pid}/status")
+    if not text:
+        return None
+    zombie, parent, uids = False, 0, frozenset[int]()
+    for line in text.split(b"\n"):
+        if line.startswith(b"State:"):
+            zombie = line.split()[1] in (b"Z", b"X")
+        elif line.startswith(b"PPid:"):
+            parent = int(line.split()[1])
+        elif line.startswith(b"Uid:"):
+            uids = frozenset(map(int, line.split()[1:5]))
+            break
+    return Process(pid, parent, uids, zombie)
+
+
+def descendants(processes: dict[int, Process], roots: Iterable[int]) -> set[int]:
+    """Those of ``roots`` that live, and everything below them."""
+    below: dict[int, list[int]] = {}
+    for process in processes.values():
+        below.setdefault(process.parent, []).append(process.pid)
+    found: set[int] = set()
+    waiting = [pid for pid in roots if pid in processes]
+    while waiting:
+        pid = waiting.pop()
+        if pid not in found:
+            found.add(pid)
+            waiting += below.get(pid, ())
+    return found
+
+
+def children() -> list[int]:
+    """Direct children of the calling process, whose only thread this must be."""
+    try:
+        with open(f"/proc/self/task/{threading.get_native_id()}/children", "rb", buffering=0) as file:  # noqa: PTH123
+            return [int(pid) for pid in file.read().split()]
+    except OSError:
+        own = os.getpid()
+        return [process.pid for process in snapshot().values() if process.parent == own]
+
+
+def has_children(pid: int) -> bool:
+    """Whether a process may have children; True when the kernel does not say."""
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as file:  # noqa: PTH123
+                if file.read(1):
+                    return True
+    except OSError:
+        return True
+    return False
+
+
+def memory(pid: int) -> dict[str, int | None]:
+    """Resident and proportional set size in KiB; None where the kernel does not let us look."""
+    sizes: dict[str, int | None] = {"rss_kib": None, "pss_kib": None}
+    for line in _proc(f"/proc/{pid}/smaps_rollup").split(b"\n"):
+        name, _, value = line.partition(b":")
+        if name in (b"Rss", b"Pss"):
+            sizes[f"{name.decode().lower()}_kib"] = int(value.split()[0])
+    if sizes["rss_kib"] is None:
+        fields = _proc(f"/proc/{pid}/statm").split()
+        if len(fields) > 1:
+            sizes["rss_kib"] = int(fields[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
+    return sizes
+
+
+def _proc(path: str) -> bytes:
+    """A file of /proc; empty when the process is gone or closed to us."""
+    try:
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+            return file.read()
+    except OSError:
+        return b""

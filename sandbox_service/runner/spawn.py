@@ -1,0 +1,172 @@
+"""Makes agent processes: from a fork of the launcher to the first instruction that is not ours.
+
+The launcher's memory is pristine: it never saw a task, a token or ground truth, so a copy of it may fall into
+an agent's hands. The child keeps exactly the descriptors that it is given.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import shutil
+import socket
+import stat
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from . import kernel
+from .candidate import serve_candidate
+from .cleaning import remove_tree
+from .files import serve_files
+from .session import serve_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .kernel import Identity, Limits
+
+__all__ = ["Place", "copy_workspace", "fork_child", "run_candidate", "run_files", "run_session", "run_shell"]
+
+FIRST = 3
+"""Where a child finds the first descriptor that it is given."""
+_LONGEST_ARGUMENT = 100_000
+"""The kernel takes 128 KiB in one argument."""
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+FAILED = 125
+"""Exit code of a child that could not get as far as its program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where and as whom a child runs."""
+
+    directory: str
+    """Its working directory, made where it is missing."""
+    temporary: str | None
+    """An own directory for temporary files; the system's when None."""
+    identity: Identity | None
+    """None: as the launcher."""
+    limits: Limits
+
+    def enter(self) -> None:
+        """Make the directories where they are missing, see that they are ours, and go there."""
+        for path in (self.directory, self.temporary):
+            if path is not None:
+                _own_directory(path)
+        os.chdir(self.directory)
+
+    def environment(self) -> dict[str, str]:
+        """What programs find in their environment; nothing of the runner's."""
+        variables = {"HOME": self.directory, "LANG": "C.UTF-8", "PATH": _PATH, "USER": "agent"}
+        if self.temporary is not None:
+            variables["TMPDIR"] = self.temporary
+        return variables
+
+
+def _own_directory(path: str) -> None:
+    try:
+        os.mkdir(path, 0o700)  # noqa: PTH102
+    except FileExistsError:
+        found = os.lstat(path)
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            raise PermissionError(f"{path} belongs to somebody else") from None
+
+
+def fork_child(place: Place, descriptors: list[int], run: Callable[[], None]) -> int:
+    """Fork a child that becomes what ``place`` says, keeps ``descriptors`` from 3 on, and runs; its pid.
+
+    Raises OSError when no process can be made.
+    """
+    pid = os.fork()
+    if pid == 0:
+        code = FAILED
+        try:
+            _settle(place, descriptors)
+            run()
+            code = 0
+        except OSError as error:
+            os.write(2, f"cannot start: {error.strerror}\n".encode())
+        finally:
+            os._exit(code)
+    return pid
+
+
+def _settle(place: Place, descriptors: list[int]) -> None:
+    os.setsid()
+    kernel.reset_signals()
+    _arrange(descriptors)
+    # While undumpable, /proc/self belongs to root.
+    kernel.be_undumpable(False)
+    kernel.make_first_victim()
+    if place.identity is not None:
+        kernel.become(place.identity)
+        # A change of user ids makes a process undumpable again; /dev/stdout needs it dumpable.
+        kernel.be_undumpable(place.identity.real != place.identity.effective)
+    kernel.refuse_new_privileges()
+    kernel.die_with_parent()
+    place.limits.apply()
+    os.umask(0o077)
+    os.environ.clear()
+    os.environ.update(place.environment())
+
+
+def _arrange(descriptors: list[int]) -> None:
+    """Descriptors 0 to 2 on /dev/null, the given ones from 3 on, everything else closed."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    high = [fcntl.fcntl(each, fcntl.F_DUPFD, 64) for each in (os.open(os.devnull, os.O_RDWR), *descriptors)]
+    null, *given = high
+    for target in range(FIRST):
+        os.dup2(null, target)
+    for target, source in enumerate(given, start=FIRST):
+        os.dup2(source, target, inheritable=False)
+    kernel.close_all_but(FIRST + len(given))
+
+
+def run_session(place: Place) -> None:
+    """Become a Python session; descriptor 3 is its control socket."""
+    place.enter()
+    serve_session(socket.socket(fileno=FIRST))
+
+
+def run_shell(place: Place) -> None:
+    """Become ``bash -c``; descriptor 3 holds the command, 4 takes the output."""
+    os.dup2(FIRST + 1, 1)
+    os.dup2(FIRST + 1, 2)
+    os.close(FIRST + 1)
+    place.enter()
+    size = os.fstat(FIRST).st_size
+    shell = shutil.which("bash", path=_PATH) or "/bin/sh"
+    if size <= _LONGEST_ARGUMENT:
+        command = os.pread(FIRST, size, 0).replace(b"\0", b"")
+        os.execve(shell, [shell, "-c", command], place.environment())
+    os.set_inheritable(FIRST, True)
+    os.execve(shell, [shell, f"/dev/fd/{FIRST}"], place.environment())
+
+
+def run_files(place: Place) -> None:
+    """Answer one file request on descriptor 3."""
+    serve_files(socket.socket(fileno=FIRST), place.directory, place.enter)
+
+
+def run_candidate(place: Place, entry: str) -> None:
+    """Become a candidate; descriptor 3 is its control socket."""
+    place.enter()
+    sys.path.insert(0, "")
+    serve_candidate(socket.socket(fileno=FIRST), entry)
+
+
+def copy_workspace(place: Place, source: str) -> None:
+    """Copy a workspace to the place's directory, symbolic links as links; what is no file is left out."""
+    remove_tree(place.directory, os.geteuid())
+    place.enter()
+
+    def skipped(folder: str, names: list[str]) -> set[str]:
+        modes = {name: os.lstat(f"{folder}/{name}").st_mode for name in names}
+        wanted = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
+        return {name for name, mode in modes.items() if stat.S_IFMT(mode) not in wanted}
+
+    if os.path.isdir(source):  # noqa: PTH112
+        shutil.copytree(source, place.directory, symlinks=True, dirs_exist_ok=True, ignore=skipped)

@@ -1,0 +1,129 @@
+"""Ends, stops and resumes processes that do not want it, and sees that none is left.
+
+Two ways. *By user id*: a child that has taken the id signals "everybody", which the kernel does atomically,
+so that no fork outruns it. *By tree*: stop everything below some roots, look again until nothing new turns
+up, then kill. The first is only for ids that belong to one instance and to nothing else on the machine; it
+refuses root and our own id, whatever it is told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from .kernel import Identity, become
+from .processes import Process, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["end", "holders", "reap", "run_as", "signal_all", "signal_uid"]
+
+_PATIENCE_S = 3.0
+"""Killed processes are gone in milliseconds, unless the kernel itself is stuck."""
+
+
+def run_as(identity: Identity | None, action: Callable[[], None]) -> int:
+    """Run ``action`` in a forked child of other user ids and wait for it; its exit status, 0 for success.
+
+    Raises OSError when no process can be made.
+    """
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            if identity is not None:
+                become(identity)
+            action()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def signal_uid(uid: int, keeper: int, number: signal.Signals) -> bool:
+    """Signal every process of ``uid`` at once; False when that was not possible.
+
+    The child's real user id is ``keeper``: it may signal the agent, the agent may not signal it.
+    """
+    if uid in (0, *os.getresuid()) or keeper in (0, uid):
+        raise ValueError(f"user id {uid} is not an instance's")
+
+    def send() -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(-1, number)
+
+    try:
+        return run_as(Identity(effective=uid, real=keeper), send) == 0
+    except OSError:
+        return False
+
+
+def holders(uids: set[int]) -> Callable[[dict[int, Process]], set[int]]:
+    """Selects the processes that hold any of these user ids."""
+
+    def select(processes: dict[int, Process]) -> set[int]:
+        return {process.pid for process in processes.values() if not process.uids.isdisjoint(uids)}
+
+    return select
+
+
+def signal_all(select: Callable[[dict[int, Process]], set[int]], number: signal.Signals) -> bool:
+    """Stop, or resume, what ``select`` names; for processes that cannot be told apart by user id."""
+    targets = _stop_all(select)
+    if number != signal.SIGSTOP:
+        for pid in targets:
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+    return True
+
+
+def end(select: Callable[[dict[int, Process]], set[int]], reaped: Callable[[], None]) -> bool:
+    """Stop, then kill what ``select`` names, until it names nothing; False when something is left.
+
+    ``reaped`` is called in between, to collect the dead among our own children.
+    """
+    deadline = time.monotonic() + _PATIENCE_S
+    pause = 0.0
+    while True:
+        targets = _stop_all(select)
+        for pid in targets:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        reaped()
+        if not select(snapshot()):
+            return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(pause)
+        pause = min(0.02, pause + 0.0005)
+
+
+def _stop_all(select: Callable[[dict[int, Process]], set[int]]) -> set[int]:
+    """Stop what ``select`` names until a look finds nobody new; the kill that follows misses nobody then."""
+    stopped: set[int] = set()
+    for _ in range(64):
+        targets = select(snapshot())
+        new = targets - stopped
+        if not new:
+            return targets
+        for pid in new:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGSTOP)
+        stopped |= new
+    return select(snapshot())
+
+
+def reap(note: Callable[[int, int], None]) -> None:
+    """Collect all dead children; ``note`` is told pid and exit code (negative: the signal)."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        note(pid, os.waitstatus_to_exitcode(status))

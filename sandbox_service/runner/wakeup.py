@@ -1,0 +1,34 @@
+"""Wakes a selectors loop when a child has ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["drain", "woken_by_children"]
+
+
+@contextlib.contextmanager
+def woken_by_children() -> Iterator[int]:
+    """A descriptor that becomes readable whenever a child ends."""
+    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    try:
+        yield reading
+    finally:
+        signal.set_wakeup_fd(-1)
+        os.close(reading)
+        os.close(writing)
+
+
+def drain(descriptor: int) -> None:
+    """Read what is there."""
+    with contextlib.suppress(BlockingIOError):
+        while os.read(descriptor, 4096):
+            pass

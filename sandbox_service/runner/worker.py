@@ -1,0 +1,133 @@
+"""A worker: holds one instance, or many pure-data ones, and answers the runner's frames one after another.
+
+It runs as the environment's user id and is the only process that knows the task. Deadlines are the runner's:
+a worker that is late is killed.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+from .agent import BoxAgent
+from .box_files import serve_file_frame
+from .control import Control
+from .copying import copy_process
+from .descriptors import receive_with_descriptors
+from .episode import Episode, Refusal
+from .frames import Decoder, Frame, FrameError, Op
+from .world import WorldError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .world import World
+
+__all__ = ["Worker"]
+
+
+class Worker:
+    """The loop, and the instances by id."""
+
+    def __init__(self, end: socket.socket, world_class: type[World]) -> None:
+        self.end = end
+        self._world_class = world_class
+        self.episodes: dict[str, Episode] = {}
+        self._descriptors: list[int] = []
+        self._decoder = Decoder()
+        self._handlers: dict[Op, Callable[[Frame], Frame | None]] = {
+            Op.CREATE: self._create,
+            Op.STEP: lambda frame: self._episode(frame).step(frame),
+            Op.EVALUATE: lambda frame: self._episode(frame).evaluate(frame),
+            Op.FORK: self._fork,
+            Op.RELEASE: self._release,
+            Op.FILE_READ: self._file,
+            Op.FILE_WRITE: self._file,
+            Op.FILE_LIST: self._file,
+        }
+
+    def run(self) -> None:
+        """Serve until the runner hangs up."""
+        while True:
+            try:
+                data, descriptors = receive_with_descriptors(self.end, 1 << 18, 8)
+            except ConnectionResetError:
+                return
+            self._descriptors += descriptors
+            if not data:
+                return
+            for frame in self._decoder.feed(data):
+                answer = self._answer(frame)
+                # Each at once: by the answers the runner knows which frame is running.
+                if answer is not None and not self._send(answer):
+                    return
+
+    def _send(self, answer: bytes) -> bool:
+        try:
+            self.end.sendall(answer)
+        except (BrokenPipeError, ConnectionResetError):
+            return False
+        return True
+
+    def _answer(self, frame: Frame) -> bytes | None:
+        try:
+            reply = self._handlers[frame.op](frame)
+            return None if reply is None else reply.encode()
+        except (Refusal, WorldError) as refusal:
+            return frame.error(refusal.code, refusal.detail).encode()
+        except FrameError as error:
+            return frame.error(
+                "task_invalid", f"the environment's answer does not fit a frame: {error}"
+            ).encode()
+        except Exception as error:  # noqa: BLE001  # the capture point of foreign code: a world may raise anything
+            return self._failed(frame, error)
+
+    def _failed(self, frame: Frame, error: Exception) -> bytes:
+        sys.excepthook(type(error), error, error.__traceback__)
+        code = "grader_failed" if frame.op is Op.EVALUATE else "task_invalid"
+        return frame.error(code, f"the environment raised {type(error).__name__}").encode()
+
+    def _episode(self, frame: Frame) -> Episode:
+        try:
+            return self.episodes[frame.instance_id]
+        except KeyError:
+            raise Refusal("unknown_instance", f"there is no instance {frame.instance_id}") from None
+
+    def _create(self, frame: Frame) -> Frame:
+        agent = None
+        if "workspace" in frame.meta:
+            control = Control(socket.socket(fileno=self._descriptors.pop(0)))
+            agent = BoxAgent(control, str(frame.meta["workspace"]))
+        episode = Episode(frame, self._world_class, agent)
+        reply = episode.start(frame)
+        self.episodes[frame.instance_id] = episode
+        return reply
+
+    def _release(self, frame: Frame) -> Frame:
+        episode = self.episodes.pop(frame.instance_id, None)
+        if episode is not None:
+            episode.world.close()
+        return frame.reply()
+
+    def _file(self, frame: Frame) -> Frame:
+        return serve_file_frame(frame, self._episode(frame).agent)
+
+    def _fork(self, frame: Frame) -> Frame | None:
+        source = self._episode(frame)
+        copy_id = str(frame.meta["copy_id"])
+        if self._world_class.many_per_worker:
+            self.episodes[copy_id] = source.twin(copy_id)
+            return frame.reply(meta={"step_index": source.step_index})
+        end = socket.socket(fileno=self._descriptors.pop(0))
+        control = socket.socket(fileno=self._descriptors.pop(0)) if source.agent is not None else None
+        pid = copy_process(frame, source, end, control)
+        if pid is not None:
+            return frame.reply(meta={"step_index": source.step_index, "pid": pid})
+        # This is the copy.
+        self.end.close()
+        self.end = end
+        self._decoder = Decoder()
+        self.episodes = {copy_id: source}
+        source.rename(copy_id)
+        return None

@@ -1,0 +1,196 @@
+"""The runner's view of workers: forked by the zygote, fed with frames, killed when late.
+
+A worker answers in order. The clock of a frame runs only while it is the oldest unanswered one, so that a
+neighbour's slowness on a shared worker is never held against a frame that waits behind it.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .frames import Frame
+from .link import FrameLink, Gauge
+from .message_link import MessageLink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .channel import Message
+    from .loop import Loop
+
+__all__ = ["Waiting", "Worker", "Workers"]
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A frame that a worker has not answered yet."""
+
+    frame: Frame
+    deadline_s: float
+    answer: Callable[[Frame], None]
+
+
+@dataclass(slots=True, eq=False)
+class Worker:
+    """One worker process, as the runner knows it."""
+
+    number: int
+    link: FrameLink
+    instances: set[str] = field(default_factory=set)
+    waiting: deque[Waiting] = field(default_factory=deque)
+    deadline: float | None = None
+    """When the oldest unanswered frame is late."""
+    armed: float | None = None
+    """When the timer that was set last goes off."""
+    late: bool = False
+    pid: int | None = None
+    lost: bool = False
+    gone: list[Callable[[], None]] = field(default_factory=list)
+    """Called when the process has been reaped."""
+
+
+class Workers:
+    """All workers of the box. ``on_lost`` is told of a worker that is gone, and what waited for it."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        zygote: MessageLink,
+        gauge: Gauge,
+        on_lost: Callable[[Worker, list[Waiting]], None],
+    ) -> None:
+        self._loop = loop
+        self._zygote = zygote
+        self._gauge = gauge
+        self._on_lost = on_lost
+        self.by_number: dict[int, Worker] = {}
+        self._count = 0
+        self._all_ended: deque[Callable[[], None]] = deque()
+
+    def fork(self) -> Worker:
+        """A new worker, which takes frames at once."""
+        worker, theirs = self.prepare()
+        self._zygote.send({"do": "fork", "worker": worker.number}, (theirs,))
+        return worker
+
+    def prepare(self) -> tuple[Worker, socket.socket]:
+        """The runner's side of a worker that another worker will fork, and the socket it is to have."""
+        ours, theirs = socket.socketpair()
+        self._count += 1
+        number = self._count
+        link = FrameLink(
+            self._loop,
+            ours,
+            self._gauge,
+            lambda frame: self._answered(worker, frame),
+            lambda: self._lose(worker),
+        )
+        worker = Worker(number, link)
+        self.by_number[number] = worker
+        return worker, theirs
+
+    def adopt(self, worker: Worker, pid: int) -> None:
+        """The zygote is to take a copy, which a worker has made of itself, for this worker."""
+        worker.pid = pid
+        self._zygote.send({"do": "adopt", "worker": worker.number, "pid": pid})
+
+    def submit(
+        self,
+        worker: Worker,
+        frame: Frame,
+        deadline_s: float,
+        answer: Callable[[Frame], None],
+        carried: tuple[socket.socket, ...] = (),
+    ) -> None:
+        """Send a frame; ``answer`` gets what the worker says, unless the worker is lost before."""
+        worker.waiting.append(Waiting(frame, deadline_s, answer))
+        if len(worker.waiting) == 1:
+            self._start_clock(worker)
+        worker.link.send(frame, carried)
+
+    def _start_clock(self, worker: Worker) -> None:
+        if not worker.waiting:
+            worker.deadline = None
+            return
+        worker.deadline = time.monotonic() + worker.waiting[0].deadline_s
+        if worker.armed is None or worker.deadline < worker.armed:
+            self._arm(worker, worker.deadline)
+
+    def _arm(self, worker: Worker, when: float) -> None:
+        worker.armed = when
+        self._loop.call_at(when, lambda: self._check_clock(worker, when))
+
+    def _check_clock(self, worker: Worker, when: float) -> None:
+        if worker.armed != when or worker.lost:
+            return
+        worker.armed = None
+        if worker.deadline is None:
+            return
+        now = time.monotonic()
+        if worker.deadline > now:
+            self._arm(worker, worker.deadline)
+        elif not worker.link.reading:
+            # Its answer may be there; it is we who do not read, because the host does not.
+            self._arm(worker, now + 0.5)
+        else:
+            worker.late = True
+            self.end(worker)
+
+    def _answered(self, worker: Worker, frame: Frame) -> None:
+        if not worker.waiting or worker.waiting[0].frame.request_id != frame.request_id:
+            self.end(worker)
+            return
+        done = worker.waiting.popleft()
+        self._start_clock(worker)
+        done.answer(frame)
+
+    def end(self, worker: Worker, gone: Callable[[], None] | None = None) -> None:
+        """Kill a worker; ``gone`` is called when no process of it is left. Idempotent."""
+        if worker.number not in self.by_number:
+            if gone is not None:
+                gone()
+            return
+        if gone is not None:
+            worker.gone.append(gone)
+        worker.link.close()
+        self._lose(worker)
+
+    def end_all(self, ended: Callable[[], None]) -> None:
+        """Kill every worker."""
+        for worker in list(self.by_number.values()):
+            worker.link.close()
+            self._lose(worker)
+        self._all_ended.append(ended)
+        self._zygote.send({"do": "end_all"})
+
+    def _lose(self, worker: Worker) -> None:
+        if worker.lost:
+            return
+        worker.lost = True
+        waiting = list(worker.waiting)
+        worker.waiting.clear()
+        # A worker whose connection ended may be alive after all.
+        self._zygote.send({"do": "end", "worker": worker.number})
+        self._on_lost(worker, waiting)
+
+    def heard(self, message: Message) -> None:
+        """News from the zygote."""
+        if "forked" in message:
+            worker = self.by_number.get(int(message["forked"]))
+            if worker is not None:
+                worker.pid = int(message["pid"])
+        elif "gone" in message:
+            worker = self.by_number.pop(int(message["gone"]), None)
+            if worker is not None:
+                # What it answered before it ended counts.
+                worker.link.drain()
+                worker.link.close()
+                self._lose(worker)
+                for action in worker.gone:
+                    action()
+        elif "ended" in message:
+            self._all_ended.popleft()()

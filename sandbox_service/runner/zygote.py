@@ -1,0 +1,163 @@
+"""The zygote: imports the world once, keeps it warm and frozen, and forks workers from it.
+
+It runs as the environment's user id, is the reaper of all workers, and does nothing else, so that it always
+answers. The runner names workers by number; the zygote alone knows that a process id is still theirs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import selectors
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+from . import kernel, sweep
+from .channel import Message, receive, send
+from .leaving import run_and_leave
+from .processes import Process, descendants, has_children, snapshot
+from .wakeup import drain, woken_by_children
+from .worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .config import RunnerConfig
+    from .world import World
+
+__all__ = ["run_zygote"]
+
+
+def run_zygote(upstream: socket.socket, config: RunnerConfig) -> None:
+    """Import the world, say so, and fork workers until the runner is gone. Called in a fork of its own."""
+    kernel.become_reaper()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    if config.drop_uids:
+        kernel.become(kernel.Identity.of(config.env_uid))
+    kernel.refuse_new_privileges()
+    kernel.be_undumpable()
+    try:
+        module = importlib.import_module(config.world_module)
+        world_class: type[World] = module.WORLD
+        warm: Callable[[], None] | None = getattr(module, "warm", None)
+        if warm is not None:
+            warm()
+    except Exception as error:  # noqa: BLE001  # the capture point of an environment's import
+        sys.excepthook(type(error), error, error.__traceback__)
+        send(upstream, {"failed": f"{config.world_module}: {type(error).__name__}: {error}"[:500]})
+        return
+    gc.collect()
+    gc.freeze()
+    send(upstream, {"ready": True})
+    Zygote(upstream, world_class).run()
+
+
+class Zygote:
+    """Forks, adopts and ends workers."""
+
+    def __init__(self, upstream: socket.socket, world_class: type[World]) -> None:
+        self._upstream = upstream
+        self._world_class = world_class
+        self._workers: dict[int, int] = {}
+        self._selector = selectors.DefaultSelector()
+
+    def run(self) -> None:
+        with woken_by_children() as wake:
+            self._selector.register(wake, selectors.EVENT_READ)
+            self._selector.register(self._upstream, selectors.EVENT_READ)
+            while True:
+                for key, _ in self._selector.select():
+                    if key.fileobj == wake:
+                        drain(wake)
+                    elif not self._hear():
+                        self._end_all()
+                        return
+                self._reap()
+
+    def _reap(self) -> None:
+        sweep.reap(self._note)
+
+    def _note(self, pid: int, code: int) -> None:
+        for number, worker in list(self._workers.items()):
+            if worker == pid:
+                del self._workers[number]
+                self._tell({"gone": number, "code": code})
+
+    def _tell(self, message: Message) -> None:
+        try:
+            send(self._upstream, message)
+        except OSError:
+            return
+
+    def _hear(self) -> bool:
+        while True:
+            try:
+                message, descriptors = receive(self._upstream, wait=False)
+            except BlockingIOError:
+                return True
+            except (EOFError, OSError):
+                return False
+            what = message["do"]
+            if what == "fork":
+                self._fork(int(message["worker"]), descriptors[0])
+            elif what == "adopt":
+                self._adopt(int(message["worker"]), int(message["pid"]))
+            elif what == "end":
+                self._end(int(message["worker"]))
+            elif what == "end_all":
+                self._tell({"ended": self._end_all()})
+
+    def _fork(self, number: int, descriptor: int) -> None:
+        try:
+            pid = os.fork()
+        except OSError:
+            os.close(descriptor)
+            self._tell({"gone": number, "code": None})
+            return
+        if pid == 0:
+            run_and_leave(lambda: self._become_worker(descriptor))
+        os.close(descriptor)
+        self._workers[number] = pid
+        self._tell({"forked": number, "pid": pid})
+
+    def _become_worker(self, descriptor: int) -> None:
+        kernel.die_with_parent()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._selector.close()
+        self._upstream.close()
+        # Few collections: what a fork does not touch it shares with the zygote.
+        gc.set_threshold(50_000, 20, 50)
+        Worker(socket.socket(fileno=descriptor), self._world_class).run()
+
+    def _adopt(self, number: int, pid: int) -> None:
+        """Take a copy that a worker made of itself for a worker."""
+        process = snapshot().get(pid)
+        if process is not None and process.parent == os.getpid():
+            self._workers[number] = pid
+        else:
+            self._tell({"gone": number, "code": None})
+
+    def _end(self, number: int) -> None:
+        pid = self._workers.get(number)
+        if pid is None:
+            self._tell({"gone": number, "code": None})
+            return
+
+        # Stopped, it makes no more children; most have none and need no look at the process table.
+        os.kill(pid, signal.SIGSTOP)
+        below = descendants(snapshot(), [pid]) if has_children(pid) else {pid}
+        for each in below:
+            with contextlib.suppress(OSError):
+                os.kill(each, signal.SIGKILL)
+
+    def _end_all(self) -> bool:
+        def select(processes: dict[int, Process]) -> set[int]:
+            return descendants(processes, [os.getpid()]) - {os.getpid()}
+
+        return sweep.end(select, self._reap)

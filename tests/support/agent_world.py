@@ -1,0 +1,91 @@
+"""A world whose steps are calls of its Agent, written as JSON; runs inside the box."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict
+
+from sandbox_service.runner.world import Candidate, JsonObject, Outcome, Start, Verdict, World
+
+
+class AgentWorld(World):
+    """Does what a message says, and gives back what came of it in ``info``."""
+
+    def start(self) -> Start:
+        self.candidate: Candidate | None = None
+        self.steps = 0
+        if self.task.get("raise"):
+            raise RuntimeError("as told")
+        return Start(messages=[{"role": "user", "content": "go"}], info={"pid": os.getpid()})
+
+    def step(self, message: JsonObject, timeout_s: float) -> Outcome:
+        self.steps += 1
+        call = json.loads(message["content"])
+        info = getattr(self, f"do_{call.pop('do')}")(**call)
+        return Outcome(messages=[], info={**info, "steps": self.steps})
+
+    def do_python(self, code: str, timeout_s: float = 20, max_output: int = 65536) -> JsonObject:
+        return asdict(self.context.agent.python(code, timeout_s, max_output))
+
+    def do_shell(self, command: str, timeout_s: float = 20, max_output: int = 65536) -> JsonObject:
+        return asdict(self.context.agent.shell(command, timeout_s, max_output))
+
+    def do_write(self, path: str, text: str) -> JsonObject:
+        return self._guarded(lambda: self.context.agent.write_file(path, text.encode()))
+
+    def do_read(self, path: str, max_bytes: int = 1000) -> JsonObject:
+        return self._guarded(lambda: self.context.agent.read_file(path, max_bytes).decode())
+
+    def do_list(self, path: str = ".", max_entries: int = 1000) -> JsonObject:
+        return self._guarded(
+            lambda: [asdict(file) for file in self.context.agent.list_files(path, max_entries)]
+        )
+
+    def do_control(self, name: str) -> JsonObject:
+        return self._guarded(lambda: getattr(self.context.agent, name)())
+
+    def do_workspace(self) -> JsonObject:
+        return {"workspace": self.context.agent.workspace, "instance": self.context.instance_id}
+
+    def do_candidate(self, entry: str) -> JsonObject:
+        return self._guarded(lambda: setattr(self, "candidate", self.context.agent.candidate(entry)))
+
+    def do_request(self, message: JsonObject, timeout_s: float = 20) -> JsonObject:
+        return self._guarded(lambda: self.candidate.request(message, timeout_s))
+
+    def do_close(self) -> JsonObject:
+        return self._guarded(lambda: self.candidate.close())
+
+    def do_sleep(self, seconds: float) -> JsonObject:
+        time.sleep(seconds)
+        return {}
+
+    def do_exit(self, code: int) -> JsonObject:
+        os._exit(code)
+
+    def do_raise(self) -> JsonObject:
+        raise RuntimeError("as told")
+
+    def _guarded(self, action) -> JsonObject:
+        try:
+            return {"value": action()}
+        except (OSError, ValueError, EOFError, RuntimeError) as error:
+            return {"raised": type(error).__name__, "detail": str(error)}
+
+    def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
+        return Verdict(score=float(grading.get("score", 0)), success=True, details={"steps": self.steps})
+
+
+def double(receive, send) -> None:
+    """A candidate: answers ``{"n": n}`` with twice the number; other commands are attacks."""
+    while True:
+        message = receive()
+        if "run" in message:
+            send({"result": str(eval(message["run"], {"os": os, "time": time}))})
+        else:
+            send({"n": message["n"] * 2})
+
+
+WORLD = AgentWorld
