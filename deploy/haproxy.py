@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import resource
 import shlex
+import socket
 import stat
 import sys
 from typing import TYPE_CHECKING
@@ -64,6 +65,8 @@ def front_environment(config: ServiceConfig, binary: str, folder: Path) -> dict[
         "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(folder / "h" / "server-state"),
         "RAY_SERVE_HAPROXY_METRICS_ENABLED": "0",
         "RAY_SERVE_HAPROXY_NBTHREAD": "2",
+        # Ray shares the default port among all services of a machine.
+        "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(_free_port()),
         "RAY_SERVE_HAPROXY_MAXCONN": str(_connections()),
         # After a reload the old process may finish its requests for so long.
         "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": str(int(longest_s) + 60),
@@ -94,8 +97,14 @@ def _answer(code: ErrorCode) -> bytes:
     return "\r\n".join(head).encode() + b"\r\n\r\n" + body
 
 
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 def _connections() -> int:
-    """As many as the descriptors allow; HAProxy takes two a connection."""
+    """As many as the descriptors allow: HAProxy wants two a connection, and two for every fourth."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     known = 65_536 if hard == resource.RLIM_INFINITY else hard
-    return max(256, min(16_384, (known - _SPARE_DESCRIPTORS) // 2))
+    return max(256, min(16_384, (known - _SPARE_DESCRIPTORS) * 2 // 5))

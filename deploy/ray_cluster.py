@@ -59,8 +59,6 @@ def _joined(address: str, *, show_logs: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _own(config: ServiceConfig, *, show_logs: bool) -> Iterator[None]:
-    import ray
-
     run = secrets.token_hex(8)
     family = Descendants(MARKER, run)
     with _run_folder() as folder, _environment(_variables(config, folder)), family.adopting():
@@ -71,7 +69,7 @@ def _own(config: ServiceConfig, *, show_logs: bool) -> Iterator[None]:
             yield
         finally:
             family.alive()
-            ray.shutdown()
+            _shut_down()
             killed = family.end(END_PATIENCE_S)
             if killed:
                 logger.warning("killed what was left of Ray: %s", ", ".join(one.name for one in killed))
@@ -80,6 +78,7 @@ def _own(config: ServiceConfig, *, show_logs: bool) -> Iterator[None]:
 def _start(config: ServiceConfig, folder: Path, *, show_logs: bool) -> None:
     import ray
 
+    _read_token_again()
     ray.init(
         address="local",
         include_dashboard=config.fleet.dashboard,
@@ -90,6 +89,20 @@ def _start(config: ServiceConfig, folder: Path, *, show_logs: bool) -> None:
     )
 
 
+def _shut_down() -> None:
+    import ray
+
+    ray.shutdown()
+
+
+def _read_token_again() -> None:
+    """Ray keeps the mode and the token of its import; a process that runs a second cluster has new ones."""
+    from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
+
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()
+
+
 def _variables(config: ServiceConfig, folder: Path) -> dict[str, str]:
     token = folder / "token"
     token.touch(mode=0o600)
@@ -98,6 +111,8 @@ def _variables(config: ServiceConfig, folder: Path) -> dict[str, str]:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_USAGE_STATS_ENABLED": "0",
+        # Serve ends its controller in the middle of a call, which Ray reports on standard output.
+        "RAY_DEDUP_LOGS_SKIP_REGEX": "ServeController.graceful_shutdown failed",
     }
     binary = find_haproxy() if config.server.haproxy else None
     if binary is not None:

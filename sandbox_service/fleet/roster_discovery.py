@@ -92,7 +92,7 @@ class Roster:
 
     def failures(self) -> list[str]:
         """What keeps supervisors from starting; of those that answer at once."""
-        asked = {name: handle.failure.remote() for name, handle in self.find().items()}
+        asked: dict[str, Any] = {name: handle.failure.remote() for name, handle in self.find().items()}
         done = _wait(list(asked.values()), ANSWER_S)
         said = {name: ray.get(answer) for name, answer in asked.items() if answer in done}
         return [f"supervisor {name}: {failure}" for name, failure in said.items() if failure]

@@ -96,7 +96,7 @@ CoreBuilder: TypeAlias = "Callable[[Seat], Core]"
 
 def private_dir() -> Path:
     """This user's folder for sockets. Raises PermissionError when others may enter it."""
-    path = Path(tempfile.gettempdir()) / f"sandbox-service-{os.geteuid()}"
+    path = Path(tempfile.gettempdir()) / f"sandbox-streams-{os.geteuid()}"
     path.mkdir(mode=0o700, exist_ok=True)
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
