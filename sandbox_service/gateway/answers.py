@@ -47,7 +47,7 @@ class Answer:
 
 def problem_answer(exchange: Exchange, error: ServiceError) -> Answer:
     """The RFC 9457 problem of an error."""
-    problem = error.problem(exchange.request_id)
+    problem = error.problem(exchange.request_id, exchange.instance_id)
     exchange.error = problem.code
     body = problem.model_dump_json(exclude_none=True).encode()
     return Answer(problem.status, body, _PROBLEM, error_headers(problem))
@@ -82,7 +82,7 @@ def timing_of(meta: Mapping[str, object]) -> dict[str, float]:
     for phase in ("queue", "route", "run"):
         value = meta.get(f"{phase}_ms")
         if isinstance(value, (int, float)):
-            timing[phase] = round(float(value), 3)
+            timing[phase] = float(value)
     return timing
 
 

@@ -24,7 +24,7 @@ from sandbox_service.errors import ServiceError
 from .bodies import parse
 from .compat_messages import Json, action_of, answer_of, opening_of
 from .compat_models import CompatRequest, MissingFieldError, json_answer, refuse
-from .inspection import instance_status
+from .inspection import LIVE, instance_status
 from .native import HotRoute, env_profile
 from .refusals import SchemaError
 from .verbs import header_key
@@ -103,6 +103,8 @@ class CompatRoutes:
             idempotency_key=f"create:{request.instance_id}"[:128] if request.instance_id else None,
         )
         result = await self._run(exchange, native, keyed=False)
+        if request.instance_id:
+            await self._check_live(exchange, request.instance_id)
         offered = result.get("tools")
         tools = offered if isinstance(offered, list) and offered else _dumped(environment.tools)
         info = {**_object(result["info"]), "instance_id": result["instance_id"], "task_id": result["task_id"]}
@@ -129,10 +131,11 @@ class CompatRoutes:
 
     async def evaluate(self, exchange: Exchange, request: CompatRequest) -> JsonValue:
         """Grade: a number when ``sparse`` is true, an object otherwise."""
-        params = request.params or {}
+        sparse = (request.params or {}).get("sparse") is True
         instance_id = _required(request.instance_id, "instance_id")
+        params = {"sparse": True} if sparse else {}
         result = await self._run(exchange, _native(EvaluateRequest, instance_id=instance_id, params=params))
-        if params.get("sparse") is True:
+        if sparse:
             return result["score"]
         return {**_object(result.get("details")), "score": result["score"], "success": result["success"]}
 
@@ -157,6 +160,18 @@ class CompatRoutes:
                 return False
             raise
         return bool(result["released"])
+
+    async def _check_live(self, exchange: Exchange, instance_id: str) -> None:
+        """A create that is answered once more may be of an instance that has ended meanwhile."""
+        try:
+            state = (await instance_status(self._verbs, exchange, instance_id)).state
+        except ServiceError as error:
+            if error.code not in _GONE:
+                raise
+            state = "released"
+        if state not in LIVE:
+            detail = f"the id {instance_id!r} was an instance's that has ended; choose another"
+            raise ServiceError(ErrorCode.DUPLICATE_INSTANCE, detail)
 
     async def _run(self, exchange: Exchange, native: Request, *, keyed: bool = True) -> Json:
         reply = await self._verbs.run(exchange, native, header_key(exchange) if keyed else None)

@@ -18,7 +18,7 @@ from sandbox_service.errors import ServiceError
 
 from .bodies import parse
 from .compat_models import CompatRequest, ManagerCall, ManagerCreate, ManagerRelease, json_answer, refuse
-from .inspection import known_instances
+from .inspection import LIVE, known_instances
 from .native import HotRoute
 from .refusals import SchemaError
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["ManagerRoutes"]
 
 _SANDBOX_ID = re.compile(r"box-(?P<environment>[a-z0-9_]{1,64})-[0-9a-f]{32}")
-_LIVE = ("creating", "active", "finished")
 
 
 class ManagerRoutes:
@@ -92,7 +91,7 @@ class ManagerRoutes:
         mine = [
             CompatRequest(instance_id=status.instance_id)
             for status in await known_instances(self._verbs, exchange)
-            if status.instance_id.startswith(f"{identity}.") and status.state in _LIVE
+            if status.instance_id.startswith(f"{identity}.") and status.state in LIVE
         ]
         await asyncio.gather(*[self._compat.release(exchange, each) for each in mine])
         return json_answer({"data": True})

@@ -37,6 +37,7 @@ class Exchange:
     started: float = field(default_factory=time.perf_counter)
     route: str = UNMATCHED
     tenant: str = ""
+    instance_id: str | None = None
     status: int = ABANDONED
     error: ErrorCode | None = None
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .verbs import Verbs
 
 __all__ = [
+    "LIVE",
     "InspectionRoutes",
     "InstancePath",
     "exchange_of",
@@ -41,6 +42,9 @@ __all__ = [
 ]
 
 InstancePath = Annotated[InstanceId, Path(description="The instance.")]
+
+LIVE = frozenset({"creating", "active", "finished"})
+"""States of instances that have not ended."""
 
 _SUPERVISORS: TypeAdapter[SupervisorStats] = TypeAdapter(SupervisorStats)
 _LISTS: TypeAdapter[Instances] = TypeAdapter(Instances)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -67,6 +66,7 @@ class NativeRoutes:
 
         async def handle(exchange: Exchange, body: bytes) -> Answer:
             request = parse(model, body, self._max_depth)
+            exchange.instance_id = getattr(request, "instance_id", None)
             reply = await self._verbs.run(exchange, request, header_key(exchange))
             return Answer(200, reply.body, JSON, server_timing(timing_of(reply.meta)))
 
@@ -95,8 +95,8 @@ class NativeRoutes:
             self._log.defect(exchange, error)
             return self._failed(exchange, request, ServiceError(ErrorCode.INTERNAL))
         self._metrics.operation_done(VERBS[type(request)].name, None)
-        timing = json.dumps(timing_of(reply.meta)).encode()
-        return b'{"status":200,"body":%s,"timing":%s}' % (reply.body, timing)
+        timing = ",".join(f'"{phase}":{ms:.3f}' for phase, ms in timing_of(reply.meta).items())
+        return b'{"status":200,"body":%s,"timing":{%s}}' % (reply.body, timing.encode())
 
     def _failed(self, exchange: Exchange, request: Request, error: ServiceError) -> bytes:
         self._metrics.operation_done(VERBS[type(request)].name, error.code)

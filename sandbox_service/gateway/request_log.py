@@ -37,6 +37,7 @@ class RequestLog:
             tenant=exchange.tenant,
             method=exchange.method,
             route=exchange.route,
+            instance_id=exchange.instance_id,
             status=exchange.status,
             code=exchange.error.value if exchange.error else None,
             ms=round(exchange.elapsed_s * 1000, 3),

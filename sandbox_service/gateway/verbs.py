@@ -72,6 +72,7 @@ class Verbs:
         body: bytes = b"",
     ) -> Frame:
         """Run an operation that has no request model: files, trajectories, the state of an instance."""
+        exchange.instance_id = instance_id
         return await self._backend.call(
             op,
             tenant=exchange.tenant,

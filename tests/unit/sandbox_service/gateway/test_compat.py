@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 
 import pytest
@@ -141,6 +142,20 @@ async def test_a_repeated_create_of_one_id_gives_the_same_instance(client, backe
     assert list(backend.episodes) == ["mine"]
     taken = await post(client, "/create", env_type="echo", task_id="echo-1", instance_id="mine")
     assert taken.status_code == 409, "another task does not take the running instance over"
+
+
+async def test_the_id_of_an_ended_instance_is_not_given_again(client):
+    await created(client, instance_id="mine")
+    await post(client, "/release", instance_id="mine")
+    reply = await post(client, "/create", env_type="echo", task_id="echo-10", instance_id="mine")
+    assert (reply.status_code, "has ended" in reply.json()["detail"]) == (409, True)
+
+
+async def test_only_sparse_reaches_the_grader(client, backend):
+    instance_id = (await created(client))["info"]["instance_id"]
+    for params, wanted in (({"sparse": True, "x": 1}, {"sparse": True}), ({"sparse": 1}, {}), ({}, {})):
+        await post(client, "/evaluate", instance_id=instance_id, params=params)
+        assert json.loads(backend.calls[-1].body).get("params") == wanted
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ async def test_every_error_of_the_fleet_becomes_its_problem(client, backend, ins
     reply = await client.post("/v1/step", json=step(instance), headers={"X-Request-Id": "r-2"})
     assert reply.headers["content-type"] == "application/problem+json"
     problem = Problem.model_validate(reply.json())
-    assert problem == Problem.of(code, "what happened", request_id="r-2")
+    assert problem == Problem.of(code, "what happened", request_id="r-2", instance=instance)
     assert reply.status_code == problem.status
 
 

@@ -46,6 +46,7 @@ async def test_failures_are_logged_with_what_finds_them_and_without_bodies(caplo
         "tenant": "local",
         "method": "POST",
         "route": "/v1/step",
+        "instance_id": "nobody",
         "status": 404,
         "code": "unknown_instance",
     }
