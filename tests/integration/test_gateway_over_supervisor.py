@@ -16,6 +16,7 @@ from tests.fakes.environments import fake_registry
 from tests.fakes.gateway import digest
 from tests.fakes.supervised import Supervised, supervised
 from tests.fakes.supervisor_backend import SupervisorBackend
+from tests.fakes.waiting import until
 
 URL = "http://localhost"
 KEYS = {digest("ada"): "ada", digest("bob"): "bob"}
@@ -97,12 +98,11 @@ async def test_a_batch_creates_steps_and_releases_many(http):
     assert (stats["instances"], stats["supervisors"][0]["name"]) == (0, "s1")
 
 
-async def test_a_full_queue_is_429_with_a_time_to_wait(http):
+async def test_a_full_queue_is_429_with_a_time_to_wait(http, service):
     body = {"environment": "diary", "task_id": "echo-10"}
     living = [await http.post("/v1/create_instance", json=body) for _ in range(2)]
     waiting = asyncio.create_task(http.post("/v1/create_instance", json=body))
-    while not (await http.get("/v1/stats")).json()["queued"]:
-        await asyncio.sleep(0)
+    await until(lambda: any(pool.queued for pool in service.core.stats().pools))
     refused = await http.post("/v1/create_instance", json=body)
     assert (refused.status_code, refused.json()["failure_class"]) == (429, "capacity")
     assert int(refused.headers["retry-after"]) >= 1
