@@ -10,16 +10,15 @@ import contextlib
 import logging
 import os
 import secrets
-import shutil
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .descendants import Descendants
 from .haproxy import find_haproxy, front_environment
+from .run_folder import run_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from sandbox_service.config import ServiceConfig
 
@@ -29,8 +28,6 @@ MARKER = "SANDBOX_SERVICE_RUN"
 """Set in the environment of the cluster's processes, by which they are found at the end."""
 END_PATIENCE_S = 5.0
 """How long the cluster's processes may take to end by themselves."""
-_LONGEST_BASE = 20
-"""Ray's socket names are long and the kernel's limit is 107 bytes, so the folder's must be short."""
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +58,7 @@ def _joined(address: str, *, show_logs: bool) -> Iterator[None]:
 def _own(config: ServiceConfig, *, show_logs: bool) -> Iterator[None]:
     run = secrets.token_hex(8)
     family = Descendants(MARKER, run)
-    with _run_folder() as folder, _environment(_variables(config, folder)), family.adopting():
+    with run_folder() as folder, _environment(_variables(config, folder)), family.adopting():
         try:
             # Only while Ray starts, since whatever else this process starts is not ours to end.
             with _environment({MARKER: run}):
@@ -118,16 +115,6 @@ def _variables(config: ServiceConfig, folder: Path) -> dict[str, str]:
     if binary is not None:
         variables |= front_environment(config, binary, folder)
     return variables
-
-
-@contextlib.contextmanager
-def _run_folder() -> Iterator[Path]:
-    base = tempfile.gettempdir()
-    folder = Path(tempfile.mkdtemp(prefix="sbx-", dir=base if len(base) <= _LONGEST_BASE else "/tmp"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager

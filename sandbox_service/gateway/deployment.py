@@ -20,7 +20,7 @@ from .app import build_app
 
 if TYPE_CHECKING:
     from ray.serve import Application
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from sandbox_service.config import ServiceConfig
     from sandbox_service.fleet.roster_discovery import Roster
@@ -40,19 +40,34 @@ class GatewayReplica:
         self._router = Router(RayDiscovery(roster))
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
-        return build_app(
+        app = build_app(
             self._config.server,
             build_registry(self._config.environments),
             self._router,
             deadline=self._config.deadline,
             queue_timeout_s=self._config.pool.queue_timeout_s,
         )
+        return _without_request_id(app)
 
     async def check_health(self) -> None:
         """Answer when the event loop turns; supervisors that are away do not make a replica ill."""
 
     async def __del__(self) -> None:
         await self._router.close()
+
+
+def _without_request_id(app: ASGIApp) -> ASGIApp:
+    """The application without its x-request-id header: Serve adds the same one to every answer."""
+
+    async def serve_request(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_on(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [pair for pair in message["headers"] if pair[0] != b"x-request-id"]
+            await send(message)
+
+        await app(scope, receive, send_on)
+
+    return serve_request
 
 
 def bind_gateway(config: ServiceConfig, roster: Roster) -> Application:

@@ -1,0 +1,89 @@
+"""The private folder of a cluster of ours, and what is left of those whose service was killed.
+
+A service that gets SIGKILL cannot clean up, and two of Ray's helper processes outlive it. Every folder says
+which process owns it; the next start ends whatever still has a file open in a folder without a living
+owner, and removes the folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["run_folder", "sweep"]
+
+PREFIX = "sbx-"
+_OWNER = "owner"
+_LONGEST_BASE = 20
+"""Ray's socket names are long and the kernel's limit is 107 bytes, so the folder's must be short."""
+
+
+@contextlib.contextmanager
+def run_folder(base: Path | None = None) -> Iterator[Path]:
+    """A folder that only this user may enter, removed at the end."""
+    base = base or _base()
+    sweep(base)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
+    try:
+        (folder / _OWNER).write_text(_identity(os.getpid()))
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep(base: Path) -> list[Path]:
+    """Remove folders whose owner is gone, and end the processes that live in them; the folders."""
+    swept = []
+    for folder in sorted(base.glob(f"{PREFIX}*")):
+        if _is_orphaned(folder):
+            for pid in _inhabitants(folder):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            shutil.rmtree(folder, ignore_errors=True)
+            swept.append(folder)
+    return swept
+
+
+def _base() -> Path:
+    base = tempfile.gettempdir()
+    return Path(base if len(base) <= _LONGEST_BASE else "/tmp")
+
+
+def _identity(pid: int) -> str:
+    """The id and the start time of a process; empty when there is none."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    return f"{pid} {text[text.rindex(')') + 2 :].split()[19]}"
+
+
+def _is_orphaned(folder: Path) -> bool:
+    """Whether this user's service made it and is gone. One without an owner's name is being made."""
+    try:
+        owner = (folder / _OWNER).read_text()
+        ours = folder.lstat().st_uid == os.geteuid() and not folder.is_symlink()
+    except OSError:
+        return False
+    return ours and bool(owner) and _identity(int(owner.split()[0])) != owner
+
+
+def _inhabitants(folder: Path) -> list[int]:
+    """Processes that have a file open in the folder."""
+    inside = f"{folder}/"
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            if any(str(link.readlink()).startswith(inside) for link in (entry / "fd").iterdir()):
+                found.append(int(entry.name))
+    return found
