@@ -65,7 +65,7 @@ class BoxAgent:
         deadline = started + timeout_s
         capture = Capture(max_output)
         script = os.memfd_create("command")
-        with open(script, "wb", closefd=False) as file:  # noqa: PTH123
+        with open(script, "wb", closefd=False) as file:
             file.write(command.encode("utf-8", "replace"))
         os.lseek(script, 0, os.SEEK_SET)
         try:

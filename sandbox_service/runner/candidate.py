@@ -17,7 +17,7 @@ __all__ = ["serve_candidate"]
 
 
 def serve_candidate(control: socket.socket, entry: str) -> None:
-    """Call the function with ``receive`` and ``send``; ``receive`` raises EOFError when the grader is done."""
+    """Call the function with ``receive`` and ``send``; at the end ``receive`` raises EOFError."""
 
     def receive() -> JsonObject:
         return receive_packet(control)[0]

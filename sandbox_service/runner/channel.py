@@ -6,7 +6,6 @@ Sequenced-packet sockets keep message borders and tell of the peer's end. Standa
 from __future__ import annotations
 
 import json
-import os
 import socket
 from typing import Any
 
@@ -33,17 +32,10 @@ def send(end: socket.socket, message: Message, descriptors: tuple[int, ...] = ()
 
 
 def receive(end: socket.socket, wait: bool = True) -> tuple[Message, list[int]]:
-    """The next message and its descriptors. Raises EOFError at the end, ValueError for what is no message."""
+    """The next message and its descriptors. Raises EOFError at the end."""
     flags = 0 if wait else socket.MSG_DONTWAIT
     data, descriptors = receive_with_descriptors(end, MAX_MESSAGE, MAX_DESCRIPTORS, flags)
     if not data:
         raise EOFError
-    try:
-        message = json.loads(data)
-        if not isinstance(message, dict):
-            raise ValueError("a message is an object")
-    except ValueError:
-        for descriptor in descriptors:
-            os.close(descriptor)
-        raise
+    message: Message = json.loads(data)
     return message, descriptors

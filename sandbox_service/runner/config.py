@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .kernel import Limits
@@ -32,7 +32,7 @@ class RunnerConfig:
     """How many ids there are; each instance takes two, and none is used twice."""
     env_uid: int = 0
     """The id of zygote and workers."""
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     """Bounds of agent processes."""
     orphan_timeout_s: float = 300.0
     """The box ends itself when no host has been connected for so long."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from .agents import Agents
     from .box import Instance
-    from .workers import Worker, Workers
+    from .workers import Workers
 
 __all__ = ["Departures"]
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 from functools import partial
 from typing import TYPE_CHECKING
 
 from . import spawn
 from .channel import Message, receive, send
+from .workspace_copy import copy_workspace
 
 if TYPE_CHECKING:
+    import socket
+
     from .premises import Premises, Root
 
 __all__ = ["Desk"]
@@ -38,7 +40,7 @@ class Desk:
             message, descriptors = receive(self.control, wait=False)
         except BlockingIOError:
             return True
-        except (EOFError, OSError, ValueError):
+        except (EOFError, OSError):
             return False
         try:
             answer = self._do(message, descriptors)
@@ -111,7 +113,7 @@ class Desk:
         self._premises.holds += 1
         place = self._premises.place(target, "copier")
         source = self._premises.config.workspace(self._serial)
-        run = partial(spawn.copy_workspace, place, source)
+        run = partial(copy_workspace, place.directory, source, place.enter)
         try:
             self._premises.start(self._serial, "copier", place, [], run)
         except OSError:

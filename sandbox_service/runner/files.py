@@ -6,6 +6,7 @@ followed, so that none leads out; only regular files are read or written, so tha
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -76,10 +77,8 @@ def _descend(root: int, names: list[str], make: bool = False) -> int:
     here = os.dup(root)
     for name in names:
         if make:
-            try:
+            with contextlib.suppress(FileExistsError):
                 os.mkdir(name, dir_fd=here)
-            except FileExistsError:
-                pass
         below = os.open(name, _DIRECTORY, dir_fd=here)
         os.close(here)
         here = below

@@ -102,7 +102,7 @@ class Host:
         self._loop.call_at(time.monotonic() + _GREETING_S, lambda: self._give_up(link))
 
     def _welcome(self, end: socket.socket) -> bool:
-        """In a container the private folder decides who may connect, but never an agent; else our own user."""
+        """In a container the private folder decides who may connect, agents never; else our own user."""
         credentials = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         _, uid, _ = _CREDENTIALS.unpack(credentials)
         if os.getpid() == 1:

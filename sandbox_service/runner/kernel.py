@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Callable, Container
 
 __all__ = [
     "Identity",
@@ -154,7 +154,7 @@ def close_all_but(keep: int) -> None:
 def remove_ipc_objects(uid: int) -> None:
     """Remove the System V objects that the calling process's user made; they outlive their processes."""
     libc = _libc()
-    calls = {
+    calls: dict[str, Callable[[int], object]] = {
         "shm": lambda key: libc.shmctl(key, _IPC_RMID, None),
         "sem": lambda key: libc.semctl(key, 0, _IPC_RMID),
         "msg": lambda key: libc.msgctl(key, _IPC_RMID, None),

@@ -88,7 +88,7 @@ class Launcher:
             config = RunnerConfig.parse(message["config"])
             self._premises = Premises(config)
             return None
-        assert self._premises is not None, "the runner configures first"  # noqa: S101
+        assert self._premises is not None, "the runner configures first"
         if message["do"] == "mark":
             self._premises.mark_clean()
             return None
@@ -106,7 +106,7 @@ class Launcher:
         return {"clean": not left, "left": left}
 
     def _open(self, message: Message, control: socket.socket) -> None:
-        assert self._premises is not None, "the runner configures first"  # noqa: S101
+        assert self._premises is not None, "the runner configures first"
         serial = int(message["serial"])
         desk = Desk(self._premises, serial, message.get("copy_of"), control)
         self._desks[serial] = desk

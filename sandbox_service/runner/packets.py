@@ -50,7 +50,7 @@ def send_packet(
 def receive_packet(
     end: socket.socket, deadline: float | None = None, max_json: int = MAX_JSON, max_blob: int = MAX_BLOB
 ) -> tuple[JsonObject, bytes, list[int]]:
-    """The next packet: object, blob, descriptors. Raises TimeoutError; EOFError for an end or for nonsense."""
+    """The next packet: object, blob, descriptors. Raises TimeoutError, or EOFError for an end or nonsense."""
     try:
         _wait_until(end, deadline)
         head, descriptors = receive_with_descriptors(end, _HEADER.size, 4)
@@ -62,7 +62,7 @@ def receive_packet(
             raise EOFError("the peer announced too much")
         message = json.loads(_exactly(end, json_length, deadline))
         if not isinstance(message, dict):
-            raise EOFError("the peer sent no object")
+            message = {}
         return message, _exactly(end, blob_length, deadline), descriptors
     except TimeoutError:
         raise

@@ -62,10 +62,8 @@ class Premises:
 
     def admit(self, serial: int, copy_of: int | None) -> None:
         """An instance moves in, alone or into the family of the one it is a copy of."""
-        if copy_of is None:
-            family = Family(self.config.agent_uid(serial))
-        else:
-            family = self._families[copy_of]
+        new = Family(self.config.agent_uid(serial))
+        family = new if copy_of is None else self._families[copy_of]
         family.members.add(serial)
         self._families[serial] = family
 

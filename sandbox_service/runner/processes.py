@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ class Process(NamedTuple):
 def snapshot() -> dict[int, Process]:
     """Every process that there is."""
     found: dict[int, Process] = {}
-    for name in os.listdir("/proc"):
+    for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit():
             process = _read(int(name))
             if process is not None:
@@ -67,7 +66,7 @@ def descendants(processes: dict[int, Process], roots: Iterable[int]) -> set[int]
 def children() -> list[int]:
     """Direct children of the calling process, whose only thread this must be."""
     try:
-        with open(f"/proc/self/task/{threading.get_native_id()}/children", "rb", buffering=0) as file:  # noqa: PTH123
+        with open(f"/proc/self/task/{os.getpid()}/children", "rb", buffering=0) as file:  # noqa: PTH123
             return [int(pid) for pid in file.read().split()]
     except OSError:
         own = os.getpid()
@@ -77,7 +76,7 @@ def children() -> list[int]:
 def has_children(pid: int) -> bool:
     """Whether a process may have children; True when the kernel does not say."""
     try:
-        for thread in os.listdir(f"/proc/{pid}/task"):
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
             with open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as file:  # noqa: PTH123
                 if file.read(1):
                     return True

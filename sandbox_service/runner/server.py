@@ -69,7 +69,7 @@ class Server:
         """Launcher and zygote clean up and leave by themselves; if not, we end what is below us."""
         deadline = time.monotonic() + 10
         while self._pids and time.monotonic() < deadline:
-            sweep.reap(lambda pid, _: self._pids.pop(pid, None))
+            sweep.reap(self._forget)
             time.sleep(0.005)
 
         def below(processes: dict[int, Process]) -> set[int]:
@@ -77,11 +77,14 @@ class Server:
 
         sweep.end(below, lambda: sweep.reap(lambda *_: None))
 
+    def _forget(self, pid: int, _code: int) -> None:
+        self._pids.pop(pid, None)
+
     def _end(self) -> None:
         self._loop.stop()
 
     def _bury(self, wake: int) -> None:
-        """Collect dead children; as PID 1 also those of others. Without launcher or zygote there is no box."""
+        """Collect dead children, as PID 1 also those of others. No launcher or zygote, no box."""
         drain(wake)
 
         def note(pid: int, _code: int) -> None:
@@ -141,8 +144,8 @@ class Server:
         if self._box is not None:
             self._box.workers.heard(message)
             return
-        assert self._config is not None, "there is no zygote before it"  # noqa: S101
-        assert self._zygote is not None, "it has just been heard"  # noqa: S101
+        assert self._config is not None, "there is no zygote before it"
+        assert self._zygote is not None, "it has just been heard"
         if "ready" in message:
             self._agents.mark_clean()
             self._box = Box(self._loop, self._config, self._zygote, self._agents, self._pids, self._host.send)

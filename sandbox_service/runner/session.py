@@ -53,7 +53,7 @@ class Session:
                 message, blob, descriptors = receive_packet(self._control)
             except EOFError:
                 return
-            except BaseException:  # noqa: BLE001, S112  # a signal handler of the agent's own raised; wait on
+            except BaseException:  # noqa: BLE001  # a signal handler of the agent's own raised; wait on
                 continue
             if message.get("do") == "cell":
                 self._reply({"ok": self._cell(blob.decode("utf-8", "replace"), descriptors[0])})
@@ -87,11 +87,11 @@ class Session:
             tree = ast.parse(source, name)
             last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
             namespace = self._main.__dict__
-            exec(compile(tree, name, "exec", dont_inherit=True), namespace)  # noqa: S102
+            exec(compile(tree, name, "exec", dont_inherit=True), namespace)
             if last is not None:
                 # "single" echoes the value of an expression, and sets "_", through sys.displayhook.
                 echo = ast.Interactive(body=[last])
-                exec(compile(echo, name, "single", dont_inherit=True), namespace)  # noqa: S102
+                exec(compile(echo, name, "single", dont_inherit=True), namespace)
         except SystemExit as leaving:
             return leaving.code in (None, 0)
         except BaseException as error:  # noqa: BLE001  # whatever a cell raises is its output

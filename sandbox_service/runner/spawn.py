@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 import resource
-import shutil
 import socket
 import stat
 import sys
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from . import kernel
 from .candidate import serve_candidate
-from .cleaning import remove_tree
 from .files import serve_files
 from .session import serve_session
 
@@ -27,13 +25,14 @@ if TYPE_CHECKING:
 
     from .kernel import Identity, Limits
 
-__all__ = ["Place", "copy_workspace", "fork_child", "run_candidate", "run_files", "run_session", "run_shell"]
+__all__ = ["Place", "fork_child", "run_candidate", "run_files", "run_session", "run_shell"]
 
 FIRST = 3
 """Where a child finds the first descriptor that it is given."""
 _LONGEST_ARGUMENT = 100_000
 """The kernel takes 128 KiB in one argument."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 FAILED = 125
 """Exit code of a child that could not get as far as its program."""
 
@@ -138,9 +137,9 @@ def run_shell(place: Place) -> None:
     os.close(FIRST + 1)
     place.enter()
     size = os.fstat(FIRST).st_size
-    shell = shutil.which("bash", path=_PATH) or "/bin/sh"
+    shell = next(filter(os.path.exists, _SHELLS))
     if size <= _LONGEST_ARGUMENT:
-        command = os.pread(FIRST, size, 0).replace(b"\0", b"")
+        command = os.fsdecode(os.pread(FIRST, size, 0).replace(b"\0", b""))
         os.execve(shell, [shell, "-c", command], place.environment())
     os.set_inheritable(FIRST, True)
     os.execve(shell, [shell, f"/dev/fd/{FIRST}"], place.environment())
@@ -156,17 +155,3 @@ def run_candidate(place: Place, entry: str) -> None:
     place.enter()
     sys.path.insert(0, "")
     serve_candidate(socket.socket(fileno=FIRST), entry)
-
-
-def copy_workspace(place: Place, source: str) -> None:
-    """Copy a workspace to the place's directory, symbolic links as links; what is no file is left out."""
-    remove_tree(place.directory, os.geteuid())
-    place.enter()
-
-    def skipped(folder: str, names: list[str]) -> set[str]:
-        modes = {name: os.lstat(f"{folder}/{name}").st_mode for name in names}
-        wanted = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
-        return {name for name, mode in modes.items() if stat.S_IFMT(mode) not in wanted}
-
-    if os.path.isdir(source):  # noqa: PTH112
-        shutil.copytree(source, place.directory, symlinks=True, dirs_exist_ok=True, ignore=skipped)

@@ -12,15 +12,15 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .frames import Frame
 from .link import FrameLink, Gauge
-from .message_link import MessageLink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .channel import Message
+    from .frames import Frame
     from .loop import Loop
+    from .message_link import MessageLink
 
 __all__ = ["Waiting", "Worker", "Workers"]
 

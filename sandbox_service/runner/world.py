@@ -67,7 +67,7 @@ class Candidate(Protocol):
     """A process of a fresh uid in which a grader runs an agent's artifact; its answers are data, no more."""
 
     def request(self, message: JsonObject, timeout_s: float) -> JsonObject:
-        """Send one JSON object, wait for one. Raises TimeoutError; raises EOFError when the process is gone."""
+        """Send one JSON object, wait for one. Raises TimeoutError, or EOFError when the process is gone."""
         ...
 
     def close(self) -> None:
@@ -189,9 +189,9 @@ class World(ABC):
 
     @abstractmethod
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
-        """Grade without disturbing the episode. ``grading`` is ground truth that the catalog sends only now."""
+        """Grade without disturbing the episode; ``grading`` is ground truth that is sent only now."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # most worlds take nothing
         """Give back what ``start`` took. The agent's processes and files are the runner's business."""
 
     def fork(self, context: Context) -> World:
