@@ -174,6 +174,8 @@ async def drive(target: Target, work: Sequence[Callable[[Lane], Awaitable[None]]
             async with asyncio.TaskGroup() as group:
                 for piece, lane in zip(work, lanes, strict=True):
                     group.create_task(_run(piece, lane))
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from failed
         finally:
             for lane in lanes:
                 lane.connection.close()

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from clients import SandboxClient
+from clients import RetryPolicy, SandboxClient
 
 from .options import DEFAULT_SERVER, ApiKeyOption, JsonOption, ServerOption
 from .terminal import explained, fail, results, write_json
@@ -49,7 +49,7 @@ def envs(
     """
     if context.invoked_subcommand is not None:
         return
-    with SandboxClient(server, api_key) as client, explained():
+    with SandboxClient(server, api_key, retry=RetryPolicy(attempts=2)) as client, explained():
         found = client.environments()
     if as_json:
         write_json(found.model_dump(mode="json"))
@@ -69,7 +69,7 @@ def show(
 
         sandbox-service envs show code
     """
-    with SandboxClient(server, api_key) as client, explained():
+    with SandboxClient(server, api_key, retry=RetryPolicy(attempts=2)) as client, explained():
         found = {environment.name: environment for environment in client.environments().environments}
     if name not in found:
         raise fail(f"there is no environment {name!r}; there are: {', '.join(sorted(found))}")

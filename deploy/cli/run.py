@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from clients import AsyncSandboxClient, ClientLimits, SandboxError
+from clients import AsyncSandboxClient, ClientLimits, SandboxError, TransportError
+from clients.errors import Failure
 from deploy.config_file import read_config
 from deploy.policy_runs.display import summary_view
 from deploy.policy_runs.player import PolicyRun
 from deploy.policy_runs.policies import EmptyPolicy, Policy, PolicyError, ReferencePolicy, read_script
+from sandbox_service.contract.problems import FailureClass
 from sandbox_service.environments.registry import build_registry
 
 from .options import DEFAULT_SERVER, ApiKeyOption, ConfigOption, JsonOption, ServerOption
@@ -111,6 +113,10 @@ async def run_policy(
     """Play the split with a progress bar; one trajectory when asked for."""
     client = AsyncSandboxClient(server, api_key, limits=limits, observer=played.recorder)
     async with client:
+        if not await client.healthy():
+            raise TransportError(
+                Failure(f"nobody answers at {server}", "transport_error", FailureClass.SANDBOX)
+            )
         task_ids = await played.choose(client)
         with _progress() as progress:
             bar = progress.add_task(played.name, total=len(task_ids[:limit]), solved=0, missed=0, failed=0)

@@ -56,9 +56,11 @@ def _watch(client: SandboxClient, server: str, interval: float) -> None:
             while True:
                 time.sleep(interval)
                 try:
-                    live.update(stats_view(client.stats(), server), refresh=True)
+                    view = stats_view(client.stats(), server)
                 except SandboxError as error:
                     live.update(Group(view, Text(str(error), style="red")), refresh=True)
+                else:
+                    live.update(view, refresh=True)
     except KeyboardInterrupt:
         return
 
@@ -66,12 +68,12 @@ def _watch(client: SandboxClient, server: str, interval: float) -> None:
 def stats_view(stats: Stats, server: str) -> RenderableType:
     """The whole fleet: one table a supervisor."""
     head = Text(f"{server}: {stats.instances} instances, {stats.queued} waiting", style="bold")
-    return Group(head, *(_supervisor(supervisor) for supervisor in stats.supervisors))
+    return Group(head, *(part for supervisor in stats.supervisors for part in _supervisor(supervisor)))
 
 
-def _supervisor(supervisor: SupervisorStats) -> Table:
+def _supervisor(supervisor: SupervisorStats) -> tuple[RenderableType, ...]:
     state = "draining" if supervisor.draining else f"up {supervisor.uptime_s:.0f} s"
-    table = Table(title=f"{supervisor.name} on {supervisor.node}, {state}", title_justify="left")
+    table = Table()
     table.add_column("environment")
     table.add_column("sandbox")
     for column in (
@@ -88,7 +90,7 @@ def _supervisor(supervisor: SupervisorStats) -> Table:
         table.add_column(column, justify="right")
     for pool in supervisor.pools:
         table.add_row(*_pool(pool))
-    return table
+    return Text(f"{supervisor.name} on {supervisor.node}, {state}"), table
 
 
 def _pool(pool: PoolStats) -> tuple[str, ...]:

@@ -27,7 +27,12 @@ def summary_view(summary: RunSummary, outcomes: Iterable[EpisodeOutcome]) -> Ren
         f"{summary.policy} policy on {summary.environment}/{'+'.join(summary.splits)}: "
         f"{summary.overall.episodes} episodes in {pace}, {summary.concurrency} at a time"
     )
-    parts: list[RenderableType] = [_success(title, summary), _latencies(summary.latencies)]
+    parts: list[RenderableType] = [
+        Text(title, style="bold"),
+        _success(summary),
+        Text("Latency seen by the client, ms", style="bold"),
+        _latencies(summary.latencies),
+    ]
     missed = [outcome for outcome in outcomes if outcome.success is False]
     failed = [outcome for outcome in outcomes if outcome.failed is not None]
     if missed:
@@ -35,14 +40,15 @@ def summary_view(summary: RunSummary, outcomes: Iterable[EpisodeOutcome]) -> Ren
             _names("Graded as not solved", [f"{item.task_id} (score {item.score})" for item in missed])
         )
     if summary.failures:
+        parts.append(Text("Episodes without a verdict, by failure class", style="bold red"))
         parts.append(_failures(summary.failures))
         lines = [f"{item.task_id}: {item.failed.detail}" for item in failed if item.failed is not None]
         parts.append(_names("Without a verdict", lines))
     return Group(*parts)
 
 
-def _success(title: str, summary: RunSummary) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold")
+def _success(summary: RunSummary) -> Table:
+    table = Table()
     table.add_column("tasks")
     for column in ("episodes", "graded", "solved", "success", "mean score"):
         table.add_column(column, justify="right")
@@ -61,7 +67,7 @@ def _group_row(row: GroupSummary) -> tuple[str, ...]:
 
 
 def _latencies(latencies: Iterable[LatencySummary]) -> Table:
-    table = Table(title="Latency seen by the client, ms", title_justify="left", title_style="bold")
+    table = Table()
     table.add_column("verb")
     for column in ("calls", "p50", "p95", "max", "in the sandbox p50"):
         table.add_column(column, justify="right")
@@ -73,8 +79,7 @@ def _latencies(latencies: Iterable[LatencySummary]) -> Table:
 
 
 def _failures(failures: Mapping[str, int]) -> Table:
-    title = "Episodes without a verdict, by failure class"
-    table = Table(title=title, title_justify="left", title_style="bold red")
+    table = Table()
     table.add_column("failure class")
     table.add_column("episodes", justify="right")
     for name, count in sorted(failures.items()):

@@ -189,7 +189,9 @@ class EchoBackend:
         return _json({"instances": [_status(name, each) for name, each in mine.items()]})
 
     def _trajectory(self, call: Call) -> bytes:
-        episode = self._live(call)
+        episode = self.episodes.get(call.instance_id)
+        if episode is None or episode.tenant != call.tenant:
+            episode = self._live(call)
         head = {"instance_id": call.instance_id, "environment": episode.environment, "events": []}
         return _json({**head, "task_id": episode.task_id, "tenant": episode.tenant})
 

@@ -1,0 +1,65 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from deploy.bench.context import Sizes, beside, rounded, spread
+from deploy.bench.machine import available_memory_mb, describe_machine
+from deploy.bench.processes import CpuLook, cpu_look, memory_mb, processes_of
+from deploy.bench.suites import SUITES
+
+
+def test_a_spread_stands_beside_its_yardstick() -> None:
+    figures = spread([1.0, 2.0, 3.0, 4.0], 0.5)
+    assert figures == {"p50_ms": 2.0, "p95_ms": 4.0, "yardstick_p50_ms": 0.5, "ratio_p50": 4.0}
+
+
+def test_rounds_are_joined_by_their_medians() -> None:
+    assert beside([{"a": 1.0}, {"a": 9.0}, {"a": 2.0}]) == {"a": 2.0}
+    with pytest.raises(TypeError, match="no figure"):
+        beside([{"a": "fast"}])
+
+
+def test_figures_have_four_digits() -> None:
+    assert rounded({"a": {"b": 0.123456}, "c": 12345.6, "d": 3, "e": None}) == {
+        "a": {"b": 0.1235},
+        "c": 12350.0,
+        "d": 3,
+        "e": None,
+    }
+
+
+def test_cpu_between_two_looks_counts_new_processes_and_forgets_dead_ones() -> None:
+    before = CpuLook({(1, "gateway"): 5.0, (2, "runner"): 1.0})
+    after = CpuLook({(1, "gateway"): 7.0, (3, "runner"): 2.0})
+    assert before.until(after) == {"gateway": 2.0, "runner": 2.0}
+
+
+def test_processes_are_known_by_their_command_lines() -> None:
+    code = "import time; time.sleep(60)"
+    marked = subprocess.Popen([sys.executable, "-c", code, "sandbox_service.runner"])
+    try:
+        assert marked.pid in processes_of("runner")
+        assert (marked.pid, "runner") in cpu_look().seconds
+        assert os.getpid() not in processes_of("runner")
+        assert (memory_mb("runner") or 0.0) > 0
+    finally:
+        marked.kill()
+        marked.wait()
+
+
+def test_the_machine_is_described() -> None:
+    machine = describe_machine()
+    assert machine["cores"]
+    assert available_memory_mb() > 0
+
+
+def test_quick_sizes_are_smaller_in_everything() -> None:
+    quick, full = Sizes.quick(), Sizes()
+    for name in Sizes.__dataclass_fields__:
+        assert 1 <= getattr(quick, name) <= getattr(full, name), name
+
+
+def test_every_suite_says_what_it_measures() -> None:
+    assert all(suite.measure.__doc__ for suite in SUITES.values())

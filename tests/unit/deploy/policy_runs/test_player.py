@@ -1,0 +1,99 @@
+import asyncio
+from collections.abc import Sequence
+
+import httpx
+import pytest
+
+from clients import AsyncSandboxClient, RetryPolicy
+from deploy.policy_runs.player import PolicyRun
+from deploy.policy_runs.policies import EmptyPolicy, Policy, PolicyError, ReferencePolicy
+from sandbox_service.config import ServerConfig
+from sandbox_service.contract.messages import Message
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.environments.echo.catalog import EchoCatalog
+from sandbox_service.errors import ServiceError
+from sandbox_service.gateway.app import build_app
+from sandbox_service.runner.frames import Op
+from tests.fakes.backend import EchoBackend
+from tests.fakes.gateway import make_registry
+
+
+def run_of(policy: Policy, splits: tuple[str, ...] = ()) -> PolicyRun:
+    return PolicyRun("echo", splits, "test", policy, 4)
+
+
+def client_of(backend: EchoBackend, run: PolicyRun) -> AsyncSandboxClient:
+    transport = httpx.ASGITransport(build_app(ServerConfig(), make_registry(), backend))
+    retry = RetryPolicy(base_s=0.0, attempts=2)
+    return AsyncSandboxClient("http://localhost", transport=transport, retry=retry, observer=run.recorder)
+
+
+async def test_the_reference_policy_solves_every_task_and_leaves_nothing() -> None:
+    backend, run = EchoBackend(), run_of(ReferencePolicy(EchoCatalog()))
+    async with client_of(backend, run) as client:
+        task_ids = await run.choose(client)
+        await run.play(client, task_ids)
+    summary = run.summary()
+    assert (summary.splits, summary.overall.episodes, summary.overall.successes) == (("train",), 2, 2)
+    assert summary.failures == {}
+    assert {row.verb for row in summary.latencies} >= {
+        "create_instance",
+        "step",
+        "evaluate",
+        "release_instance",
+    }
+    assert all(episode.released for episode in backend.episodes.values())
+
+
+async def test_the_empty_policy_is_graded_and_fails() -> None:
+    run = run_of(EmptyPolicy())
+    async with client_of(EchoBackend(), run) as client:
+        await run.play(client, ["echo-10"])
+    (outcome,) = run.outcomes
+    assert (outcome.success, outcome.failed, outcome.steps) == (False, None, 1)
+
+
+async def test_splits_are_joined_and_tasks_played_once() -> None:
+    run = run_of(EmptyPolicy(), ("train", "endless", "train"))
+    async with client_of(EchoBackend(), run) as client:
+        assert await run.choose(client) == ["echo-1", "echo-10", "echo-endless"]
+    assert run.name == "echo/train+endless+train"
+
+
+async def test_a_broken_sandbox_is_counted_apart_from_failed_tasks() -> None:
+    backend, run = EchoBackend(), run_of(ReferencePolicy(EchoCatalog()))
+    backend.failures[Op.EVALUATE] = ServiceError(ErrorCode.INSTANCE_LOST)
+    async with client_of(backend, run) as client:
+        await run.play(client, ["echo-1"] * 5)
+    summary = run.summary()
+    assert summary.failures == {"sandbox": 5}
+    assert (summary.overall.episodes, summary.overall.graded, summary.overall.successes) == (5, 0, 0)
+    assert all(episode.released for episode in backend.episodes.values())
+
+
+async def test_a_policy_without_words_fails_its_own_episode_only() -> None:
+    class Picky:
+        def messages(self, task_id: str) -> Sequence[Message]:
+            if task_id == "echo-1":
+                raise PolicyError("nothing to say")
+            return ReferencePolicy(EchoCatalog()).messages(task_id)
+
+    run = run_of(Picky())
+    async with client_of(EchoBackend(), run) as client:
+        await run.play(client, ["echo-1", "echo-10"])
+    assert run.summary().failures == {"policy": 1}
+    assert run.summary().overall.successes == 1
+
+
+async def test_what_was_finished_before_a_cancellation_stays() -> None:
+    backend, run = EchoBackend(), run_of(ReferencePolicy(EchoCatalog()))
+    async with client_of(backend, run) as client:
+        done = asyncio.Event()
+        task = asyncio.create_task(run.play(client, ["echo-1"] * 1000, lambda _: done.set()))
+        await done.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert 0 < len(run.outcomes) < 1000
+    assert run.elapsed_s > 0
+    assert all(episode.released for episode in backend.episodes.values())

@@ -1,0 +1,44 @@
+from pathlib import Path
+
+import pytest
+
+from deploy.policy_runs.policies import EmptyPolicy, PolicyError, ReferencePolicy, read_script
+from sandbox_service.environments.echo.catalog import EchoCatalog
+
+
+def test_the_reference_policy_says_what_the_catalog_says() -> None:
+    messages = ReferencePolicy(EchoCatalog()).messages("echo-10")
+    assert [message.content for message in messages] == [f"step {index}" for index in range(10)]
+
+
+def test_a_task_without_a_reference_is_named() -> None:
+    class NoReference(EchoCatalog):
+        def reference(self, task_id: str) -> list[dict[str, object]]:  # type: ignore[override]
+            return []
+
+    with pytest.raises(PolicyError, match="echo-1 has no reference"):
+        ReferencePolicy(NoReference()).messages("echo-1")
+
+
+def test_the_empty_policy_says_nothing_once() -> None:
+    (message,) = EmptyPolicy().messages("any")
+    assert (message.role, message.content) == ("assistant", "")
+
+
+def test_a_script_is_read_line_by_line(tmp_path: Path) -> None:
+    file = tmp_path / "script.jsonl"
+    file.write_text('{"task_id": "a", "messages": [{"role": "assistant", "content": "x"}]}\n\n')
+    script = read_script(file)
+    assert script.messages("a")[0].content == "x"
+    with pytest.raises(PolicyError, match="no line for b"):
+        script.messages("b")
+
+
+@pytest.mark.parametrize(
+    "line", ["{", '{"task_id": "a"}', '{"task_id": "a", "messages": [{"role": "robot"}]}']
+)
+def test_a_wrong_line_is_named_by_its_number(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "script.jsonl"
+    file.write_text(f'{{"task_id": "a", "messages": []}}\n{line}\n')
+    with pytest.raises(PolicyError, match="line 2"):
+        read_script(file)

@@ -1,0 +1,11 @@
+import socket
+
+from deploy.free_port import free_port
+
+
+def test_a_free_preference_is_kept_and_a_taken_one_replaced() -> None:
+    port = free_port()
+    assert free_port(port) == port
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        number = taken.getsockname()[1]
+        assert free_port(number) != number
