@@ -140,6 +140,7 @@ class ContainerFactory:
         self._runtime = runtime
         self._image_prefix = image_prefix
         self._ranges = UidRanges(node)
+        self._references: dict[str, str] = {}
         self._maps_users = facts.rootless or facts.remapped_root is not None
 
     def capacity(self, spec: EnvironmentSpec) -> int:
@@ -151,6 +152,10 @@ class ContainerFactory:
         on_event: Callable[[Frame], None],
         on_death: Callable[[str], None],
     ) -> Box:
+        # Found out once: a change of the code under a running service does not reach its boxes.
+        if spec.name not in self._references:
+            reference = await asyncio.to_thread(image_reference, spec, self._image_prefix)
+            self._references.setdefault(spec.name, reference)
         name = _NAME_PREFIX + secrets.token_hex(8)
         folder = self._state.make_socket_dir(name, self._facts.remapped_root, self._socket_group())
         try:
@@ -174,7 +179,7 @@ class ContainerFactory:
 
     def _request(self, spec: EnvironmentSpec, folder: Path) -> ContainerRequest:
         return ContainerRequest(
-            image=image_reference(spec, self._image_prefix),
+            image=self._references[spec.name],
             command=interpreter_arguments(BOX_CODE, f"{BOX_SOCKET_DIR}/{SOCKET_NAME}"),
             socket_dir=str(folder),
             labels={NODE_LABEL: self._node, ENVIRONMENT_LABEL: spec.name},

@@ -13,7 +13,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .hardening import SCRATCH, tmpfs_options
+from .hardening import SCRATCH, WORKSPACE, tmpfs_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +35,7 @@ cd "$code"
 mount -c --bind . "$box/code"
 cd "$box"
 mount -c --rbind . {inside}
+mount -t tmpfs -o {workspaces} tmpfs {inside}/workspaces
 {tmpfs}
 cd /
 exec "$@"
@@ -44,7 +45,9 @@ exec "$@"
 def wrapped(box: Path, code: Path, limits: SandboxLimits, command: Sequence[str]) -> list[str]:
     """The command in namespaces of its own, with ``box`` at INSIDE and ``code`` in it."""
     mounts = [f"mount -t tmpfs -o {tmpfs_options(path, limits)} tmpfs {path}" for path in SCRATCH]
-    script = _SCRIPT.format(inside=INSIDE, tmpfs="\n".join(mounts))
+    script = _SCRIPT.format(
+        inside=INSIDE, workspaces=tmpfs_options(WORKSPACE, limits), tmpfs="\n".join(mounts)
+    )
     # --kill-child: whoever kills the outer process kills the inner one, and with it the box.
     flags = ["--fork", "--kill-child", "--pid", "--mount-proc", "--net", "--ipc"]
     if os.geteuid() != 0:

@@ -12,6 +12,8 @@ import logging
 import os
 import secrets
 import subprocess
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sandbox_service.errors import ServiceError
@@ -66,14 +68,17 @@ class ProcessBody:
         self._uids = uids
         self._limits = limits
         self._on_removed = on_removed
+        self._spawning: asyncio.Future[subprocess.Popen[bytes]] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._entry: ProcessEntry | None = None
         self._exit: asyncio.Future[int] | None = None
 
     async def start(self, timeout_s: float) -> None:
+        # Whoever stops waiting does not stop the thread; ``remove`` waits for what it makes.
+        self._spawning = asyncio.ensure_future(asyncio.to_thread(self._spawn))
         with storage_errors("start a process box"):
-            self._process = process = await asyncio.to_thread(self._spawn)
-        self._exit = asyncio.ensure_future(_exit_of(process))
+            self._process = await asyncio.shield(self._spawning)
+        self._exit = asyncio.ensure_future(_exit_of(self._process))
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         blocks = self._limits.workspace_mib * 2048
@@ -111,7 +116,12 @@ class ProcessBody:
         return f"exit code {self._process.returncode}{': ' + said if said else ''}"
 
     async def remove(self) -> None:
-        if self._process is not None and self._exit is not None:
+        if self._process is None and self._spawning is not None:
+            with suppress(OSError):
+                self._process = await self._spawning
+        if self._process is not None:
+            if self._exit is None:
+                self._exit = asyncio.ensure_future(_exit_of(self._process))
             await asyncio.to_thread(end_tree, self._entry, self._uids, _END_S)
             try:
                 async with asyncio.timeout(_END_S):
@@ -148,7 +158,14 @@ class ProcessFactory:
         self._limits = limits
         self._start_timeout_s = start_timeout_s
         self._instances_per_box = instances_per_box
+        # A process box stands for many containers, and its instances share what it can write.
+        self._shared_limits = replace(
+            limits,
+            workspace_mib=limits.workspace_mib * instances_per_box,
+            workspace_inodes=limits.workspace_inodes * instances_per_box,
+        )
         self._ranges = UidRanges(node)
+        self._code: dict[str, Path] = {}
         self._host: Host | None = None
         self._looking = asyncio.Lock()
 
@@ -161,9 +178,12 @@ class ProcessFactory:
         on_event: Callable[[Frame], None],
         on_death: Callable[[str], None],
     ) -> Box:
-        files = await asyncio.to_thread(box_files, spec)
-        code = await asyncio.to_thread(self._state.lay_out, digest(files), files)
         async with self._looking:
+            # Found out once: a change of the code under a running service does not reach its boxes.
+            if spec.name not in self._code:
+                files = await asyncio.to_thread(box_files, spec)
+                self._code[spec.name] = await asyncio.to_thread(self._state.lay_out, digest(files), files)
+            code = self._code[spec.name]
             if self._host is None:
                 self._host = await look_around(self._state, code, self._limits)
         name = _NAME_PREFIX + secrets.token_hex(5)
@@ -194,7 +214,7 @@ class ProcessFactory:
         runner = interpreter_arguments(str(runner_code), str(inside / SOCKET_FOLDER / SOCKET_NAME))
         command = [host.interpreter, *runner]
         if host.namespaces:
-            command = wrapped(folder, code, self._limits, command)
+            command = wrapped(folder, code, self._shared_limits, command)
         body = ProcessBody(folder, command, own_uids, self._limits, lambda: self._ranges.give_back(uids))
         limits = RunnerLimits(
             open_files=self._limits.open_files,
