@@ -56,6 +56,7 @@ class RunnerBox:
         self.token = secrets.token_hex(16)
         self.events: list[Frame] = []
         self._early: dict[int, Frame] = {}
+        self._sockets: list[socket.socket] = []
         self._ids = itertools.count(1)
         self.connect()
 
@@ -76,6 +77,7 @@ class RunnerBox:
                 if time.monotonic() > deadline or self.process.poll() is not None:
                     raise
                 time.sleep(0.005)
+        self._sockets.append(self.socket)
         self.socket.settimeout(30)
         self._decoder = Decoder()
         self._frames: list[Frame] = []
@@ -108,21 +110,13 @@ class RunnerBox:
     def answer(self, number: int) -> Frame:
         """The answer to a request; events are put aside."""
         while number not in self._early:
-            frame = self.receive()
-            if frame.op is Op.EVENT:
-                self.events.append(frame)
-            else:
-                self._early[frame.request_id] = frame
+            self.take()
         return self._early.pop(number)
 
     def event(self) -> Frame:
         """The next event."""
         while not self.events:
-            frame = self.receive()
-            if frame.op is Op.EVENT:
-                self.events.append(frame)
-            else:
-                self._early[frame.request_id] = frame
+            self.take()
         return self.events.pop(0)
 
     def request(self, op: Op, instance: str = "", **parts: Any) -> Frame:
@@ -157,11 +151,31 @@ class RunnerBox:
         found: list[dict[str, Any]] = json.loads(self.request(Op.STATS).body)["processes"]
         return found
 
+    def resident_kib(self) -> int:
+        """Resident memory of the runner, without asking it."""
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1])
+        raise AssertionError("the runner is gone")
+
+    def take(self) -> None:
+        """Receive one frame and put it aside."""
+        frame = self.receive()
+        if frame.op is Op.EVENT:
+            self.events.append(frame)
+        else:
+            self._early[frame.request_id] = frame
+
     def stop(self) -> None:
         with contextlib.suppress(OSError, EOFError):
             self.request(Op.SHUTDOWN)
-        self.socket.close()
+        self.hang_up()
         self.process.wait(15)
+
+    def hang_up(self) -> None:
+        """Close every connection."""
+        for each in self._sockets:
+            each.close()
 
 
 def error_code(frame: Frame) -> str:
@@ -197,6 +211,7 @@ def runner_box(world: str = ECHO, *, drop: bool = False, **changes: Any) -> Iter
         env={},
         start_new_session=True,
     )
+    box = None
     try:
         box = RunnerBox(folder, process, config)
         reply = box.hello()
@@ -204,6 +219,8 @@ def runner_box(world: str = ECHO, *, drop: bool = False, **changes: Any) -> Iter
         yield box
         box.stop()
     finally:
+        if box is not None:
+            box.hang_up()
         process.kill()
         process.wait()
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,96 @@
+"""Deadlines, and workers that die."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from sandbox_service.runner.frames import Op
+from tests.support.runner_box import ECHO, error_code, runner_box
+
+if TYPE_CHECKING:
+    from tests.support.runner_box import RunnerBox
+
+
+def worker_pid(box: RunnerBox) -> int:
+    return next(process["pid"] for process in box.processes() if process["role"] == "worker")
+
+
+def test_a_worker_past_the_deadline_is_killed_and_the_step_timed_out(agent_box: RunnerBox) -> None:
+    agent_box.create("late")
+    agent_box.create("neighbour")
+    assert error_code(agent_box.step("late", {"do": "sleep", "seconds": 60}, deadline_s=0.3)) == "step_timeout"
+    assert error_code(agent_box.step("late", {"do": "workspace"})) == "unknown_instance"
+    assert agent_box.release("late")
+    assert agent_box.act("neighbour", do="workspace")["instance"] == "neighbour"
+    agent_box.release("neighbour")
+
+
+def test_a_worker_that_leaves_in_mid_step_is_an_instance_lost(agent_box: RunnerBox) -> None:
+    agent_box.create("gone")
+    assert error_code(agent_box.step("gone", {"do": "exit", "code": 0})) == "instance_lost"
+    assert agent_box.release("gone")
+
+
+def test_a_world_that_raises_is_an_error_and_no_more(agent_box: RunnerBox) -> None:
+    agent_box.create("raises")
+    reply = agent_box.step("raises", {"do": "raise"})
+    assert error_code(reply) == "task_invalid"
+    assert b"Traceback" not in reply.body
+    assert agent_box.act("raises", do="workspace")["steps"] == 2
+    agent_box.release("raises")
+
+
+def test_an_idle_worker_that_dies_is_told_of_unasked() -> None:
+    with runner_box(ECHO) as box:
+        for name in ("a", "b"):
+            box.create(name, {"prompt": "hi", "steps": 9})
+        os.kill(worker_pid(box), signal.SIGKILL)
+        assert {box.event().instance_id, box.event().instance_id} == {"a", "b"}
+        assert error_code(box.step("a", "x")) == "unknown_instance"
+        assert box.create("c", {"prompt": "hi", "steps": 9}).op is Op.REPLY
+        assert box.step("c", "x").op is Op.REPLY
+
+
+def test_a_late_neighbour_costs_the_others_their_worker_and_they_are_told() -> None:
+    with runner_box("tests.support.agent_world", many_per_worker=True) as box:
+        for name in ("slow", "idle", "queued"):
+            box.create(name)
+        slow = {"message": {"role": "assistant", "content": json.dumps({"do": "sleep", "seconds": 60})}}
+        first = box.send(Op.STEP, "slow", meta={"deadline_s": 0.3}, body=slow)
+        second = box.send(Op.STEP, "queued", meta={"deadline_s": 0.1}, body=slow)
+        assert error_code(box.answer(first)) == "step_timeout"
+        assert error_code(box.answer(second)) == "instance_lost"
+        assert box.event().instance_id == "idle"
+        assert box.create("new").op is Op.REPLY
+
+
+def test_the_clock_of_a_frame_runs_only_while_it_is_at_work() -> None:
+    with runner_box("tests.support.agent_world", many_per_worker=True) as box:
+        box.create("a")
+        box.create("b")
+        nap = {"message": {"role": "assistant", "content": json.dumps({"do": "sleep", "seconds": 0.5})}}
+        quick = {"message": {"role": "assistant", "content": json.dumps({"do": "sleep", "seconds": 0})}}
+        first = box.send(Op.STEP, "a", meta={"deadline_s": 5}, body=nap)
+        second = box.send(Op.STEP, "b", meta={"deadline_s": 0.3}, body=quick)
+        assert box.answer(first).op is Op.REPLY
+        assert box.answer(second).op is Op.REPLY
+
+
+def test_a_release_does_not_wait_for_a_running_step(agent_box: RunnerBox) -> None:
+    agent_box.create("busy")
+    body = {"message": {"role": "assistant", "content": json.dumps({"do": "sleep", "seconds": 60})}}
+    step = agent_box.send(Op.STEP, "busy", meta={"deadline_s": 60}, body=body)
+    assert agent_box.release("busy")
+    assert error_code(agent_box.answer(step)) == "instance_lost"
+
+
+def test_a_reset_answers_what_was_running(agent_box: RunnerBox) -> None:
+    agent_box.create("running")
+    body = {"message": {"role": "assistant", "content": json.dumps({"do": "sleep", "seconds": 60})}}
+    step = agent_box.send(Op.STEP, "running", meta={"deadline_s": 60}, body=body)
+    assert agent_box.reset().meta["clean"]
+    assert error_code(agent_box.answer(step)) == "instance_lost"
+    assert not agent_box.events
