@@ -8,6 +8,7 @@ runs, frames go to ``receive``; afterwards to the subclass.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from sandbox_service.runner.frames import MAX_BODY, Decoder, Frame, FrameError, Op
@@ -35,8 +36,9 @@ class Channel(asyncio.Protocol):
         self._decoder = Decoder(max_body)
         self._transport: asyncio.Transport | None = None
         self._outbox: list[bytes] = []
+        self._outbox_bytes = 0
         self._paused = False
-        self._drain_waiters: list[asyncio.Future[None]] = []
+        self._drain_waiters: deque[asyncio.Future[None]] = deque()
         self._mailbox: list[Frame] | None = []
         self._reader: asyncio.Future[None] | None = None
         self._gone: asyncio.Future[None] = self.loop.create_future()
@@ -44,7 +46,7 @@ class Channel(asyncio.Protocol):
     @property
     def writable(self) -> bool:
         """Whether frames can be sent without waiting."""
-        return not self._paused and not self.closed
+        return not self._paused and not self.closed and self._outbox_bytes <= self._write_buffer
 
     def send(self, frame: Frame) -> None:
         """Queue a frame; it leaves when this turn of the loop ends. Raises FrameError on a too large one."""
@@ -54,14 +56,18 @@ class Channel(asyncio.Protocol):
         if not self._outbox:
             self.loop.call_soon(self._flush)
         self._outbox.append(data)
+        self._outbox_bytes += len(data)
 
     async def drained(self) -> None:
         """Wait until the peer has read enough, or the connection is gone."""
-        if self.writable or self.closed:
-            return
-        waiter = self.loop.create_future()
-        self._drain_waiters.append(waiter)
-        await waiter
+        while not self.writable and not self.closed:
+            waiter = self.loop.create_future()
+            self._drain_waiters.append(waiter)
+            try:
+                await waiter
+            finally:
+                # One after the other, so that they do not all pass the mark at once.
+                self.loop.call_soon(self._wake)
 
     async def receive(self) -> Frame:
         """The next frame of the handshake. Raises ConnectionError when the connection ends first."""
@@ -165,14 +171,17 @@ class Channel(asyncio.Protocol):
 
     def _flush(self) -> None:
         if self._outbox and self._transport is not None:
-            outbox, self._outbox = self._outbox, []
+            outbox, self._outbox, self._outbox_bytes = self._outbox, [], 0
             self._transport.write(outbox[0] if len(outbox) == 1 else b"".join(outbox))
+            if self._drain_waiters:
+                self._wake()
 
     def _wake(self) -> None:
-        waiters, self._drain_waiters = self._drain_waiters, []
-        for waiter in waiters:
+        while self._drain_waiters and (self.writable or self.closed):
+            waiter = self._drain_waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
+                return
 
 
 if TYPE_CHECKING:

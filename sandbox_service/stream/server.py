@@ -42,6 +42,7 @@ class StreamServer:
         self._handler = handler
         self._handshake = handshake
         self._options = options or ServerOptions()
+        self._closed = False
         self._listeners: list[asyncio.Server] = []
         self._socket_files: list[Path] = []
         self._peers: set[Peer] = set()
@@ -68,6 +69,7 @@ class StreamServer:
 
     async def close(self, drain_s: float = 0.0) -> None:
         """Finish what runs until the deadline, then hang up. Idempotent."""
+        self._closed = True
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
             listener.close()
@@ -95,8 +97,8 @@ class StreamServer:
 
     def _peer_made(self, peer: Peer) -> None:
         self._peers.add(peer)
-        if len(self._peers) > self._options.max_connections:
-            peer.abort("too many connections")
+        if self._closed or len(self._peers) > self._options.max_connections:
+            peer.abort("closed, or too many connections")
             return
         if self._handshake is None:
             peer.open()
