@@ -24,7 +24,7 @@ from sandbox_service.trajectories.view import outcome_of, trajectory_of
 
 from .options import ApiKeyOption, JsonOption
 from .terminal import explained, fail, notes, results, write_json
-from .trajectory_view import instances_table, trajectory_panels
+from .trajectory_view import instances_list, trajectory_panels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,7 +110,7 @@ def list_episodes(
     with _store(url) as engine, engine.connect() as connection:
         found = list(islice(reader.list_instances(connection, wanted, latest_first=True), limit))
         rows = [(one, outcome_of(reader.events_of(connection, one.record.instance_id))) for one in found]
-    results().print(instances_table(rows) if rows else "No episodes.")
+    results().print(instances_list(rows) if rows else "No episodes.")
 
 
 def export_episodes(

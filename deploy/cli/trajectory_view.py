@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.panel import Panel
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sandbox_service.trajectories.reader import StoredInstance
     from sandbox_service.trajectories.view import Outcome
 
-__all__ = ["instances_table", "plain", "trajectory_panels"]
+__all__ = ["instances_list", "plain", "trajectory_panels"]
 
 _STYLES = {"system": "dim", "user": "cyan", "assistant": "green", "tool": "magenta"}
 
@@ -43,30 +43,25 @@ def trajectory_panels(trajectory: Trajectory, *, most_characters: int | None = N
     return Group(*parts)
 
 
-def instances_table(rows: Iterable[tuple[StoredInstance, Outcome]]) -> Table:
-    """One line an instance."""
-    table = Table(
-        Column("instance", overflow="fold"),
-        "environment",
-        "task",
-        "tenant",
-        "created",
-        "ended by",
-        "steps",
-        "reward",
-        "solved",
-    )
+def instances_list(rows: Iterable[tuple[StoredInstance, Outcome]]) -> Text:
+    """Two lines an instance, the id alone on the first, so that it can be copied on any terminal."""
+    text = Text()
     for stored, outcome in rows:
         record = stored.record
-        table.add_row(
-            *map(plain, (record.instance_id, record.environment, record.task_id, record.tenant)),
+        facts = [
+            f"{record.environment} {record.task_id}",
+            record.tenant,
             _clock(record.created_at),
-            stored.ended_by.value if stored.ended_by else "-",
-            str(len(outcome.step_rewards)),
-            f"{outcome.reward:g}",
-            {None: "-", True: "yes", False: "no"}[outcome.success],
-        )
-    return table
+            stored.ended_by.value if stored.ended_by else "live",
+            f"steps {len(outcome.step_rewards)}",
+            f"reward {outcome.reward:g}",
+        ]
+        if outcome.success is not None:
+            facts.append("solved" if outcome.success else "not solved")
+        text.append(f"{plain(record.instance_id)}\n", style="bold")
+        text.append(f"    {plain(', '.join(facts))}\n")
+    text.rstrip()
+    return text
 
 
 def _heading(trajectory: Trajectory) -> Text:
