@@ -52,7 +52,7 @@ def instances_list(rows: Iterable[tuple[StoredInstance, Outcome]]) -> Text:
             f"{record.environment} {record.task_id}",
             record.tenant,
             _clock(record.created_at),
-            stored.ended_by.value if stored.ended_by else "live",
+            stored.ended_by.value if stored.ended_by else "not ended",
             f"steps {len(outcome.step_rewards)}",
             f"reward {outcome.reward:g}",
         ]
