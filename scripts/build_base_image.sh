@@ -39,6 +39,6 @@ tar --create --file "$work/base.tar" --directory "$tree" --numeric-owner --one-f
     --exclude='./proc/*' --exclude='./sys/*' --exclude='./dev/*' --exclude='./run/*' --exclude='./tmp/*' \
     --exclude='./var/cache/apt/*' --exclude='./var/lib/apt/lists/*' --exclude='./var/log/*' \
     --exclude='./usr/share/doc/*' --exclude='./usr/share/man/*' --exclude='./usr/share/locale/*' \
-    --exclude='*/__pycache__' .
+    --exclude='./etc/resolv.conf' --exclude='./etc/hostname' --exclude='*/__pycache__' .
 mv "$work/base.tar" "$tarball"
 echo "made: $tarball"

@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -16,10 +17,15 @@ from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.sandboxes.factory import open_factory
+from sandbox_service.sandboxes.host import Host
 from tests.fakes.boxes import ECHO, PROBE, Episode, episode, need_engine
 from tests.fakes.waiting import until
 
-KINDS = [pytest.param("docker", marks=pytest.mark.docker), "process"]
+# A process box with all that this machine offers, one without user ids of its own, and one with nothing.
+KINDS = [pytest.param("docker", marks=pytest.mark.docker), "process", "one user", "plain"]
+
+
+OWN_PYTHON = str(Path(sys.executable).resolve())
 
 
 def nothing(_):
@@ -42,12 +48,20 @@ def state_dir():
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def configuration(kind, state_dir, **settings):
+    return SandboxConfig(kind="docker" if kind == "docker" else "process", state_dir=state_dir, **settings)
+
+
 @pytest.fixture
 async def factory(kind, state_dir):
     limits = LimitsConfig(memory_mib=256, pids=64, workspace_mib=16, workspace_inodes=2000)
     node = f"test{secrets.token_hex(4)}"
-    made = await open_factory(SandboxConfig(kind=kind, state_dir=state_dir, limits=limits), node)
+    made = await open_factory(configuration(kind, state_dir, limits=limits), node)
     made.node = node
+    if kind == "plain":
+        made._host = Host(OWN_PYTHON, drops_uids=False, namespaces=False)
+    if kind == "one user":
+        made._host = Host(OWN_PYTHON, drops_uids=False, namespaces=True)
     yield made
     await made.sweep()
     await made.close()
@@ -168,7 +182,9 @@ print(found)
 """
 
 
-async def test_nothing_of_an_instance_is_left_for_the_next(start):
+async def test_nothing_of_an_instance_is_left_for_the_next(kind, start):
+    if kind == "plain":
+        pytest.skip("an agent that runs as we do, among us, shares the machine's temporary folders")
     box = await start()
     one = await episode(box)
     await one.python(TRACES)
@@ -236,7 +252,7 @@ def sleepers(argument):
 
 
 async def test_what_an_earlier_service_left_is_swept_and_others_boxes_stay(kind, factory, start, state_dir):
-    config = SandboxConfig(kind=kind, state_dir=state_dir)
+    config = configuration(kind, state_dir)
     earlier = await open_factory(config, f"{factory.node}a")
     left = await earlier.start(ECHO, nothing, nothing)
     await left._connection.close()
@@ -277,7 +293,7 @@ async def test_an_agent_that_takes_all_memory_dies_alone(start):
 
 
 async def test_an_agent_that_forks_without_end_is_bounded_and_ended(kind, start):
-    if kind == "process" and os.geteuid() != 0:
+    if kind in ("plain", "one user") or (kind == "process" and os.geteuid() != 0):
         pytest.skip("without user ids of its own an agent is bounded by its user's limit only")
     one = await episode(await start())
     bomb = "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass"
@@ -286,7 +302,9 @@ async def test_an_agent_that_forks_without_end_is_bounded_and_ended(kind, start)
     assert (await one.run(shell="echo alive"))["output"] == "alive\n"
 
 
-async def test_many_boxes_start_at_once_and_do_not_see_each_other(start):
+async def test_many_boxes_start_at_once_and_do_not_see_each_other(kind, start):
+    if kind == "plain":
+        pytest.skip("an agent that runs as we do, among us, shares the machine's temporary folders")
     boxes = await asyncio.gather(*(start() for _ in range(3)))
     episodes = [await episode(box) for box in boxes]
     for number, one in enumerate(episodes):

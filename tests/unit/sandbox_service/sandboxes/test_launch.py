@@ -1,0 +1,52 @@
+"""What a runner is started with and told."""
+
+import dataclasses
+import json
+
+import pytest
+
+from sandbox_service.environments.echo.catalog import EchoCatalog
+from sandbox_service.errors import ServiceError
+from sandbox_service.runner.config import RunnerConfig as Understood
+from sandbox_service.sandboxes.launch import RunnerLimits, configure, interpreter_arguments
+
+LIMITS = RunnerLimits(open_files=64, processes=10, address_space_mib=None, file_mib=8)
+UIDS = range(1_000_000_000, 1_000_065_536)
+
+
+def understood(config) -> Understood:
+    """The configuration as the runner reads it."""
+    return Understood.parse(json.loads(json.dumps(config.body())))
+
+
+def test_the_runner_understands_what_it_is_told():
+    told = configure(EchoCatalog.spec, "/workspace", ("/tmp",), UIDS, LIMITS)
+    found = understood(told)
+    assert found.world_module == EchoCatalog.spec.world_module
+    assert found.many_per_worker is True
+    assert found.agent_code is False
+    assert found.scratch == ("/tmp",)
+    assert dataclasses.asdict(found.limits) == dataclasses.asdict(LIMITS)
+
+
+def test_every_user_id_lies_in_the_boxs_range():
+    found = understood(configure(EchoCatalog.spec, "/workspace", (), UIDS, LIMITS))
+    assert found.drop_uids is True
+    assert found.env_uid in UIDS
+    assert found.uid_base in UIDS
+    assert found.uid_base + found.uid_count - 1 in UIDS
+
+
+def test_without_user_ids_none_are_dropped():
+    assert understood(configure(EchoCatalog.spec, "/workspace", (), None, LIMITS)).drop_uids is False
+
+
+def test_neither_environment_nor_working_directory_decide_what_the_runner_imports():
+    arguments = interpreter_arguments("/opt/sandbox", "/run/sandbox/runner.sock")
+    assert arguments[0] == "-I"
+    assert arguments[-2:] == ("/opt/sandbox", "/run/sandbox/runner.sock")
+
+
+def test_a_socket_path_that_the_kernel_does_not_take_names_the_setting_to_change():
+    with pytest.raises(ServiceError, match="state_dir"):
+        interpreter_arguments("/opt/sandbox", "/" + "x" * 107)
