@@ -30,6 +30,8 @@ class FakeCore:
         self.gate = asyncio.Event()
         """Steps wait for it."""
         self.gate.set()
+        self.arrived = asyncio.Event()
+        """Set with the first frame."""
         self.instances: dict[str, int] = {}
         self.handled: list[Frame] = []
 
@@ -44,6 +46,7 @@ class FakeCore:
 
     async def handle(self, frame: Frame) -> Frame:
         self.handled.append(frame)
+        self.arrived.set()
         try:
             if self.refusal is not None:
                 raise self.refusal

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from deploy.descendants import Descendants
+
+NAME = "SANDBOX_SERVICE_TEST_RUN"
+
+# Starts a child that leaves it, prints the child's id, and ends.
+ORPHAN = """
+import subprocess
+child = subprocess.Popen(["sleep", "600"], start_new_session=True, stdout=subprocess.DEVNULL)
+print(child.pid, flush=True)
+"""
+
+
+def start(value: str, *command: str, **options: object) -> subprocess.Popen[str]:
+    environment = {**os.environ, NAME: value}
+    return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, **options)
+
+
+def test_marked_processes_are_found_and_ended():
+    family = Descendants(NAME, "1")
+    with family.adopting():
+        process = start("1", "sleep", "600")
+        assert [one.pid for one in family.alive()] == [process.pid]
+        assert [one.pid for one in family.end(0.0)] == [process.pid]
+        assert family.alive() == []
+    process.communicate()
+
+
+def test_an_orphan_of_a_marked_process_is_found():
+    family = Descendants(NAME, "2")
+    with family.adopting():
+        process = start("2", sys.executable, "-c", ORPHAN)
+        output, _ = process.communicate()
+        assert [one.pid for one in family.alive()] == [int(output)]
+        assert len(family.end(0.0)) == 1
+        assert family.alive() == []
+
+
+def test_a_child_that_overwrote_its_environment_counts_by_its_parent():
+    family = Descendants(NAME, "3")
+    with family.adopting():
+        process = start("3", "sh", "-c", f"env -u {NAME} sleep 600 & echo started; wait")
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert len(family.alive()) == 2
+        family.end(0.0)
+        assert family.alive() == []
+    process.communicate()
+
+
+def test_other_children_are_left_alone():
+    family = Descendants(NAME, "4")
+    with family.adopting():
+        other = start("another", "sleep", "600")
+        assert family.end(0.0) == []
+        assert other.poll() is None
+    other.kill()
+    other.communicate()
+
+
+def test_what_ends_by_itself_is_not_killed():
+    family = Descendants(NAME, "5")
+    with family.adopting():
+        process = start("5", "sleep", "0.05")
+        assert family.end(10.0) == []
+    process.communicate()

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from deploy import haproxy_guard
+from deploy.haproxy_guard import rewrite
+
+# The shape of what Ray Serve 2.60 writes.
+CONFIG = """global
+    # Access/event log at `info`.
+    log 127.0.0.1:514 local0 info
+    stats socket /tmp/x/admin.sock mode 666 level admin expose-fd listeners
+    maxconn 4096
+defaults
+    mode http
+    log global
+    errorfile 502 /tmp/x/500.http
+    errorfile 503 /tmp/x/500.http
+frontend prometheus
+    bind :9101
+    mode http
+    no log
+frontend http_frontend
+    bind 127.0.0.1:8080
+    default_backend default_backend
+backend default_backend
+    server r1 127.0.0.1:30000 check
+listen stats
+  bind *:8404
+  stats enable
+"""
+
+
+def test_only_the_front_listens():
+    binds = [line.split() for line in rewrite(CONFIG, "/answers").splitlines() if "bind" in line.split()]
+    assert binds == [["bind", "127.0.0.1:8080"]]
+
+
+def test_the_rest_of_the_configuration_stays():
+    lines = rewrite(CONFIG, "/answers").splitlines()
+    for line in ("    maxconn 4096", "    mode http", "    server r1 127.0.0.1:30000 check"):
+        assert line in lines
+
+
+def test_administration_is_for_this_user_and_nothing_is_logged_elsewhere():
+    text = rewrite(CONFIG, "/answers")
+    assert "admin.sock mode 600 level admin" in text
+    assert "514" not in text
+
+
+def test_answers_for_a_missing_replica_are_ours():
+    text = rewrite(CONFIG, "/answers")
+    assert "errorfile 502 /answers/502.http" in text
+    assert "errorfile 503 /answers/503.http" in text
+
+
+def test_a_door_that_nobody_knows_stops_the_start():
+    with pytest.raises(ValueError, match="debug"):
+        rewrite(CONFIG + "listen debug\n  bind *:9999\n", "/answers")
+
+
+def test_rewriting_twice_changes_nothing():
+    once = rewrite(CONFIG, "/answers")
+    assert rewrite(once, "/answers") == once
+
+
+def test_it_becomes_the_binary_with_the_arguments_it_was_given(tmp_path: Path):
+    config = tmp_path / "haproxy.cfg"
+    config.write_text(CONFIG)
+    binary = tmp_path / "binary"
+    binary.write_text('#!/bin/sh\necho "$@"\ncat "$3"\n')
+    binary.chmod(stat.S_IRWXU)
+    guard = [sys.executable, "-I", "-S", haproxy_guard.__file__, str(binary), "/answers"]
+    arguments = ["-db", "-f", str(config), "-sf", "1"]
+    done = subprocess.run([*guard, *arguments], capture_output=True, text=True, check=True, timeout=30)
+    first, _, rest = done.stdout.partition("\n")
+    assert first.split() == arguments
+    assert rest == rewrite(CONFIG, "/answers")
+
+
+def test_the_binary_ends_with_the_process_that_started_it(tmp_path: Path):
+    config = tmp_path / "haproxy.cfg"
+    config.write_text(CONFIG)
+    binary = tmp_path / "binary"
+    binary.write_text('#!/bin/sh\necho $$ > "$3.pid"; exec sleep 600\n')
+    binary.chmod(stat.S_IRWXU)
+    guard = [sys.executable, "-I", "-S", haproxy_guard.__file__, str(binary), "/answers"]
+    starter = (
+        "import subprocess,sys,time;subprocess.Popen(sys.argv[1:]);\n"
+        "from pathlib import Path\n"
+        f"path=Path({str(config) + '.pid'!r})\n"
+        "while not path.exists() or not path.read_text().strip(): time.sleep(0.01)\n"
+    )
+    subprocess.run([sys.executable, "-c", starter, *guard, "-db", "-f", str(config)], check=True, timeout=30)
+    pid = int(Path(f"{config}.pid").read_text())
+    deadline = time.monotonic() + 10
+    while _runs(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not _runs(pid)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

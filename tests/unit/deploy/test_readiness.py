@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import http.server
+import socket
+import threading
+
+import pytest
+
+from deploy.readiness import NotReadyError, reachable_host, wait_until_ready
+
+
+@pytest.fixture
+def ready_after():
+    """A server that answers /readyz with 503 so many times, and with 200 afterwards."""
+    servers = []
+
+    def start(refusals: int) -> int:
+        class Handler(http.server.BaseHTTPRequestHandler):
+            left = refusals
+
+            def do_GET(self) -> None:
+                status = 503 if Handler.left else 200
+                Handler.left -= bool(Handler.left)
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(b"warming up")
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        servers.append((server, thread))
+        return server.server_address[1]
+
+    yield start
+    for server, thread in servers:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def no_check() -> None:
+    pass
+
+
+def test_it_waits_until_the_answer_is_200(ready_after):
+    wait_until_ready("127.0.0.1", ready_after(2), 30, no_check)
+
+
+def test_past_the_deadline_it_tells_the_last_answer(ready_after):
+    with pytest.raises(NotReadyError, match="HTTP 503 warming up"):
+        wait_until_ready("127.0.0.1", ready_after(1000), 0.0, no_check)
+
+
+def test_nobody_listening_is_told_as_well():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        with pytest.raises(NotReadyError, match="ConnectionRefusedError"):
+            wait_until_ready("127.0.0.1", probe.getsockname()[1], 0.0, no_check)
+
+
+def test_a_failed_check_ends_the_wait(ready_after):
+    def give_up() -> None:
+        raise NotReadyError("the gateway did not start")
+
+    with pytest.raises(NotReadyError, match="did not start"):
+        wait_until_ready("127.0.0.1", ready_after(1000), 60, give_up)
+
+
+@pytest.mark.parametrize(
+    ("host", "reached"), [("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("10.0.0.1", "10.0.0.1")]
+)
+def test_all_interfaces_are_reached_by_loopback(host, reached):
+    assert reachable_host(host) == reached

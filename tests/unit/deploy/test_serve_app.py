@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deploy.readiness import NotReadyError
+from deploy.serve_app import _check_port, _settled, _url, fleet_name
+from sandbox_service.config import ServiceConfig
+
+
+def config(**tree: object) -> ServiceConfig:
+    return ServiceConfig.model_validate(tree)
+
+
+def test_importing_the_composition_root_does_not_import_ray():
+    code = "import deploy.serve_app, sys; sys.exit('ray' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+def test_services_of_different_ports_are_different_fleets():
+    assert fleet_name(config(server={"port": 1})) != fleet_name(config(server={"port": 2}))
+    assert fleet_name(config(fleet={"name": "mine"})) == "mine"
+
+
+def test_paths_mean_the_same_in_every_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    settled = _settled(
+        config(
+            store={"url": "sqlite:///var/t.sqlite"},
+            sandbox={"state_dir": "state"},
+            environments={"code": {"task_files": ["a.jsonl"], "mbpp_path": "mbpp.jsonl"}},
+        )
+    )
+    assert settled.store.url == f"sqlite:///{tmp_path}/var/t.sqlite"
+    assert settled.sandbox.state_dir == tmp_path / "state"
+    assert settled.environments.code.task_files == (tmp_path / "a.jsonl",)
+    assert settled.environments.code.mbpp_path == tmp_path / "mbpp.jsonl"
+
+
+@pytest.mark.parametrize("url", ["sqlite:////var/t.sqlite", "postgresql+psycopg://host/db"])
+def test_urls_without_a_relative_path_stay(url: str):
+    assert _settled(config(store={"url": url})).store.url == url
+
+
+def test_a_port_in_use_is_told_before_anything_is_started():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(NotReadyError, match="in use"):
+            _check_port(config(server={"port": taken.getsockname()[1]}))
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [("127.0.0.1", "http://127.0.0.1:80"), ("0.0.0.0", "http://127.0.0.1:80"), ("::1", "http://[::1]:80")],
+)
+def test_the_url_is_how_this_machine_reaches_it(host: str, url: str):
+    assert _url(config(server={"host": host, "port": 80})) == url

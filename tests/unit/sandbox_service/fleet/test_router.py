@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.fleet.members import Member, StaticDiscovery
+from sandbox_service.fleet.placement import rank
+from sandbox_service.fleet.router import Router
+from sandbox_service.runner.frames import Op
+from sandbox_service.stream.address import UnixAddress
+from sandbox_service.stream.authentication import answerer_handshake, new_secret
+from sandbox_service.stream.options import StreamOptions
+from sandbox_service.stream.server import StreamServer
+from tests.fakes.supervisors import FakeCore
+
+QUICK = StreamOptions(connect_patience_s=0.05, handshake_timeout_s=1.0, back_off_max_s=0.02)
+
+
+class Town:
+    """Supervisors on real sockets in this process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.cores: dict[str, FakeCore] = {}
+        self.servers: dict[str, StreamServer] = {}
+        self.members: dict[str, Member] = {}
+        self.discovery = StaticDiscovery()
+        self.router = Router(self.discovery, QUICK)
+
+    async def start(self, name: str) -> FakeCore:
+        core, secret = FakeCore(name), new_secret()
+        server = StreamServer(core.handle, handshake=answerer_handshake(secret))
+        path = self.folder / name
+        await server.listen_unix(path)
+        self.cores[name], self.servers[name] = core, server
+        self.members[name] = Member(name, UnixAddress(str(path)), secret)
+        self.discovery.set_members(self.members.values())
+        return core
+
+    async def stop(self, name: str, *, forget: bool = False) -> None:
+        await self.servers.pop(name).close()
+        if forget:
+            del self.members[name]
+            self.discovery.set_members(self.members.values())
+
+    async def call(self, op: Op, instance_id: str = "", timeout_s: float = 5, **meta: object):
+        meta = {"request_id": "r", **meta}
+        return await self.router.call(
+            op, tenant="t", instance_id=instance_id, meta=meta, body=b"body", timeout_s=timeout_s
+        )
+
+    async def create(self, instance_id: str = "", **meta: object) -> str:
+        return json.loads((await self.call(Op.CREATE, instance_id, **meta)).body)["instance_id"]
+
+    def handled(self) -> dict[str, int]:
+        return {name: len(core.handled) for name, core in self.cores.items()}
+
+
+@pytest.fixture
+async def town():
+    with tempfile.TemporaryDirectory(prefix="town-") as folder:
+        town = Town(Path(folder))
+        try:
+            yield town
+        finally:
+            await town.router.close()
+            for name in list(town.servers):
+                await town.stop(name)
+
+
+async def test_an_id_of_our_own_goes_straight_to_the_supervisor_it_names(town):
+    for name in ("a", "b", "c"):
+        await town.start(name)
+    instance_id = await town.create()
+    owner = instance_id.split(".")[0]
+    before = town.handled()
+    reply = await town.call(Op.STEP, instance_id)
+    assert reply.body == b"body"
+    assert town.handled() == {**before, owner: before[owner] + 1}
+    assert town.cores[owner].handled[-1].meta == {"request_id": "r", "tenant": "t"}
+
+
+async def test_new_instances_are_spread(town):
+    for name in ("a", "b", "c"):
+        await town.start(name)
+    await asyncio.gather(*(town.create() for _ in range(30)))
+    assert set(town.handled().values()) == {10}
+
+
+async def test_a_create_that_is_sent_again_reaches_the_same_supervisor(town):
+    for name in ("a", "b", "c", "d"):
+        await town.start(name)
+    for number in range(10):
+        key = f"key-{number}"
+        (first, again) = [(await town.create(key=key)).split(".")[0] for _ in range(2)]
+        assert first == again == rank(f"t\0{key}", "abcd")[0]
+
+
+async def test_a_callers_own_id_is_found_after_the_fleet_has_grown(town):
+    await town.start("a")
+    ids = [f"mine-{number}" for number in range(20)]
+    for instance_id in ids:
+        await town.create(instance_id)
+    for name in ("b", "c"):
+        await town.start(name)
+    for instance_id in ids:
+        await town.call(Op.STEP, instance_id)
+    assert town.cores["a"].instances == dict.fromkeys(ids, 1)
+
+
+async def test_an_unknown_id_is_asked_of_everybody_once(town):
+    for name in ("a", "b", "c"):
+        await town.start(name)
+    with pytest.raises(ServiceError) as caught:
+        await town.call(Op.STEP, "mine")
+    assert caught.value.code is ErrorCode.UNKNOWN_INSTANCE
+    assert town.handled() == {"a": 1, "b": 1, "c": 1}
+
+
+async def test_a_callers_id_with_a_dot_is_still_the_callers(town):
+    for name in ("a", "b"):
+        await town.start(name)
+    assert await town.create("run7.episode1") == "run7.episode1"
+    assert (await town.call(Op.STEP, "run7.episode1")).body == b"body"
+
+
+async def test_a_supervisors_error_keeps_its_code_and_wait(town):
+    core = await town.start("a")
+    core.refusal = ServiceError(ErrorCode.QUOTA_EXCEEDED, "too many", retry_after_s=7.0)
+    with pytest.raises(ServiceError) as caught:
+        await town.create()
+    error = caught.value
+    assert (error.code, error.detail, error.retry_after_s) == (ErrorCode.QUOTA_EXCEEDED, "too many", 7.0)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.DRAINING, ErrorCode.QUEUE_FULL])
+async def test_a_new_instance_goes_to_the_next_when_one_has_no_room(town, code):
+    for name in ("a", "b"):
+        await town.start(name)
+    town.cores["a"].refusal = ServiceError(code, retry_after_s=1.0)
+    assert {(await town.create()).split(".")[0] for _ in range(4)} == {"b"}
+
+
+async def test_when_nobody_has_room_the_first_refusal_is_told(town):
+    for name in ("a", "b"):
+        core = await town.start(name)
+        core.refusal = ServiceError(ErrorCode.QUEUE_FULL, retry_after_s=1.0)
+    with pytest.raises(ServiceError) as caught:
+        await town.create()
+    assert caught.value.code is ErrorCode.QUEUE_FULL
+
+
+async def test_a_new_instance_does_not_wait_for_a_supervisor_that_is_away(town):
+    for name in ("a", "b"):
+        await town.start(name)
+    await town.stop("a")
+    assert {(await town.create()).split(".")[0] for _ in range(4)} == {"b"}
+
+
+async def test_a_step_waits_for_its_supervisor_to_come_back_under_a_new_secret(town):
+    core = await town.start("a")
+    core.instances["a.1"] = 0
+    await town.call(Op.STEP, "a.1")
+    await town.stop("a")
+    waiting = asyncio.create_task(town.call(Op.STEP, "a.1"))
+    await asyncio.sleep(0.1)
+    again = await town.start("a")
+    again.instances["a.1"] = 0
+    assert (await waiting).body == b"body"
+    assert again.instances["a.1"] == 1
+
+
+async def test_a_supervisor_that_stays_away_is_unavailable_at_the_deadline(town):
+    await town.start("a")
+    await town.stop("a")
+    with pytest.raises(ServiceError) as caught:
+        await town.call(Op.STEP, "a.1", timeout_s=0.3)
+    assert caught.value.code is ErrorCode.SUPERVISOR_UNAVAILABLE
+
+
+async def test_a_step_that_left_is_never_sent_again(town):
+    core = await town.start("a")
+    core.instances["a.1"] = 0
+    core.gate.clear()
+    step = asyncio.create_task(town.call(Op.STEP, "a.1"))
+    await asyncio.wait_for(core.arrived.wait(), 5)
+    await town.stop("a")
+    again = await town.start("a")
+    again.instances["a.1"] = 0
+    with pytest.raises(ServiceError) as caught:
+        await step
+    assert caught.value.code is ErrorCode.OUTCOME_UNKNOWN
+    assert again.handled == []
+
+
+async def test_an_answer_past_the_deadline_is_deadline_exceeded(town):
+    core = await town.start("a")
+    core.instances["a.1"] = 0
+    core.gate.clear()
+    with pytest.raises(ServiceError) as caught:
+        await town.call(Op.STEP, "a.1", timeout_s=0.05)
+    assert caught.value.code is ErrorCode.DEADLINE_EXCEEDED
+
+
+async def test_a_fleet_of_none_is_unavailable(town):
+    with pytest.raises(ServiceError) as caught:
+        await town.call(Op.CREATE, timeout_s=0.05)
+    assert caught.value.code is ErrorCode.SUPERVISOR_UNAVAILABLE
+
+
+async def test_the_id_of_a_supervisor_that_left_the_fleet_is_asked_of_the_others(town):
+    for name in ("a", "b"):
+        await town.start(name)
+    town.cores["b"].instances["a.1"] = 3
+    await town.stop("a", forget=True)
+    assert (await town.call(Op.STEP, "a.1")).body == b"body"
+    assert town.cores["b"].instances["a.1"] == 4
+
+
+async def test_everybody_is_asked_and_those_that_are_away_are_left_out(town):
+    for name in ("a", "b", "c"):
+        await town.start(name)
+    await town.stop("b")
+    replies = await town.router.everywhere(Op.STATS, tenant="t", meta={}, body=b"", timeout_s=1)
+    assert [json.loads(reply.body)["name"] for reply in replies] == ["a", "c"]
+
+
+async def test_everybody_away_is_an_error(town):
+    await town.start("a")
+    await town.stop("a")
+    with pytest.raises(ServiceError) as caught:
+        await town.router.everywhere(Op.STATS, tenant="t", meta={}, body=b"", timeout_s=0.3)
+    assert caught.value.code is ErrorCode.SUPERVISOR_UNAVAILABLE
+
+
+async def test_no_task_is_left_after_the_end(town):
+    await town.start("a")
+    await town.create()
+    with contextlib.suppress(ServiceError):
+        await town.call(Op.STEP, "nobody", timeout_s=0.1)
+    await town.router.close()
+    await town.stop("a")
+    assert {task.get_name() for task in asyncio.all_tasks() - {asyncio.current_task()}} == set()

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import shutil
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sandbox_service.errors import ServiceError
+from sandbox_service.runner.frames import Frame, Op
+from sandbox_service.stream.address import TcpAddress
+from sandbox_service.stream.connection import MultiplexedClient, StreamOptions
+from sandbox_service.stream.server import StreamServer
+from sandbox_service.supervisor.seat import Seat, SupervisorAddress, TlsFiles, private_dir
+
+QUICK = StreamOptions(connect_patience_s=0.5, back_off_max_s=0.05)
+STEP = Frame(Op.STEP, 0, "s.1", {}, b"x")
+
+
+def test_the_folder_of_sockets_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert private_dir().stat().st_mode & 0o077 == 0
+    assert private_dir() == private_dir()
+
+
+def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    private_dir().chmod(0o755)
+    with pytest.raises(PermissionError):
+        private_dir()
+
+
+def test_fleets_on_one_machine_have_sockets_of_their_own():
+    paths = {Seat(name="s1", fleet=fleet).socket_path() for fleet in ("a", "b")}
+    assert len(paths) == 2
+
+
+def test_the_secret_is_not_shown():
+    assert "hush" not in repr(SupervisorAddress("s", "n", "/s", "h", None, "hush"))
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> tuple[TlsFiles, TlsFiles]:
+    """Files of a fleet, and files that another authority signed."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl, which makes the certificates, is not installed")
+    return _certificates(tmp_path_factory.mktemp("ours")), _certificates(tmp_path_factory.mktemp("theirs"))
+
+
+def _certificates(folder: Path) -> TlsFiles:
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=fleet -keyout"
+    subprocess.run([*command.split(), str(key), "-out", str(certificate)], check=True, capture_output=True)
+    return TlsFiles(str(certificate), str(key), authority=str(certificate))
+
+
+async def echo(frame: Frame) -> Frame:
+    return frame.reply(frame.body)
+
+
+async def test_two_ends_with_the_fleets_certificates_talk(certificates):
+    ours, _ = certificates
+    server = StreamServer(echo)
+    port = await server.listen_tcp("127.0.0.1", 0, ours.context(server=True))
+    client = MultiplexedClient(TcpAddress("127.0.0.1", port, ours.context(server=False)))
+    body = bytes(2_000_000)
+    assert (await client.request(Frame(Op.STEP, 0, "s.1", {}, body), 5)).body == body
+    await client.close()
+    await server.close()
+
+
+@pytest.mark.parametrize("asker", ["another authority's", "none", "no tls"])
+async def test_an_asker_without_the_fleets_certificate_gets_no_answer(certificates, asker: str):
+    ours, theirs = certificates
+    contexts: dict[str, ssl.SSLContext | None] = {
+        "no tls": None,
+        "another authority's": theirs.context(server=False),
+    }
+    bare = contexts["none"] = ssl.create_default_context(cafile=ours.authority)
+    bare.check_hostname = False
+    handled = []
+
+    async def note(frame: Frame) -> Frame:
+        handled.append(frame)
+        return frame.reply()
+
+    server = StreamServer(note)
+    port = await server.listen_tcp("127.0.0.1", 0, ours.context(server=True))
+    client = MultiplexedClient(TcpAddress("127.0.0.1", port, contexts[asker]), options=QUICK)
+    with pytest.raises(ServiceError):
+        await client.request(STEP, 5)
+    assert handled == []
+    await client.close()
+    await server.close()
