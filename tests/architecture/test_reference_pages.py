@@ -1,0 +1,101 @@
+"""What the reference pages say is what the code does."""
+
+import re
+import shlex
+from itertools import takewhile
+from pathlib import Path
+
+import pytest
+
+from deploy.config_file import read_config
+from sandbox_service.config import EnvironmentsConfig, LeaseConfig, ServerConfig, ServiceConfig
+from sandbox_service.contract.inspection import PoolStats, SupervisorStats
+from sandbox_service.contract.problems import FailureClass
+from sandbox_service.environments.registry import build_registry
+from sandbox_service.gateway.app import build_app
+from sandbox_service.gateway.compat_models import CompatRequest
+from sandbox_service.gateway.metrics import Metrics
+from sandbox_service.gateway.operations import OPERATIONS
+from tests.fakes.reference_tables import configuration_rows, error_rows
+
+DOCS = Path(__file__).parents[2] / "docs"
+OPERATIONS_PAGE = (DOCS / "operations.md").read_text()
+API_PAGE = (DOCS / "api.md").read_text()
+
+
+def rows_between(page, heading):
+    """Rows of the first table after a heading."""
+    _, _, rest = page.partition(f"\n## {heading}\n")
+    lines = rest.partition("\n## ")[0].splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("|---"))
+    return list(takewhile(bool, lines[start + 1 :]))
+
+
+def test_every_setting_is_documented_with_its_default_and_meaning():
+    assert rows_between(OPERATIONS_PAGE, "Configuration") == list(configuration_rows(ServiceConfig))
+
+
+def test_the_example_configuration_is_valid(tmp_path):
+    example = re.search(r"\n((?:    .*\n|\n)*?    \[server\]\n(?:    .*\n|\n)*)", OPERATIONS_PAGE)
+    file = tmp_path / "service.toml"
+    file.write_text(re.sub(r"^    ", "", example.group(1), flags=re.MULTILINE))
+    config = read_config(file)
+    assert config.pool_of("code").max_boxes == 32
+
+
+def test_every_error_code_is_documented():
+    assert rows_between(API_PAGE, "Errors") == list(error_rows())
+
+
+def test_every_failure_class_is_documented():
+    documented = [row.split("`")[1] for row in rows_between(OPERATIONS_PAGE, "Failure classes")]
+    assert sorted(documented) == sorted(FailureClass)
+
+
+def test_every_metric_is_documented():
+    metrics = Metrics()
+    metrics.operation_done("step", None)
+    pool = dict.fromkeys(PoolStats.model_fields, 0) | {"environment": "code", "sandbox": "docker"}
+    fleet = SupervisorStats(name="s", node="n", draining=False, uptime_s=0, pools=(PoolStats(**pool),))
+    served = set()
+    for family, kind in re.findall(
+        r"^# TYPE (\S+) (\S+)$", metrics.exposition([fleet]).decode(), re.MULTILINE
+    ):
+        if not family.endswith("_created"):
+            served.add(family if kind != "counter" or family.endswith("_total") else f"{family}_total")
+    documented = {row.split("`")[1] for row in rows_between(OPERATIONS_PAGE, "What to watch")}
+    assert documented == served
+
+
+def test_every_native_route_is_documented():
+    app = build_app(ServerConfig(), build_registry(EnvironmentsConfig()), backend=None)
+    served = {
+        (method.upper(), path)
+        for path, methods in app._rest.openapi()["paths"].items()
+        for method in methods
+        if path.startswith("/v1/") or path in ("/healthz", "/readyz", "/metrics")
+    }
+    table = "\n".join(rows_between(API_PAGE, "Routes"))
+    documented = {(method, path) for method, path in re.findall(r"`(GET|POST|PUT) ([^`?]+)[^`]*`", table)}
+    assert documented == served
+
+
+def test_the_idle_timeout_is_one_number():
+    seconds = f"`lease.idle_timeout_s` ({LeaseConfig().idle_timeout_s:g} s)"
+    assert seconds in API_PAGE
+
+
+def examples():
+    models = {operation.path: operation.request for operation in OPERATIONS}
+    for line in API_PAGE.splitlines():
+        words = shlex.split(line) if line.startswith("    curl") else []
+        if "-d" in words:
+            path = next(word for word in words if word.startswith("localhost:8080")).removeprefix(
+                "localhost:8080"
+            )
+            yield pytest.param(models.get(path, CompatRequest), words[words.index("-d") + 1], id=path)
+
+
+@pytest.mark.parametrize(("model", "body"), list(examples()))
+def test_the_body_of_each_example_is_a_valid_request(model, body):
+    model.model_validate_json(body)
