@@ -28,6 +28,10 @@ _CONTAINERS = (
     (set, "set"),
     (frozenset, "frozenset"),
 )
+_TYPES = {
+    kind.__name__: kind for kind in (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset)
+}
+"""Types that may be passed as values, as in ``only(items, int)``."""
 _BUILDERS: dict[str, Callable[[list[Any]], Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset}
 
 
@@ -76,6 +80,9 @@ def _encode_number(value: numbers.Number, refer: Callable[[object], int]) -> Any
 def _encode_rare(value: object, refer: Callable[[object], int], depth: int) -> Any:  # noqa: ANN401 - JSON
     if isinstance(value, bytes | bytearray):
         return {"$": type(value).__name__ if type(value) is bytearray else "bytes", "v": bytes(value).hex()}
+    for name, kind in _TYPES.items():
+        if value is kind:
+            return {"$": "type", "v": name}
     if isinstance(value, range):
         return {"$": "range", "v": [hex(value.start), hex(value.stop), hex(value.step)]}
     if isinstance(value, datetime.datetime | datetime.date) and getattr(value, "tzinfo", None) is None:
@@ -129,6 +136,7 @@ _SCALARS: dict[str, Callable[[Any], object]] = {
     "complex": lambda parts: complex(float(parts[0]), float(parts[1])),
     "decimal": decimal.Decimal,
     "fraction": lambda parts: fractions.Fraction(_integer(parts[0]), _integer(parts[1])),
+    "type": _TYPES.__getitem__,
     "bytes": bytes.fromhex,
     "bytearray": bytearray.fromhex,
     "range": lambda parts: range(*map(_integer, parts)),
