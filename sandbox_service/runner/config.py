@@ -58,6 +58,11 @@ class RunnerConfig:
         """Real user id of our helpers that act with an agent's effective one."""
         return self.uid_base
 
+    @property
+    def sweeper_uid(self) -> int:
+        """Real user id of whoever signals all of an agent's processes: a helper's would reach every helper."""
+        return self.uid_base + 1
+
     def agent_uid(self, serial: int) -> int | None:
         """User id of an instance's agent; None when ids are not dropped."""
         return self.uid_base + 2 * serial if self.drop_uids else None

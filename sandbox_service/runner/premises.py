@@ -175,7 +175,7 @@ class Premises:
         """Stop or resume every process of an instance's agent."""
         family = self._families[serial]
         if family.uid is not None and family.members == {serial}:
-            return sweep.signal_uid(family.uid, self.config.keeper_uid, number)
+            return sweep.signal_uid(family.uid, self.config.sweeper_uid, number)
         return sweep.signal_all(self._tree_of(serial), number)
 
     def _tree_of(self, serial: int, candidate: bool = False) -> Callable[[dict[int, Process]], set[int]]:
@@ -192,7 +192,7 @@ class Premises:
     def _end_uid(self, uid: int | None) -> bool:
         if uid is None:
             return True
-        sweep.signal_uid(uid, self.config.keeper_uid, signal.SIGKILL)
+        sweep.signal_uid(uid, self.config.sweeper_uid, signal.SIGKILL)
         # The look afterwards is the proof, and the way out when no process could be made for the first.
         return sweep.end(sweep.holders({uid}), self._reap)
 

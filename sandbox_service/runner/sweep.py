@@ -44,12 +44,13 @@ def run_as(identity: Identity | None, action: Callable[[], None]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def signal_uid(uid: int, keeper: int, number: signal.Signals) -> bool:
+def signal_uid(uid: int, sweeper: int, number: signal.Signals) -> bool:
     """Signal every process of ``uid`` at once; False when that was not possible.
 
-    The child's real user id is ``keeper``: it may signal the agent, the agent may not signal it.
+    The child's real user id is ``sweeper``: it may signal the agent, the agent may not signal it. No other
+    process may have that id, since the kernel lets the child signal its like, too.
     """
-    if uid in (0, *os.getresuid()) or keeper in (0, uid):
+    if uid in (0, *os.getresuid()) or sweeper in (0, uid):
         raise ValueError(f"user id {uid} is not an instance's")
 
     def send() -> None:
@@ -57,7 +58,7 @@ def signal_uid(uid: int, keeper: int, number: signal.Signals) -> bool:
             os.kill(-1, number)
 
     try:
-        return run_as(Identity(effective=uid, real=keeper), send) == 0
+        return run_as(Identity(effective=uid, real=sweeper), send) == 0
     except OSError:
         return False
 

@@ -1,0 +1,30 @@
+"""What instances of one box do to each other: nothing, whatever one of them goes through."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from sandbox_service.runner.frames import Op
+
+if TYPE_CHECKING:
+    from tests.support.runner_box import RunnerBox
+
+CONTENT = "x" * 400_000
+
+
+def test_the_end_of_one_instance_spares_the_file_helpers_of_the_others(
+    agent_box: RunnerBox, instance: str
+) -> None:
+    call = {"do": "write", "path": "big.txt", "text": CONTENT}
+    body = {"message": {"role": "assistant", "content": json.dumps(call)}}
+    for number in range(30):
+        neighbour = f"neighbour-{number}"
+        agent_box.create(neighbour)
+        agent_box.act(neighbour, do="shell", command="true")
+        writing = agent_box.send(Op.STEP, instance, meta={"deadline_s": 20}, body=body)
+        ending = agent_box.send(Op.RELEASE, neighbour)
+        written = agent_box.answer(writing)
+        assert agent_box.answer(ending).meta["clean"]
+        assert written.op is Op.REPLY
+        assert "raised" not in json.loads(written.body)["info"]
