@@ -179,13 +179,13 @@ def _host_config(request: ContainerRequest) -> dict[str, Json]:
     return config
 
 
-def tmpfs_options(path: str, limits: SandboxLimits) -> str:
+def tmpfs_options(path: str, limits: SandboxLimits, mode: int = 0o1777) -> str:
     """Mount options of one writable path: bounded in bytes and in inodes."""
     small = path == "/dev/shm"
     size = min(SHM_MIB, limits.workspace_mib) if small else limits.workspace_mib
     # Scripts may be run where agents work: an interpreter would run them all the same.
     execution = "noexec" if small else "exec"
-    return f"rw,nosuid,nodev,{execution},size={size}m,nr_inodes={limits.workspace_inodes},mode=1777"
+    return f"rw,nosuid,nodev,{execution},size={size}m,nr_inodes={limits.workspace_inodes},mode={mode:o}"
 
 
 def _ulimit(name: str, value: int) -> Json:

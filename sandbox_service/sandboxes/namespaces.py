@@ -42,11 +42,15 @@ exec "$@"
 """
 
 
-def wrapped(box: Path, code: Path, limits: SandboxLimits, command: Sequence[str]) -> list[str]:
+def wrapped(
+    box: Path, code: Path, limits: SandboxLimits, many_users: bool, command: Sequence[str]
+) -> list[str]:
     """The command in namespaces of its own, with ``box`` at INSIDE and ``code`` in it."""
-    mounts = [f"mount -t tmpfs -o {tmpfs_options(path, limits)} tmpfs {path}" for path in SCRATCH]
+    # What one user alone uses is private to it, which is how the runner knows that it may empty it.
+    mode = 0o1777 if many_users else 0o700
+    mounts = [f"mount -t tmpfs -o {tmpfs_options(path, limits, mode)} tmpfs {path}" for path in SCRATCH]
     script = _SCRIPT.format(
-        inside=INSIDE, workspaces=tmpfs_options(WORKSPACE, limits), tmpfs="\n".join(mounts)
+        inside=INSIDE, workspaces=tmpfs_options(WORKSPACE, limits, mode), tmpfs="\n".join(mounts)
     )
     # --kill-child: whoever kills the outer process kills the inner one, and with it the box.
     flags = ["--fork", "--kill-child", "--pid", "--mount-proc", "--net", "--ipc"]
@@ -60,7 +64,7 @@ async def namespaces_work(box: Path, code: Path, limits: SandboxLimits, interpre
     if shutil.which("unshare") is None or any(Path(interpreter).is_relative_to(path) for path in SCRATCH):
         return False
     process = await asyncio.create_subprocess_exec(
-        *wrapped(box, code, limits, [interpreter, "-I", "-c", "pass"]),
+        *wrapped(box, code, limits, False, [interpreter, "-I", "-c", "pass"]),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,

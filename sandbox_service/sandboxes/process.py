@@ -214,7 +214,7 @@ class ProcessFactory:
         runner = interpreter_arguments(str(runner_code), str(inside / SOCKET_FOLDER / SOCKET_NAME))
         command = [host.interpreter, *runner]
         if host.namespaces:
-            command = wrapped(folder, code, self._shared_limits, command)
+            command = wrapped(folder, code, self._shared_limits, host.drops_uids, command)
         body = ProcessBody(folder, command, own_uids, self._limits, lambda: self._ranges.give_back(uids))
         limits = RunnerLimits(
             open_files=self._limits.open_files,

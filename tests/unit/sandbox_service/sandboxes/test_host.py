@@ -69,8 +69,9 @@ async def test_an_interpreter_that_private_folders_would_hide_gets_none(state):
     assert await namespaces_work(state.boxes, state.code, LIMITS, "/tmp/venv/bin/python3") is False
 
 
-def test_the_command_in_namespaces_sees_its_box_and_bounded_folders():
-    command = wrapped(Path("/state/boxes/b"), Path("/state/code/d"), LIMITS, ["python3", "-I"])
+@pytest.mark.parametrize(("many_users", "mode"), [(True, "1777"), (False, "700")])
+def test_the_command_in_namespaces_sees_its_box_and_bounded_folders(many_users, mode):
+    command = wrapped(Path("/state/boxes/b"), Path("/state/code/d"), LIMITS, many_users, ["python3", "-I"])
     assert command[0] == "unshare"
     assert {"--pid", "--net", "--ipc", "--kill-child"} <= set(command)
     assert command[-4:] == ["/state/boxes/b", "/state/code/d", "python3", "-I"]
@@ -78,4 +79,4 @@ def test_the_command_in_namespaces_sees_its_box_and_bounded_folders():
     assert f"mount -c --rbind . {INSIDE}" in script
     for path in ("/tmp", "/var/tmp", "/dev/shm", "/mnt/workspaces"):
         assert f"tmpfs {path}\n" in script
-    assert script.count("nr_inodes=100") == 4
+    assert script.count(f"nr_inodes=100,mode={mode}") == 4
