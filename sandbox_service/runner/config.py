@@ -60,7 +60,7 @@ class RunnerConfig:
 
     @property
     def sweeper_uid(self) -> int:
-        """Real user id of whoever signals all of an agent's processes: a helper's would reach every helper."""
+        """Real user id of who signals all of an agent's processes; a helper's would reach every helper."""
         return self.uid_base + 1
 
     def agent_uid(self, serial: int) -> int | None:
