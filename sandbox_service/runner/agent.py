@@ -155,16 +155,15 @@ class BoxAgent:
 
     def finish_copy(self, serial: int, workspace: str, session: SessionEnd | None, deadline: float) -> None:
         """Wait until the copies stand. Raises OSError when the agent's session does not take part."""
-        pid = None
-        try:
-            if session is not None:
-                pid = session.introduce(deadline)
-            copied = self._control.answer().get("copied", False)
-        finally:
-            adopted = self._control.ask({"do": "adopt", "serial": serial, "pid": pid})["clean"]
-        if not copied or not adopted:
-            raise OSError("the workspace or the session could not be copied")
+        pid = None if session is None else session.introduce(deadline)
+        # Answered in order: the copy of the workspace first. The launcher needs both, come what may.
+        copied = self._control.answer()["copied"]
+        adopted = self._control.ask({"do": "adopt", "serial": serial, "pid": pid})["clean"]
+        if not copied:
+            raise OSError("the workspace could not be copied")
         if session is not None:
+            if not pid or not adopted:
+                raise OSError("the session did not fork")
             session.move(self._workspace, workspace, deadline)
 
     def become_copy(self, control: socket.socket, workspace: str, session: SessionEnd | None) -> None:

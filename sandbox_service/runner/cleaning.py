@@ -25,8 +25,11 @@ MAX_LEFT = 20
 
 
 def remove_tree(path: str, uid: int) -> None:
-    """Remove a directory of ``uid``'s and everything below it, as far as the kernel lets us."""
+    """Remove a directory of ``uid``'s and everything below it, or what lies in its place."""
     with contextlib.suppress(OSError):
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            os.unlink(path)  # noqa: PTH108
+            return
         os.chmod(path, 0o700)  # noqa: PTH101
         remove_owned([path], uid)
         os.rmdir(path)  # noqa: PTH106

@@ -11,7 +11,7 @@ import struct
 import time
 from typing import TYPE_CHECKING
 
-from .episode import patience
+from .episode import Refusal, patience
 
 if TYPE_CHECKING:
     import socket
@@ -29,7 +29,7 @@ def copy_process(
 ) -> int | None:
     """Copy this process and the instance in it: the copy's pid, and None in the copy.
 
-    Raises OSError when the agent's side cannot be copied; the runner ends the half-made copy then.
+    Raises Refusal when the agent's side cannot be copied; the runner ends the half-made copy then.
     """
     agent = source.agent
     serial, workspace = int(frame.meta.get("serial", 0)), str(frame.meta.get("workspace", ""))
@@ -54,7 +54,11 @@ def copy_process(
     end.close()
     if agent is not None and control is not None:
         control.close()
-        agent.finish_copy(serial, workspace, session, deadline)
-        if session is not None:
-            session.close()
+        try:
+            agent.finish_copy(serial, workspace, session, deadline)
+        except OSError as error:
+            raise Refusal("fork_unsupported", f"the agent's side cannot be copied: {error}") from None
+        finally:
+            if session is not None:
+                session.close()
     return int(pid)

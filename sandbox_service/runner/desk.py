@@ -30,7 +30,7 @@ class Desk:
     def __init__(self, premises: Premises, serial: int, copy_of: int | None, control: socket.socket) -> None:
         self.control = control
         self._premises = premises
-        self._serial = serial
+        self.serial = serial
         self._copying = 0
         premises.admit(serial, copy_of)
 
@@ -72,7 +72,7 @@ class Desk:
             send(self.control, message, wait=False)
 
     def _do(self, message: Message, descriptors: list[int]) -> Message | None:
-        what, premises, serial = str(message["do"]), self._premises, self._serial
+        what, premises, serial = str(message["do"]), self._premises, self.serial
         if what in ("session", "shell", "files", "candidate"):
             return {"pid": self._start(what, message, descriptors)}
         if what == "copy":
@@ -98,24 +98,24 @@ class Desk:
         raise OSError(f"no such request: {what}")
 
     def _start(self, kind: str, message: Message, descriptors: list[int]) -> int:
-        place = self._premises.place(self._serial, kind)
+        place = self._premises.place(self.serial, kind)
         run = {
             "session": partial(spawn.run_session, place),
             "shell": partial(spawn.run_shell, place),
             "files": partial(spawn.run_files, place),
             "candidate": partial(spawn.run_candidate, place, str(message.get("entry"))),
         }[kind]
-        return self._premises.start(self._serial, kind, place, descriptors, run)
+        return self._premises.start(self.serial, kind, place, descriptors, run)
 
     def _copy(self, target: int) -> None:
         """Copy the workspace for a fork. Until ``adopt``, the session's copy is a child of unknown owner."""
         self._copying += 1
         self._premises.holds += 1
         place = self._premises.place(target, "copier")
-        source = self._premises.config.workspace(self._serial)
+        source = self._premises.config.workspace(self.serial)
         run = partial(copy_workspace, place.directory, source, place.enter)
         try:
-            self._premises.start(self._serial, "copier", place, [], run)
+            self._premises.start(self.serial, "copier", place, [], run)
         except OSError:
             self._stop_copying()
             raise

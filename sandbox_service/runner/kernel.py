@@ -25,6 +25,7 @@ __all__ = [
     "become",
     "become_reaper",
     "close_all_but",
+    "default_signals",
     "die_with_parent",
     "ipc_objects",
     "make_first_victim",
@@ -126,12 +127,18 @@ def make_first_victim() -> None:
 
 
 def reset_signals() -> None:
-    """Undo what Python and the runner changed, so that programs meet the usual dispositions."""
+    """Undo what the runner changed, so that a Python child meets what a fresh interpreter does."""
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGTERM, signal.SIGXFSZ, signal.SIGHUP):
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def default_signals() -> None:
+    """Undo what Python changed, before another program takes its place."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def become(identity: Identity) -> None:

@@ -11,7 +11,6 @@ import contextlib
 import selectors
 import signal
 import socket
-from typing import TYPE_CHECKING
 
 from . import kernel
 from .channel import Message, receive, send
@@ -19,9 +18,6 @@ from .config import RunnerConfig
 from .desk import Desk
 from .premises import Premises
 from .wakeup import drain, woken_by_children
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["run_launcher"]
 
@@ -46,19 +42,24 @@ class Launcher:
 
     def run(self) -> None:
         with woken_by_children() as wake:
-            self._selector.register(wake, selectors.EVENT_READ, lambda: drain(wake))
-            self._selector.register(self._upstream, selectors.EVENT_READ, self._hear_runner)
+            self._selector.register(wake, selectors.EVENT_READ, wake)
+            self._selector.register(self._upstream, selectors.EVENT_READ)
             while self._running:
                 events = self._selector.select()
                 # The runner first: it announces an instance before its worker can ask for anything.
-                for key, _ in sorted(events, key=lambda event: event[0].fileobj is not self._upstream):
-                    # A desk may have been closed by what came before it in the same round.
-                    if key.fileobj in self._selector.get_map():
-                        action: Callable[[], None] = key.data
-                        action()
+                self._hear_runner()
+                for key, _ in events:
+                    self._hear(key.data)
                 self._settle()
         if self._premises is not None:
             self._premises.end_everything()
+
+    def _hear(self, who: Desk | int | None) -> None:
+        if isinstance(who, int):
+            drain(who)
+        # A desk may have been closed by what came before it in the same round.
+        elif who is not None and self._desks.get(who.serial) is who and not who.hear():
+            self._close(who.serial)
 
     def _settle(self) -> None:
         """Collect the dead, end what they left behind, and tell those who wait for them."""
@@ -110,12 +111,7 @@ class Launcher:
         serial = int(message["serial"])
         desk = Desk(self._premises, serial, message.get("copy_of"), control)
         self._desks[serial] = desk
-
-        def hear() -> None:
-            if not desk.hear():
-                self._close(serial)
-
-        self._selector.register(control, selectors.EVENT_READ, hear)
+        self._selector.register(control, selectors.EVENT_READ, desk)
 
     def _close(self, serial: int) -> None:
         """Hang up on an instance's worker; its processes stay until the release."""

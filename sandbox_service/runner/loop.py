@@ -24,6 +24,7 @@ class Loop:
         self._selector = selectors.DefaultSelector()
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
+        self._watched: dict[int, object] = {}
         self._running = True
 
     def watch(
@@ -34,15 +35,17 @@ class Loop:
     ) -> None:
         """Call back when readable or writable; None stops watching for that."""
         events = (_READ if on_read else 0) | (_WRITE if on_write else 0)
-        known = what in self._selector.get_map()
+        number = what if isinstance(what, int) else what.fileno()
         data = (on_read, on_write)
         if not events:
-            if known:
-                self._selector.unregister(what)
-        elif known:
-            self._selector.modify(what, events, data)
+            if self._watched.pop(number, None) is not None:
+                self._selector.unregister(number)
+            return
+        if number in self._watched:
+            self._selector.modify(number, events, data)
         else:
-            self._selector.register(what, events, data)
+            self._selector.register(number, events, data)
+        self._watched[number] = data
 
     def call_at(self, when: float, action: Callable[[], None]) -> None:
         """Call once, not before ``when`` on the monotonic clock; there is no taking it back."""
@@ -60,13 +63,9 @@ class Loop:
             for key, events in selector.select(timeout):
                 on_read, on_write = key.data
                 # What came before in this round may have ended or changed the watch.
-                if events & _WRITE and on_write and self._current(key) == key.data:
+                if events & _WRITE and on_write and self._watched.get(key.fd) == key.data:
                     on_write()
-                if events & _READ and on_read and self._current(key) == key.data:
+                if events & _READ and on_read and self._watched.get(key.fd) == key.data:
                     on_read()
             while self._timers and self._timers[0][0] <= time.monotonic():
                 heapq.heappop(self._timers)[2]()
-
-    def _current(self, key: selectors.SelectorKey) -> object:
-        found = self._selector.get_map().get(key.fileobj)
-        return None if found is None else found.data

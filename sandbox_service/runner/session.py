@@ -15,6 +15,7 @@ import select
 import signal
 import socket
 import sys
+import time
 import traceback
 import types
 from typing import TYPE_CHECKING
@@ -107,8 +108,11 @@ class Session:
             os.waitpid(child, 0)
             return
         # The middle process ends at once, so that the copy becomes the launcher's child.
+        middle = os.getpid()
         if os.fork():
             os._exit(0)
+        while os.getppid() == middle:
+            time.sleep(0.0002)
         os.setsid()
         self._control.close()
         self._control = socket.socket(fileno=descriptor)

@@ -6,6 +6,7 @@ an agent's hands. The child keeps exactly the descriptors that it is given.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import resource
@@ -70,7 +71,7 @@ def _own_directory(path: str) -> None:
     except FileExistsError:
         found = os.lstat(path)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-            raise PermissionError(f"{path} belongs to somebody else") from None
+            raise PermissionError(errno.EPERM, "not a directory of ours", path) from None
 
 
 def fork_child(place: Place, descriptors: list[int], run: Callable[[], None]) -> int:
@@ -137,6 +138,7 @@ def run_shell(place: Place) -> None:
     os.close(FIRST + 1)
     place.enter()
     size = os.fstat(FIRST).st_size
+    kernel.default_signals()
     shell = next(filter(os.path.exists, _SHELLS))
     if size <= _LONGEST_ARGUMENT:
         command = os.fsdecode(os.pread(FIRST, size, 0).replace(b"\0", b""))

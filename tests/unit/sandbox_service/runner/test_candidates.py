@@ -1,0 +1,102 @@
+"""Candidate processes, in which graders run what agents wrote."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.support.runner_box import RunnerBox
+
+ENTRY = "tests.support.agent_world:double"
+
+
+@pytest.fixture
+def act(agent_box: RunnerBox, instance: str) -> Any:
+    """Calls of the instance's agent."""
+    return lambda **call: agent_box.act(instance, **call)
+
+
+def run(act: Any, code: str) -> str:
+    return str(act(do="request", message={"run": code})["value"]["result"])
+
+
+def test_a_candidate_answers_requests_until_it_is_closed(act: Any) -> None:
+    act(do="candidate", entry=ENTRY)
+    assert act(do="request", message={"n": 4})["value"] == {"n": 8}
+    assert act(do="request", message={"n": 5})["value"] == {"n": 10}
+    assert act(do="close")["value"] is None
+    assert act(do="close")["value"] is None
+
+
+def test_a_candidate_starts_in_an_empty_directory_of_its_own(act: Any) -> None:
+    act(do="write", path="answer.py", text="secret")
+    workspace = act(do="workspace")["workspace"]
+    for _ in range(2):
+        act(do="candidate", entry=ENTRY)
+        assert run(act, "os.listdir('.')") == "[]"
+        assert run(act, "os.getcwd()") == f"{workspace}.candidate"
+        run(act, "open('litter', 'w').write('x')")
+        assert act(do="close")["value"] is None
+
+
+def test_a_candidate_has_a_user_id_that_the_agent_has_not(act: Any, drop: bool) -> None:
+    act(do="candidate", entry=ENTRY)
+    own = act(do="shell", command="id -u")["output"].strip()
+    assert (run(act, "os.getresuid()") == f"({own}, {own}, {own})") is not drop
+    act(do="close")
+
+
+def test_the_agent_is_killed_without_the_candidate_and_the_other_way_round(act: Any) -> None:
+    act(do="python", code="kept = 3")
+    act(do="candidate", entry=ENTRY)
+    act(do="close")
+    assert act(do="python", code="kept")["output"] == "3\n"
+    act(do="candidate", entry=ENTRY)
+    act(do="control", name="kill")
+    assert act(do="request", message={"n": 1})["value"] == {"n": 2}
+    act(do="close")
+
+
+def test_a_candidate_that_does_not_answer_is_a_timeout(act: Any) -> None:
+    act(do="candidate", entry=ENTRY)
+    late = act(do="request", message={"run": "time.sleep(60)"}, timeout_s=0.2)
+    assert late["raised"] == "TimeoutError"
+    assert act(do="close")["value"] is None
+
+
+@pytest.mark.parametrize("code", ["os._exit(0)", "os.kill(os.getpid(), 11)", "os.closerange(0, 1024)", "1 / 0"])
+def test_a_candidate_that_is_gone_is_an_end(act: Any, code: str) -> None:
+    act(do="candidate", entry=ENTRY)
+    assert act(do="request", message={"run": code}, timeout_s=10)["raised"] == "EOFError"
+    assert act(do="close")["value"] is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "b'not a packet at all'",
+        "b'\\xff' * 8",
+        "b'\\0\\0\\0\\x05\\0\\0\\0\\0hello'",
+        "b'\\0\\x03\\x0d\\x40\\0\\0\\0\\0' + b'[' * 200000",
+    ],
+)
+def test_what_is_no_packet_ends_the_conversation(act: Any, data: str) -> None:
+    act(do="candidate", entry=ENTRY)
+    code = f"[os.write(3, {data}), os._exit(0)]"
+    assert act(do="request", message={"run": code}, timeout_s=10)["raised"] == "EOFError"
+    assert act(do="close")["value"] is None
+
+
+def test_an_instance_has_one_candidate_at_a_time(act: Any) -> None:
+    act(do="candidate", entry=ENTRY)
+    assert act(do="candidate", entry=ENTRY)["raised"] == "RuntimeError"
+    act(do="close")
+
+
+def test_a_candidates_daemons_end_with_it(act: Any) -> None:
+    act(do="candidate", entry=ENTRY)
+    pid = run(act, "__import__('subprocess').Popen(['sleep', '1000'], start_new_session=True).pid")
+    act(do="close")
+    assert act(do="shell", command=f"test -e /proc/{pid}")["exit_code"] == 1
