@@ -18,6 +18,7 @@ import sys
 import time
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .proxies import CandidateLost, CandidateTimeout, Session
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["ENTRY", "HiddenTest", "Result", "run_test"]
 
 ENTRY = "sandbox_service.environments.code.candidate:serve"
-_MEMORY_BYTES = 2 * 1024**3
+_MEMORY_BYTES = 256 * 1024**2
+"""What a test may allocate beyond what its process has from the start."""
 _GRACE_S = 1.0
 
 
@@ -109,8 +111,10 @@ def _child(writing: int, candidate: Candidate, source: str, test: HiddenTest) ->
 
 
 def _confine() -> None:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limits = [limit for limit in (soft, hard, _MEMORY_BYTES) if limit != resource.RLIM_INFINITY]
+    ceiling = pages * resource.getpagesize() + _MEMORY_BYTES
+    limits = [limit for limit in (soft, hard, ceiling) if limit != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_AS, (min(limits), hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

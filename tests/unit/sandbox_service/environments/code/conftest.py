@@ -1,0 +1,42 @@
+"""An agent in a temporary directory, and worlds of small tasks with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox_service.environments.code.world import CodeWorld
+from sandbox_service.runner.world import Context
+from tests.fakes.agent import FakeAgent
+
+MakeWorld = Callable[..., CodeWorld]
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[FakeAgent]:
+    fake = FakeAgent(tmp_path / "agent")
+    yield fake
+    fake.kill()
+
+
+@pytest.fixture
+def make_world(agent: FakeAgent) -> MakeWorld:
+    def make(params: dict[str, Any] | None = None, **changes: Any) -> CodeWorld:
+        task = {
+            "id": "t",
+            "prompt": "Add the numbers in `in.txt`.",
+            "files": {"in.txt": "3 4\n"},
+            "artifact": "answer.txt",
+            "tested": False,
+            "max_steps": 5,
+            "tool_timeout_s": 10.0,
+            "max_output_bytes": 2000,
+        }
+        world = CodeWorld({**task, **changes}, Context("i", 1, params or {}, agent))
+        world.start()
+        return world
+
+    return make
