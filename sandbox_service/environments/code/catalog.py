@@ -20,9 +20,9 @@ from .packs.humaneval import load_humaneval
 from .packs.jsonl import invalid, load_jsonl
 from .packs.mbpp import MBPP_SPLITS, load_mbpp
 from .packs.own import load_own
+from .packs.splits import own_splits
 from .schemas import SUBMIT, TOOLS
 from .shaping import TERMS
-from .splits import own_splits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from sandbox_service.config import CodeConfig
 
-    from .task import CodeTask
+    from .packs.task import CodeTask
 
 __all__ = ["CodeCatalog"]
 

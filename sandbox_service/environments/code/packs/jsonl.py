@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from sandbox_service.contract.problems import ErrorCode
-from sandbox_service.environments.code.task import CodeTask
 from sandbox_service.errors import ServiceError
+
+from .task import CodeTask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

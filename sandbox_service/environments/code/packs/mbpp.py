@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sandbox_service.environments.code.task import CodeTask, ReferenceCall, TestsGrader
-
 from .jsonl import invalid, read_rows
+from .task import CodeTask, ReferenceCall, TestsGrader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

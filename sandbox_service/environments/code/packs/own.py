@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .jsonl import invalid, validated
 
 if TYPE_CHECKING:
-    from sandbox_service.environments.code.task import CodeTask
+    from .task import CodeTask
 
 __all__ = ["load_own"]
 

@@ -23,7 +23,7 @@ from pydantic import (
     model_validator,
 )
 
-from .schemas import ArgumentError, check_arguments
+from sandbox_service.environments.code.schemas import ArgumentError, check_arguments
 
 __all__ = [
     "ChoiceGrader",
