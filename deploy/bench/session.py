@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from deploy.free_port import free_port
+from deploy.preparation import prepared
 from deploy.serve_app import run_service
 from deploy.stoppable import until_stopped
 from sandbox_service.config import ServiceConfig
@@ -64,7 +65,8 @@ def _of_kind(
         key = secrets.token_hex(16)
         with tempfile.TemporaryDirectory(prefix="bench-") as folder:
             tell(f"{kind}: starting a service with {pools.value} pools")
-            with run_service(_config(kind, pools, sizes, key, Path(folder))) as service:
+            config = prepared(_config(kind, pools, sizes, key, Path(folder)), tell)
+            with run_service(config) as service:
                 bench = Bench(Target.of(service.url, key), yardstick, sizes, kind, tell)
                 for name, suite in suites.items():
                     tell(f"{kind}: {name}")

@@ -17,7 +17,7 @@ from sandbox_service.config import SandboxConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.factory import open_engine
 
-from .terminal import explained, fail, notes, write_json
+from .terminal import explained, fail, notes_line, write_json
 
 __all__ = ["bench"]
 
@@ -62,11 +62,10 @@ def bench(
     sizes = Sizes.quick() if quick else Sizes()
     if docker_instances is not None:
         sizes = replace(sizes, docker_instances=docker_instances)
-    console = notes()
     with explained():
         try:
             kinds = kind or asyncio.run(_available())
-            figures = measure(chosen, kinds, sizes, lambda line: console.print(line, markup=False))
+            figures = measure(chosen, kinds, sizes, notes_line)
         except LoadError as error:
             raise fail(str(error)) from error
         except asyncio.CancelledError:
@@ -78,7 +77,7 @@ async def _available() -> list[str]:
     try:
         engine = await open_engine(SandboxConfig())
     except ServiceError as error:
-        notes().print(f"without docker: {error.detail}", markup=False)
+        notes_line(f"without docker: {error.detail}")
         return ["process"]
     await engine.close()
     return list(_KINDS)

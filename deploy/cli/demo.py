@@ -11,12 +11,13 @@ from clients import ClientLimits
 from deploy.config_file import read_config
 from deploy.free_port import free_port
 from deploy.policy_runs.player import PolicyRun
+from deploy.preparation import prepared
 from deploy.serve_app import run_service
 from deploy.stoppable import until_stopped
 
 from .options import ConfigOption, JsonOption, OverridesArgument
 from .run import PolicyName, make_policy, report, run_policy
-from .terminal import explained, notes
+from .terminal import explained, notes, notes_line
 
 if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
@@ -48,7 +49,8 @@ def demo(
         resolved = read_config(config, overrides or [])
         port = free_port(resolved.server.port, resolved.server.host)
         server = resolved.server.model_copy(update={"port": port})
-        played, shown = _play(resolved.model_copy(update={"server": server}), concurrency)
+        settled = prepared(resolved.model_copy(update={"server": server}), notes_line)
+        played, shown = _play(settled, concurrency)
     report(played, shown, as_json=as_json)
     if played.summary().failures or not played.outcomes:
         raise typer.Exit(1)
@@ -61,7 +63,7 @@ def _play(config: ServiceConfig, concurrency: int) -> tuple[PolicyRun, Trajector
     shown: Trajectory | None = None
     notes().print("starting the service ...")
     with run_service(config) as service:
-        notes().print(f"ready: {service.url}")
+        notes().print(f"ready: {service.url}, {config.sandbox.kind} sandboxes")
         try:
             work = run_policy(played, service.url, None, limits, show=True)
             shown = asyncio.run(until_stopped(work, service.stopping))

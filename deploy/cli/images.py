@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from deploy.config_file import read_config
-from sandbox_service.environments.registry import build_registry
-from sandbox_service.sandboxes.docker import Engine
-from sandbox_service.sandboxes.images import build_images
+from deploy.preparation import images_built
 
 from .options import ConfigOption, OverridesArgument
-from .terminal import explained, notes, results
-
-if TYPE_CHECKING:
-    from sandbox_service.config import ServiceConfig
+from .terminal import explained, notes_line, results
 
 __all__ = ["build"]
-
-_CONNECT_S = 10.0
 
 
 def build() -> typer.Typer:
@@ -49,23 +42,7 @@ def build_command(
         sandbox-service images build sandbox.image_prefix=registry.example/team/
     """
     with explained():
-        references = asyncio.run(_build(read_config(config, overrides or []), force))
+        resolved = read_config(config, overrides or [])
+        references = asyncio.run(images_built(resolved, notes_line, only_missing=False, force=force))
     for reference in references:
         results().print(reference, soft_wrap=True)
-
-
-async def _build(config: ServiceConfig, force: bool) -> list[str]:
-    registry = build_registry(config.environments)
-    specs = [catalog.spec for catalog in registry.catalogs.values()]
-    engine = await Engine.connect(config.sandbox.docker_host, _CONNECT_S)
-    console = notes()
-    try:
-        return await build_images(
-            engine,
-            specs,
-            lambda line: console.print(line, markup=False),
-            prefix=config.sandbox.image_prefix,
-            force=force,
-        )
-    finally:
-        await engine.close()

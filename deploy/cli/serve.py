@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clients import SandboxClient
 from deploy.config_file import read_config
+from deploy.preparation import prepared
 from deploy.serve_app import run_service
 
 from .options import ConfigOption, OverridesArgument
-from .terminal import explained, notes, results
+from .terminal import explained, notes, notes_line, results
 
 if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
@@ -65,21 +65,11 @@ def serve(
 
 
 def _serve(config: ServiceConfig, show_logs: bool) -> None:
+    settled = prepared(config, notes_line)
     notes().print("starting; Ctrl-C stops ...")
-    with run_service(config, show_logs=show_logs) as service:
-        results().print(f"[bold green]ready[/]: {service.url}", soft_wrap=True)
-        if _kind(config, service.url) == "process":
-            notes().print("process sandboxes: no security boundary, for trusted code and this machine only")
+    with run_service(settled, show_logs=show_logs) as service:
+        results().print(f"ready: {service.url}  ({settled.sandbox.kind} sandboxes)", soft_wrap=True)
         notes().print(f"try: sandbox-service run --server {service.url} --env code --split easy --show")
         service.wait()
         notes().print("stopping ...")
     notes().print("stopped")
-
-
-def _kind(config: ServiceConfig, url: str) -> str:
-    """The kind of sandbox that ``auto`` came to; the service tells, where no key is needed to ask."""
-    if config.sandbox.kind != "auto" or config.server.api_keys:
-        return config.sandbox.kind
-    with SandboxClient(url) as client:
-        pools = [pool for supervisor in client.stats().supervisors for pool in supervisor.pools]
-    return pools[0].sandbox if pools else "auto"

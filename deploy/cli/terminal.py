@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["explained", "fail", "notes", "results", "write_json"]
+__all__ = ["explained", "fail", "notes", "notes_line", "results", "write_json"]
 
 
 def results() -> Console:
@@ -32,6 +32,11 @@ def results() -> Console:
 def notes() -> Console:
     """Progress and remarks."""
     return Console(stderr=True, highlight=False)
+
+
+def notes_line(line: str) -> None:
+    """One plain line of progress."""
+    notes().print(line, markup=False)
 
 
 def write_json(value: object, also: Path | None = None) -> None:
