@@ -58,16 +58,20 @@ class ContainerBody:
         request: ContainerRequest,
         socket_dir: Path,
         on_removed: Callable[[], None],
+        on_left: Callable[[str], None],
     ) -> None:
         self.name = name
         self._on_removed = on_removed
+        self._on_left = on_left
         self.socket = socket_dir / SOCKET_NAME
         self._engine = engine
         self._request = request
+        self._started = False
 
     async def start(self, timeout_s: float) -> None:
         try:
             await self._engine.run(self.name, container_config(self._request), timeout_s)
+            self._started = True
         except ServiceError as error:
             if error.code is not ErrorCode.IMAGE_MISSING:
                 raise
@@ -103,9 +107,10 @@ class ContainerBody:
                 await self._engine.remove(self.name, _REMOVE_TRY_S)
                 break
             except ServiceError as error:
-                if self._engine.closed or time.monotonic() > deadline:
-                    # The next sweep finds it by its label.
+                # What did not start was removed by the engine's own call; trying once more is enough.
+                if not self._started or self._engine.closed or time.monotonic() > deadline:
                     log.warning("container %s could not be removed: %s", self.name, error.detail)
+                    self._on_left(self.name)
                     break
             await asyncio.sleep(pause)
             pause = min(2.0, pause * 2)
@@ -141,6 +146,8 @@ class ContainerFactory:
         self._image_prefix = image_prefix
         self._ranges = UidRanges(node)
         self._references: dict[str, str] = {}
+        self._left: set[str] = set()
+        """Containers that could not be removed because the engine was away."""
         self._maps_users = facts.rootless or facts.remapped_root is not None
 
     def capacity(self, spec: EnvironmentSpec) -> int:
@@ -163,8 +170,9 @@ class ContainerFactory:
         except ServiceError:
             folder.rmdir()
             raise
+        request = self._request(spec, folder)
         body = ContainerBody(
-            name, self._engine, self._request(spec, folder), folder, lambda: self._ranges.give_back(uids)
+            name, self._engine, request, folder, lambda: self._ranges.give_back(uids), self._left.add
         )
         limits = RunnerLimits(
             open_files=self._limits.open_files,
@@ -175,7 +183,18 @@ class ContainerFactory:
         config = configure(spec, WORKSPACE, SCRATCH, _MAPPED_UIDS if self._maps_users else uids, limits)
         box = Box(body, config, self._start_timeout_s, on_event, on_death)
         await box.open(self._start_timeout_s)
+        await self._remove_left()
         return box
+
+    async def _remove_left(self) -> None:
+        """The engine has just started a box, so it is there again."""
+        while self._left:
+            left = self._left.pop()
+            try:
+                await self._engine.remove(left, _REMOVE_TRY_S)
+            except ServiceError:
+                self._left.add(left)
+                return
 
     def _request(self, spec: EnvironmentSpec, folder: Path) -> ContainerRequest:
         return ContainerRequest(

@@ -12,6 +12,7 @@ import re
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -124,7 +125,8 @@ class Engine:
             try:
                 self._client.start(name)
             except BaseException:
-                self._remove(name)
+                with suppress(docker.errors.DockerException, requests.exceptions.RequestException):
+                    self._remove(name)
                 raise
             if abandoned.is_set():
                 self._remove(name)

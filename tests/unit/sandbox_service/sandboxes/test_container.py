@@ -174,6 +174,28 @@ async def test_an_engine_that_stays_away_does_not_make_destroy_raise(state, monk
     engine.runner.die()
 
 
+async def test_what_could_not_be_removed_goes_when_the_engine_is_back(state, monkeypatch):
+    monkeypatch.setattr(container, "_REMOVE_S", 0.0)
+    engine = RunnerEngine()
+    factory = make(engine, state)
+    first = await factory.start(SPEC, nothing, nothing)
+    runner = engine.runner
+    engine.remove_errors = [ServiceError(ErrorCode.SANDBOX_FAILED, "connection refused")]
+    await first.destroy()
+    second = await factory.start(SPEC, nothing, nothing)
+    assert list(engine.running) == [second.sandbox_id]
+    runner.die()
+    await second.destroy()
+
+
+async def test_a_start_that_finds_no_engine_does_not_wait_for_one_to_clean_up(state):
+    away = ServiceError(ErrorCode.SANDBOX_FAILED, "connection refused")
+    engine = FakeEngine(run_error=away, remove_errors=[away] * 100)
+    with pytest.raises(ServiceError, match="refused"):
+        await make(engine, state).start(SPEC, nothing, nothing)
+    assert len(engine.remove_errors) == 99
+
+
 async def test_a_sweep_removes_what_carries_the_nodes_label_and_nothing_else(state):
     engine = RunnerEngine()
     engine.running = {
