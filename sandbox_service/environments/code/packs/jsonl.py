@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-__all__ = ["invalid", "load_jsonl", "read_rows", "validated"]
+__all__ = ["invalid", "load_jsonl", "mismatch", "read_rows", "validated"]
 
 
 def load_jsonl(path: Path) -> tuple[CodeTask, ...]:
@@ -60,9 +60,14 @@ def validated(row: object, place: str) -> CodeTask:
     try:
         return CodeTask.model_validate(row)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or "task"
-        raise invalid(place, f"{field}: {first['msg']}") from None
+        raise mismatch(place, error) from None
+
+
+def mismatch(place: str, error: ValidationError) -> ServiceError:
+    """The error of a row that does not fit its model; of a choice of forms, the one that fits furthest."""
+    closest = max(error.errors(include_url=False), key=lambda each: len(each["loc"]))
+    field = ".".join(str(part) for part in closest["loc"]) or "task"
+    return invalid(place, f"{field}: {closest['msg']}")
 
 
 def invalid(place: str, reason: str) -> ServiceError:

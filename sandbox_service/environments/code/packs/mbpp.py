@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from .jsonl import invalid, read_rows
+from .jsonl import invalid, mismatch, read_rows
 from .task import CodeTask, ReferenceCall, TestsGrader
 
 if TYPE_CHECKING:
@@ -53,10 +53,11 @@ def _task(data: object, place: str) -> CodeTask:
         tests = tuple(_unix(test) for test in (*row.test_list, *row.challenge_test_list))
         names, modules = _names(code, [setup, *tests])
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise invalid(place, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise mismatch(place, error) from None
     except SyntaxError as error:
         raise invalid(place, f"code or test_list: not Python: {error}") from None
+    if not names:
+        raise invalid(place, "test_list: no test uses a name that code defines")
     create = {"command": "create", "path": "solution.py", "file_text": code + "\n"}
     imports = "".join(f"import {module}\n" for module in modules)
     return CodeTask(

@@ -1,0 +1,48 @@
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from sandbox_service.config import CodeConfig
+from sandbox_service.environments.code.catalog import CodeCatalog
+from sandbox_service.environments.code.packs.own import load_own
+
+CATALOG = CodeCatalog(CodeConfig())
+TASKS = {task.id: task for task in load_own()}
+
+
+def test_the_pack_covers_every_category_difficulty_and_grader() -> None:
+    assert len(TASKS) >= 60
+    strata = Counter((task.category, task.difficulty) for task in TASKS.values())
+    assert set(strata) == {
+        (category, difficulty)
+        for category in ("maths", "data", "algorithms")
+        for difficulty in ("easy", "medium", "hard")
+    }
+    assert min(strata.values()) >= 6
+    kinds = {task.grader.kind for task in TASKS.values()}
+    assert kinds == {"exact", "numeric", "choice", "f1", "rouge_l", "tests"}
+
+
+def test_prompts_name_what_the_tests_use() -> None:
+    for task in TASKS.values():
+        if task.grader.kind == "tests":
+            assert all(name in task.prompt for name in task.grader.names), task.id
+
+
+def test_prompts_name_their_input_files() -> None:
+    for task in TASKS.values():
+        assert all(f"`{path}`" in task.prompt for path in task.files), task.id
+
+
+def test_references_compute_their_answers() -> None:
+    for task in TASKS.values():
+        assert task.reference, task.id
+        assert all("answer" not in call.arguments for call in task.reference), task.id
+
+
+@pytest.mark.parametrize("task_id", TASKS)
+def test_the_reference_solves_the_task_and_nothing_does_not(task_id: str, play: Any, submit: Any) -> None:
+    assert play(CATALOG, task_id, CATALOG.reference(task_id)).success
+    empty = play(CATALOG, task_id, [submit])
+    assert (empty.score, empty.success) == (0, False)
