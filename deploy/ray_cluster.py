@@ -17,7 +17,7 @@ from .haproxy import find_haproxy, front_environment
 from .run_folder import run_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from sandbox_service.config import ServiceConfig
@@ -26,6 +26,8 @@ __all__ = ["ray_cluster"]
 
 MARKER = "SANDBOX_SERVICE_RUN"
 """Set in the environment of the cluster's processes, by which they are found at the end."""
+HEART = frozenset({"gcs_server", "raylet"})
+"""The processes without which there is no cluster."""
 END_PATIENCE_S = 5.0
 """How long the cluster's processes may take to end by themselves."""
 
@@ -33,14 +35,17 @@ logger = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def ray_cluster(config: ServiceConfig, *, show_logs: bool = False) -> Iterator[None]:
-    """Be connected to the cluster that the configuration names while the block runs."""
+def ray_cluster(config: ServiceConfig, *, show_logs: bool = False) -> Iterator[Callable[[], bool]]:
+    """Be connected to the cluster that the configuration names while the block runs.
+
+    Gives a function that tells whether the cluster is still there.
+    """
     if config.fleet.address is not None:
         with _joined(config.fleet.address, show_logs=show_logs):
-            yield
+            yield lambda: True
     else:
-        with _own(config, show_logs=show_logs):
-            yield
+        with _own(config, show_logs=show_logs) as alive:
+            yield alive
 
 
 @contextlib.contextmanager
@@ -55,7 +60,7 @@ def _joined(address: str, *, show_logs: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _own(config: ServiceConfig, *, show_logs: bool) -> Iterator[None]:
+def _own(config: ServiceConfig, *, show_logs: bool) -> Iterator[Callable[[], bool]]:
     run = secrets.token_hex(8)
     family = Descendants(MARKER, run)
     with run_folder() as folder, _environment(_variables(config, folder)), family.adopting():
@@ -63,7 +68,7 @@ def _own(config: ServiceConfig, *, show_logs: bool) -> Iterator[None]:
             # Only while Ray starts, since whatever else this process starts is not ours to end.
             with _environment({MARKER: run}):
                 _start(config, folder, show_logs=show_logs)
-            yield
+            yield lambda: {process.name for process in family.alive()} >= HEART
         finally:
             family.alive()
             _shut_down()

@@ -10,6 +10,7 @@ import contextlib
 import socket
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +19,11 @@ from sandbox_service.config import ServiceConfig
 from .ray_cluster import ray_cluster
 from .readiness import NotReadyError, reachable_host, wait_until_ready
 from .signals import Phase, SignalDesk
+from .teardown import take_down
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ray.serve import Application
 
@@ -73,7 +75,7 @@ def run_service(config: ServiceConfig, *, show_logs: bool = False) -> Iterator[R
     _check_port(config)
     config = _settled(config)
     desk = SignalDesk()
-    with desk.open(), ray_cluster(config, show_logs=show_logs):
+    with desk.open(), ray_cluster(config, show_logs=show_logs) as alive:
         desk.enter(Phase.STARTING)
         roster = _roster(config, tcp=config.fleet.address is not None)
         try:
@@ -82,7 +84,7 @@ def run_service(config: ServiceConfig, *, show_logs: bool = False) -> Iterator[R
             yield RunningService(_url(config), roster.fleet, desk.stopping)
         finally:
             desk.enter(Phase.STOPPING)
-            _stop(config, roster)
+            take_down(_last_steps(config, roster), alive)
 
 
 def _settled(config: ServiceConfig) -> ServiceConfig:
@@ -159,19 +161,17 @@ def _check_application() -> None:
         raise NotReadyError(f"the gateway did not start: {application.message}")
 
 
-def _stop(config: ServiceConfig, roster: Roster) -> None:
+def _last_steps(config: ServiceConfig, roster: Roster) -> list[Callable[[], object]]:
     """Drain while the gateway still answers, then end the gateway, then the supervisors and their boxes."""
     from ray import serve
 
     deadline = config.deadline
-    with contextlib.ExitStack() as steps:
-        stop_s = deadline.drain_s + deadline.release_s + _MARGIN_S
-        steps.callback(lambda: roster.end(roster.find().values(), stop_s))
-        if config.fleet.address is None:
-            steps.callback(serve.shutdown)
-        else:
-            steps.callback(serve.delete, APPLICATION)
-        steps.callback(lambda: roster.drain(roster.find().values(), deadline.drain_s + _MARGIN_S))
+    drain_s = deadline.drain_s + _MARGIN_S
+    return [
+        lambda: roster.drain(roster.find().values(), drain_s),
+        serve.shutdown if config.fleet.address is None else partial(serve.delete, APPLICATION),
+        lambda: roster.end(roster.find().values(), drain_s + deadline.release_s),
+    ]
 
 
 def _url(config: ServiceConfig) -> str:

@@ -6,7 +6,10 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.environments.registry import build_registry
+from sandbox_service.errors import ServiceError
+from sandbox_service.gateway.auth import is_loopback
 from sandbox_service.sandboxes.factory import open_factory
 from sandbox_service.supervisor.core import SupervisorCore
 from sandbox_service.telemetry import configure_logging
@@ -34,6 +37,9 @@ class NodeSupervisor:
         config, name = self._config, self._seat.name
         factory = await open_factory(config.sandbox, name, config.deadline.start_s)
         self._owned.push_async_callback(factory.close)
+        if not factory.is_boundary and not is_loopback(config.server.host):
+            detail = f"{factory.kind} sandboxes are no security boundary and are served on loopback only"
+            raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)
         store = open_store(config.store)
         self._owned.push_async_callback(store.close)
         registry = build_registry(config.environments)

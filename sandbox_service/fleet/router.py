@@ -9,6 +9,7 @@ supervisor says that it did not act on it. Everything else is for the idempotenc
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sandbox_service.contract.problems import ErrorCode
@@ -71,6 +72,12 @@ class Router:
                 if error.code not in pass_on:
                     raise
                 first = first or error
+        if (
+            first is not None
+            and first.code is ErrorCode.UNKNOWN_INSTANCE
+            and owner_of(instance_id) not in order
+        ):
+            return await self._ask_for_adoption(frame, order, deadline)
         raise first or ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE)
 
     async def everywhere(
@@ -98,6 +105,23 @@ class Router:
         """Hang up and stop looking."""
         await self._lines.close()
         await self._discovery.close()
+
+    async def _ask_for_adoption(self, frame: Frame, asked: Sequence[str], deadline: float) -> Frame:
+        """Nobody has the instance, so who had it is dead: the next in line may rebuild it from its record.
+
+        Supervisors that have come in the meantime are asked first, since one of them may have it.
+        """
+        members = await self._discovery.refresh()
+        for name in members:
+            if name not in asked:
+                try:
+                    return reply_or_raise(await self._send(name, frame, deadline, patient=False))
+                except ServiceError as error:
+                    if error.code is not ErrorCode.UNKNOWN_INSTANCE:
+                        raise
+        heir = next((name for name in rank(frame.instance_id, members)), asked[0])
+        wanted = replace(frame, meta={**frame.meta, "adopt": True})
+        return reply_or_raise(await self._send(heir, wanted, deadline, patient=True))
 
     def _order(self, frame: Frame, members: Mapping[str, Member]) -> Sequence[str]:
         """Whom to ask, the most likely owner first."""

@@ -135,3 +135,23 @@ async def test_stopped_supervisors_are_drained_and_gone(two_nodes):
     async with asyncio.timeout(30):
         while await asyncio.to_thread(roster.find):
             pass
+
+
+async def test_a_supervisor_goes_with_its_node_and_a_new_node_gets_one(two_nodes):
+    roster = Roster("fleet-nodes", build_fake_core, tcp=True)
+    discovery = RayDiscovery(roster)
+    router = Router(discovery)
+    try:
+        node = await asyncio.to_thread(two_nodes.add_node, num_cpus=1, object_store_memory=80 * 1024 * 1024)
+        members = await members_of(discovery, 3)
+        two_nodes.remove_node(node)
+        async with asyncio.timeout(90):
+            while len(left := await discovery.refresh()) > 2:
+                pass
+        assert set(left) < set(members)
+        # No key may be stuck with the supervisor that is gone.
+        for number in range(20):
+            await create(router, f"mine-{number}")
+    finally:
+        await router.close()
+        assert roster.end(roster.find().values(), 30)

@@ -121,7 +121,29 @@ async def test_an_unknown_id_is_asked_of_everybody_once(town):
     with pytest.raises(ServiceError) as caught:
         await town.call(Op.STEP, "mine")
     assert caught.value.code is ErrorCode.UNKNOWN_INSTANCE
-    assert town.handled() == {"a": 1, "b": 1, "c": 1}
+    heir = rank("mine", "abc")[0]
+    assert town.handled() == {**dict.fromkeys("abc", 1), heir: 2}
+    assert [frame.meta.get("adopt") for frame in town.cores[heir].handled] == [None, True]
+
+
+async def test_an_unknown_id_of_our_own_is_asked_of_its_supervisor_only(town):
+    for name in ("a", "b"):
+        await town.start(name)
+    with pytest.raises(ServiceError) as caught:
+        await town.call(Op.STEP, "a.gone")
+    assert caught.value.code is ErrorCode.UNKNOWN_INSTANCE
+    assert town.handled() == {"a": 1, "b": 0}
+
+
+async def test_nobody_adopts_while_a_supervisor_that_may_have_it_is_away(town):
+    for name in ("a", "b", "c"):
+        await town.start(name)
+    away = rank("mine", "abc")[1]
+    await town.stop(away)
+    with pytest.raises(ServiceError) as caught:
+        await town.call(Op.STEP, "mine", timeout_s=0.5)
+    assert caught.value.code is ErrorCode.SUPERVISOR_UNAVAILABLE
+    assert not any(frame.meta.get("adopt") for core in town.cores.values() for frame in core.handled)
 
 
 async def test_a_callers_id_with_a_dot_is_still_the_callers(town):

@@ -1,0 +1,196 @@
+"""The whole service on Ray: HAProxy, gateway, supervisor, process boxes, and what is left of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from clients import SandboxClient
+from deploy.readiness import NotReadyError
+from deploy.serve_app import run_service
+from sandbox_service.config import ServiceConfig
+from sandbox_service.contract.messages import Message
+
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    # Ray leaves event loops and sockets of its driver to the interpreter's end.
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning"
+    ),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+SAY = Message(role="assistant", content="hello")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def config_in(folder: Path, **server: object) -> ServiceConfig:
+    return ServiceConfig.model_validate(
+        {
+            "server": {"port": free_port(), **server},
+            "sandbox": {"kind": "process", "state_dir": folder / "state"},
+            "store": {"url": f"sqlite:///{folder}/trajectories.sqlite"},
+            "pool": {"min_boxes": 0},
+        }
+    )
+
+
+def processes(part: str) -> list[int]:
+    """Processes whose command line contains the text."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if part in command:
+                found.append(int(entry.name))
+    return found
+
+
+def descendants() -> set[int]:
+    """Ids of all processes below this one."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if fields[0] != "Z":
+                parents[int(entry.name)] = int(fields[1])
+    below = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in below} - below:
+        below |= more
+    return below - {os.getpid()}
+
+
+def listening(pids: set[int]) -> set[tuple[str, int]]:
+    """Addresses on which processes listen that serve HTTP to others than Ray."""
+    output = subprocess.run(["ss", "-ltnHp"], capture_output=True, text=True, check=True).stdout
+    found = set()
+    for line in output.splitlines():
+        address, users = line.split()[3], line.split()[-1]
+        if any(f"pid={pid}," in users for pid in pids) and ("haproxy" in users or ":300" in address):
+            host, _, port = address.rpartition(":")
+            found.add((host, int(port)))
+    return found
+
+
+def play(url: str) -> float:
+    with SandboxClient(url) as client, client.episode("echo", "echo-1") as episode:
+        episode.step(SAY)
+        return episode.evaluate().score
+
+
+def test_a_service_serves_survives_and_leaves_nothing(tmp_path: Path):
+    before = descendants()
+    config = config_in(tmp_path)
+    with run_service(config) as service:
+        assert play(service.url) == 1.0
+        assert (
+            httpx.get(f"{service.url}/readyz").headers.get_list("x-request-id", split_commas=True)[1:] == []
+        )
+
+        ours = descendants() - before
+        doors = listening(ours)
+        assert ("127.0.0.1", config.server.port) in doors
+        assert {host for host, _ in doors} == {"127.0.0.1"}
+
+        _survives_a_killed_replica(service.url, ours)
+        _survives_a_killed_supervisor(service.url, ours)
+        state = list((tmp_path / "state").rglob("*"))
+        assert state
+    left = descendants() - before
+    assert left == set(), [Path(f"/proc/{pid}/cmdline").read_text() for pid in left]
+    assert processes(str(tmp_path)) == []
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", config.server.port))
+
+
+def _survives_a_killed_replica(url: str, ours: set[int]) -> None:
+    """Requests meanwhile are answered by the service, or by a problem that says to try again.
+
+    One that was on its way to the replica gets no answer at all, as HTTP has it for a reused connection.
+    """
+    (replica,) = set(processes("ray::ServeReplica:sandbox-service")) & ours
+    os.kill(replica, signal.SIGKILL)
+    deadline = time.monotonic() + 60
+    while True:
+        assert time.monotonic() < deadline
+        try:
+            response = httpx.get(f"{url}/v1/environments", timeout=30)
+        except httpx.RemoteProtocolError:
+            continue
+        if response.status_code == 200:
+            break
+        assert response.headers["content-type"] == "application/problem+json"
+        assert response.json()["retryable"] is True
+    assert play(url) == 1.0
+
+
+def _survives_a_killed_supervisor(url: str, ours: set[int]) -> None:
+    """An episode of a deterministic environment goes on in the next supervisor."""
+    (supervisor,) = set(processes("ray::SupervisorActor")) & ours
+    with SandboxClient(url) as client, client.episode("echo", "echo-10") as episode:
+        assert episode.step(SAY).step_index == 0
+        # Reading the record waits for it to be written; what dies within that moment is honestly lost.
+        assert client.trajectory(episode.instance_id).events[-1].operation == "step"
+        os.kill(supervisor, signal.SIGKILL)
+        assert episode.step(SAY).step_index == 1
+
+
+def test_a_second_service_runs_in_the_same_process_and_without_haproxy(tmp_path: Path):
+    with run_service(config_in(tmp_path, haproxy=False)) as service, ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(play, [service.url] * 16)) == [1.0] * 16
+
+
+def test_process_boxes_are_not_served_to_other_machines(tmp_path: Path):
+    config = config_in(tmp_path, host="0.0.0.0", insecure=True)
+    config = config.model_copy(update={"fleet": config.fleet.model_copy(update={"start_timeout_s": 30.0})})
+    with pytest.raises(NotReadyError, match="served on loopback only"), run_service(config):
+        pytest.fail("it was served")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_command_and_everything_it_started(tmp_path: Path, number: signal.Signals):
+    port = free_port()
+    words = [
+        f"server.port={port}",
+        "sandbox.kind=process",
+        f"sandbox.state_dir={tmp_path}/state",
+        f"store.url=sqlite:///{tmp_path}/t.sqlite",
+    ]
+    with subprocess.Popen(
+        [sys.executable, "-c", "from deploy.cli.app import main; main()", "serve", *words],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as command:
+        assert command.stdout is not None
+        assert any("ready" in line for line in command.stdout)
+        group = os.getpgid(command.pid)
+        # As a terminal does it: the whole foreground group gets the signal.
+        os.killpg(group, number)
+        assert command.wait(60) == 0
+    with pytest.raises(ProcessLookupError):
+        os.killpg(group, 0)
+    assert processes(str(tmp_path)) == []
