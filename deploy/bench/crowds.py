@@ -74,7 +74,7 @@ async def _hold(bench: Bench, count: int) -> tuple[Figures, float]:
         "mb_per_instance": _per_instance(empty, created, count),
         "mb_per_instance_after_step": _per_instance(empty, stepped, count),
         "available_memory_drop_mb_per_instance": taken / count,
-        "processes_per_instance": (len(processes_of("runner")) - processes) / count,
+        "processes_left": len(processes_of("runner")) - processes,
     }
     return figures, echo_ms
 

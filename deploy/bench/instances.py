@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import secrets
+import time
 from typing import TYPE_CHECKING
 
-from .load import drive
+from .load import LoadError, drive
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -23,6 +25,7 @@ __all__ = [
     "each",
     "first_task",
     "release_many",
+    "settle",
     "step_body",
 ]
 
@@ -72,6 +75,27 @@ async def first_task(target: Target, environment: str) -> str:
 
     await drive(target, [ask])
     return found[0]
+
+
+async def settle(target: Target, quiet_s: float = 2.0, most_s: float = 60.0) -> None:
+    """Wait until the front keeps its connections: HAProxy closes them when it is given new replicas."""
+    body = json.dumps({"environment": "echo", "limit": 1}).encode()
+
+    async def ask(lane: Lane) -> None:
+        until = time.monotonic() + quiet_s
+        while time.monotonic() < until:
+            await lane.post("/v1/get_env_profile", body)
+            await asyncio.sleep(0.02)
+
+    deadline = time.monotonic() + most_s
+    while True:
+        try:
+            await drive(target, [ask])
+        except LoadError:
+            if time.monotonic() > deadline:
+                raise
+        else:
+            return
 
 
 async def each(

@@ -21,6 +21,7 @@ from sandbox_service.config import ServiceConfig
 
 from .client import queued_calls
 from .context import Bench, rounded
+from .instances import settle
 from .load import Target
 from .machine import describe_machine
 from .suites import CLIENT, SUITES, Pools
@@ -67,6 +68,7 @@ def _of_kind(
             tell(f"{kind}: starting a service with {pools.value} pools")
             config = prepared(_config(kind, pools, sizes, key, Path(folder)), tell)
             with run_service(config) as service:
+                uvloop.run(until_stopped(settle(Target.of(service.url, key)), service.stopping))
                 bench = Bench(Target.of(service.url, key), yardstick, sizes, kind, tell)
                 for name, suite in suites.items():
                     tell(f"{kind}: {name}")

@@ -36,7 +36,7 @@ def notes() -> Console:
 
 def notes_line(line: str) -> None:
     """One plain line of progress."""
-    notes().print(line, markup=False)
+    notes().print(line, markup=False, soft_wrap=True)
 
 
 def write_json(value: object, also: Path | None = None) -> None:

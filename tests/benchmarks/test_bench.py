@@ -1,0 +1,41 @@
+"""The benchmark itself: every suite runs, and no figure stands without a yardstick."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.bench.context import Sizes
+from deploy.bench.suites import CLIENT, SUITES
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def branches(figures: object, path: str = "") -> Iterator[tuple[str, dict[str, object]]]:
+    if isinstance(figures, dict):
+        yield path, figures
+        for name, below in figures.items():
+            yield from branches(below, f"{path}/{name}")
+
+
+def test_every_suite_runs_and_every_time_has_its_yardstick(tmp_path: Path) -> None:
+    main = "from deploy.cli.app import main; main()"
+    words = ["bench", "--quick", "--kind", "process", "--output", "bench.json"]
+    command = [sys.executable, "-c", main, *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report == json.loads((tmp_path / "bench.json").read_text())
+    assert set(report) == {"machine", "in_flight", "rounds", CLIENT, "process", "took_s"}
+    assert set(report["process"]) == set(SUITES)
+    assert all(name in done.stderr for name in SUITES)
+    for path, figures in branches(report["process"]):
+        if "p50_ms" in figures:
+            assert figures["yardstick_p50_ms"], path
+            assert figures["ratio_p50"], path
+    crowd = report["process"]["code_instances"]
+    assert crowd["instances"] == Sizes.quick().code_instances
+    assert crowd["processes_left"] == 0

@@ -1,0 +1,71 @@
+"""The commands as a user types them, on a real service: serve, run against it, Ctrl-C; and the demo."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from deploy.free_port import free_port
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]
+
+CLI = [sys.executable, "-c", "from deploy.cli.app import main; main()"]
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """``serve`` that has said that it is ready, and its address."""
+    words = ["--port", str(free_port()), "sandbox.kind=process", "pools.code.max_boxes=1"]
+    process = subprocess.Popen(
+        [*CLI, "serve", *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        ready = next((line for line in process.stdout if line.startswith("ready: ")), "")
+        assert ready, process.communicate()[1]
+        yield process, ready.split()[1]
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=120)
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*CLI, *words], cwd=folder, capture_output=True, text=True, timeout=240, check=False
+    )
+
+
+def test_a_service_is_served_used_looked_at_and_interrupted(tmp_path: Path) -> None:
+    with serving(tmp_path) as (process, url):
+        played = run(tmp_path, "run", "--server", url, "--split", "easy", "--limit", "8", "--json")
+        empty = run(tmp_path, "run", "--server", url, "--policy", "empty", "--limit", "8", "--json")
+        status = run(tmp_path, "status", "--server", url, "--json")
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=120)
+    assert played.returncode == empty.returncode == 0, played.stderr + empty.stderr
+    assert json.loads(played.stdout)["overall"]["successes"] == 8
+    assert json.loads(empty.stdout)["overall"]["successes"] == 0
+    assert json.loads(status.stdout)["instances"] == 0
+    assert process.returncode == 0
+    assert "stopped" in errors
+    assert "Traceback" not in errors
+
+
+def test_the_demo_solves_every_bundled_task_and_shows_one(tmp_path: Path) -> None:
+    result = run(tmp_path, "demo", "--json", "sandbox.kind=process")
+    assert result.returncode == 0, result.stderr
+    body = json.loads(result.stdout)
+    assert body["overall"]["episodes"] >= 60
+    assert body["overall"]["successes"] == body["overall"]["episodes"]
+    assert {row["name"] for row in body["by_difficulty"]} == {"easy", "medium", "hard"}
+    assert body["failures"] == {}
+    assert body["trajectory"]["events"][0]["operation"] == "create"
+    shown = run(tmp_path, "trajectories", "show", body["trajectory"]["instance_id"], "--json")
+    assert shown.returncode == 0, shown.stderr
+    assert json.loads(shown.stdout)["task_id"] == body["trajectory"]["task_id"]
