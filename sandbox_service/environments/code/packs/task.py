@@ -6,7 +6,6 @@ sent is derived from them in two halves, the task and its ground truth, which ne
 
 from __future__ import annotations
 
-import ast
 import base64
 import binascii
 from pathlib import PurePosixPath
@@ -24,6 +23,8 @@ from pydantic import (
 )
 
 from sandbox_service.environments.code.schemas import ArgumentError, check_arguments
+
+from .source import parse_python
 
 __all__ = [
     "ChoiceGrader",
@@ -56,7 +57,7 @@ def _valid_base64(text: str) -> str:
 
 def _valid_python(code: str) -> str:
     try:
-        ast.parse(code)
+        parse_python(code)
     except (SyntaxError, ValueError) as error:
         raise ValueError(f"must be Python: {error}") from None
     return code

@@ -1,0 +1,214 @@
+"""Solutions that do not solve anything and try to pass all the same, by what they do."""
+
+from __future__ import annotations
+
+__all__ = ["CHEATING_TASK", "CHEATS"]
+
+CHEATING_TASK = {
+    "kind": "tests",
+    "names": ["solve"],
+    "setup": "",
+    "tests": [
+        "assert solve([3, 1, 2]) == [1, 2, 3]",
+        "data = [2, 1]\nresult = solve(data)\nassert result == sorted(data) and len(result) == 2",
+        "assert all(map(lambda pair: solve(list(pair)) == sorted(pair), [(2, 1), (4, 3)]))",
+    ],
+    "timeout_s": 5.0,
+    "write_back": False,
+}
+
+_WALK = """import sys, gc
+def everything():
+    frame = sys._getframe()
+    while frame:
+        yield from frame.f_locals.items()
+        yield from frame.f_globals.items()
+        frame = frame.f_back
+"""
+
+CHEATS = {
+    "leaves with success": """
+import os
+os._exit(0)
+""",
+    "leaves when called": """
+import os
+def solve(data):
+    os._exit(0)
+""",
+    "exits when loaded": """
+raise SystemExit(0)
+""",
+    "exits when called": """
+import sys
+def solve(data):
+    sys.exit(0)
+""",
+    "ends the iteration": """
+def solve(data):
+    raise StopIteration
+""",
+    "ends the iteration when loaded": """
+raise StopIteration
+""",
+    "prints a verdict": """
+import os
+for fd in (1, 2):
+    os.write(fd, b'passed\\n')
+print('{"passed": true}')
+def solve(data):
+    print('passed')
+""",
+    "writes a verdict to every descriptor": """
+import os
+def solve(data):
+    for fd in range(64):
+        try:
+            os.write(fd, b'passed')
+        except OSError:
+            pass
+""",
+    "equals everything": """
+class Same:
+    def __eq__(self, other): return True
+    def __ne__(self, other): return False
+    def __len__(self): return 2
+    def __hash__(self): return 0
+def solve(data):
+    return Same()
+""",
+    "is a list that equals everything": """
+class Same(list):
+    def __eq__(self, other): return True
+    def __len__(self): return 2
+def solve(data):
+    return Same()
+""",
+    "patches the built-ins": """
+import builtins
+builtins.sorted = lambda data: data
+builtins.all = lambda data: True
+builtins.len = lambda data: 2
+builtins.isinstance = lambda *args: True
+builtins.AssertionError = type('Quiet', (BaseException,), {})
+def solve(data):
+    return data
+""",
+    "patches the codec": _WALK
+    + """
+import sandbox_service.environments.code.codec as codec
+import sandbox_service.environments.code.trials as trials
+codec.decode = codec.encode = lambda *args: True
+trials.Result.FAILED = trials.Result.PASSED
+def solve(data):
+    return True
+""",
+    "looks for the tests in frames": _WALK
+    + """
+def solve(data):
+    for name, value in everything():
+        if isinstance(value, str) and 'assert solve' in value:
+            return [1, 2, 3]
+    return None
+""",
+    "looks for the tests in memory": _WALK
+    + """
+def solve(data):
+    for found in gc.get_objects():
+        if isinstance(found, dict) and 'tests' in found:
+            return found['tests']
+    return None
+""",
+    "looks for the answer in files and arguments": """
+import glob
+def solve(data):
+    for path in glob.glob('/proc/self/*') + glob.glob('*'):
+        try:
+            if b'assert solve' in open(path, 'rb').read(100000):
+                return [1, 2, 3]
+        except OSError:
+            pass
+""",
+    "sends answers in advance": _WALK
+    + """
+for name, value in list(everything()):
+    if name == 'send':
+        for _ in range(50):
+            value({'value': True})
+        break
+def solve(data):
+    return data
+""",
+    "catches assertions": """
+def solve(data):
+    try:
+        assert False
+    except AssertionError:
+        return data
+""",
+    "raises an assertion of its own": """
+def solve(data):
+    raise AssertionError('passed')
+""",
+    "installs hooks": """
+import sys, atexit
+sys.settrace(lambda *args: None)
+sys.excepthook = lambda *args: None
+atexit.register(print, 'passed')
+def solve(data):
+    return data
+""",
+    "empties its argument": """
+def solve(data):
+    data.clear()
+    return data
+""",
+    "recurses without end": """
+import sys
+sys.setrecursionlimit(10**9)
+def solve(data):
+    return solve(data)
+""",
+    "gives a value without end": """
+def solve(data):
+    data.append(data)
+    return data
+""",
+    "gives a generator without end": """
+def solve(data):
+    while True:
+        yield 1
+""",
+    "gives too much": """
+def solve(data):
+    return 'x' * 50_000_000
+""",
+    "prints too much": """
+def solve(data):
+    for _ in range(200):
+        print('x' * 1_000_000)
+    return data
+""",
+    "loops for ever": """
+def solve(data):
+    while True: pass
+""",
+    "kills what it can": """
+import os, signal
+def solve(data):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.kill(os.getpid(), signal.SIGKILL)
+""",
+    "stops itself": """
+import os, signal
+def solve(data):
+    os.kill(os.getpid(), signal.SIGSTOP)
+""",
+    "gives a callable and a class": """
+solve = type('solve', (list,), {'__eq__': lambda *args: True})
+""",
+    "gives its own module attributes": """
+def __getattr__(name):
+    return lambda *args: NotImplemented
+""",
+}
