@@ -142,7 +142,7 @@ async def test_a_supervisor_goes_with_its_node_and_a_new_node_gets_one(two_nodes
     discovery = RayDiscovery(roster)
     router = Router(discovery)
     try:
-        node = await asyncio.to_thread(two_nodes.add_node, num_cpus=1, object_store_memory=80 * 1024 * 1024)
+        node = two_nodes.add_node(num_cpus=1, object_store_memory=80 * 1024 * 1024)
         members = await members_of(discovery, 3)
         two_nodes.remove_node(node)
         async with asyncio.timeout(90):
