@@ -1,0 +1,43 @@
+import pytest
+
+from sandbox_service.config import EnvironmentsConfig
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.environments.registry import build_registry
+from sandbox_service.errors import ServiceError
+
+REGISTRY = build_registry(EnvironmentsConfig())
+
+
+def test_unknown_environments_are_named_with_the_known_ones() -> None:
+    with pytest.raises(ServiceError, match=r"no environment 'chess'; there are: .*code.*echo") as caught:
+        REGISTRY.catalog("chess")
+    assert caught.value.code is ErrorCode.UNKNOWN_ENVIRONMENT
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY.catalogs))
+def test_every_catalog_keeps_what_its_descriptor_promises(name: str) -> None:
+    catalog = REGISTRY.catalog(name)
+    descriptor, spec = catalog.describe(), catalog.spec
+    assert descriptor.name == spec.name == name
+    assert descriptor.capabilities.fork == spec.fork
+    assert descriptor.capabilities.agent_code == spec.agent_code
+    assert descriptor.capabilities.deterministic == spec.deterministic
+    assert descriptor.capabilities.many_per_worker == spec.many_per_worker
+    assert descriptor.default_split in {split.name for split in descriptor.splits}
+    for split in descriptor.splits:
+        ids = catalog.task_ids(split.name)
+        assert len(ids) == len(set(ids)) == split.size
+        payload = catalog.payload(ids[0])
+        assert 1 <= payload.max_steps
+        assert all(message["role"] == "assistant" for message in catalog.reference(ids[0]))
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY.catalogs))
+def test_unknown_splits_and_tasks_have_their_codes(name: str) -> None:
+    catalog = REGISTRY.catalog(name)
+    with pytest.raises(ServiceError) as caught:
+        catalog.task_ids("no such split")
+    assert caught.value.code is ErrorCode.UNKNOWN_SPLIT
+    with pytest.raises(ServiceError) as caught:
+        catalog.payload("no such task")
+    assert caught.value.code is ErrorCode.UNKNOWN_TASK
