@@ -46,7 +46,7 @@ def assign(state: PoolState, now: float) -> Decisions:
     _drop_stale_claims(state)
     blocked: set[str] = set()
     while (tenant := state.queues.next_tenant(state.holdings, blocked)) is not None:
-        if not (_grant(state, tenant, blocked, now, decisions) or _provide(state, tenant, now, decisions)):
+        if not (_grant(state, tenant, now, decisions) or _provide(state, tenant, now, decisions)):
             blocked.add(tenant)
     if state.backoff.hopeless:
         decisions.hopeless = _without_hope(state)
@@ -59,12 +59,10 @@ def has_place_for(state: PoolState, tenant: str, *, fresh: bool) -> bool:
     return _box_for(state, tenant, fresh=fresh) is not None
 
 
-def _grant(state: PoolState, tenant: str, blocked: set[str], now: float, decisions: Decisions) -> bool:
+def _grant(state: PoolState, tenant: str, now: float, decisions: Decisions) -> bool:
     for waiter in state.queues.queue(tenant).heads():
         box = _box_for(state, tenant, fresh=waiter.fresh)
         if box is not None:
-            if box.state is BoxState.IDLE:
-                _pass_over(state, blocked)
             state.place(box, waiter, now)
             decisions.grants.append(Grant(waiter, box.serial))
             return True
@@ -159,15 +157,8 @@ def _may_take(state: PoolState, tenant: str, box: Box, queue: TenantQueue) -> bo
     owner = box.tenant or ""
     if owner == tenant or owner not in state.queues:
         return True
-    return state.holdings(owner) > state.holdings(tenant) or queue.passed_over >= QUANTUM
-
-
-def _pass_over(state: PoolState, blocked: set[str]) -> None:
-    """A warm box goes to a tenant behind those in ``blocked``, whose turn came first."""
-    if len(state.boxes) < state.policy.max_boxes:
-        return
-    for tenant in blocked:
-        state.queues.queue(tenant).passed_over += 1
+    ahead = state.queues.queue(owner).served - queue.served
+    return state.holdings(owner) > state.holdings(tenant) or ahead >= QUANTUM
 
 
 def _drop_stale_claims(state: PoolState) -> None:

@@ -1,8 +1,9 @@
 """Who is next: one bounded queue a tenant, and an order between tenants that starves nobody.
 
-The next grant goes to the waiting tenant that holds least, and among equals to the one served longest
-ago. A tenant whose turn would cost another's warm box may be passed over a few times, so that equals do
-not take boxes from each other at every episode; after ``QUANTUM`` times it is not.
+The next grant goes to the waiting tenant that holds least, and among equals to the one that was served
+least. Where that would cost an equal its warm box, the equal keeps it until it is ``QUANTUM`` grants ahead,
+so that tenants do not take boxes from each other at every episode. Who comes back after a pause has no
+credit for it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["QUANTUM", "GrantPace", "TenantQueue", "TenantQueues", "Waiter"]
 
 QUANTUM = 8
-"""Grants by which a tenant may be passed over for the sake of a warm box."""
+"""Grants by which a tenant may get ahead of an equal for the sake of a warm box."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,8 @@ class TenantQueue:
 
     plain: deque[Waiter] = field(default_factory=deque)
     fresh: deque[Waiter] = field(default_factory=deque)
-    served_at: int = 0
-    """Position of the tenant's latest grant among all grants."""
-    passed_over: int = 0
+    served: int = 0
+    """Grants to the tenant, counted from where those who waited already stood when it came."""
 
     def __len__(self) -> int:
         return len(self.plain) + len(self.fresh)
@@ -62,8 +62,7 @@ class TenantQueues:
 
     def __init__(self) -> None:
         self._queues: dict[str, TenantQueue] = {}
-        self._last_served: dict[str, int] = {}
-        self._grants = 0
+        self._served: dict[str, int] = {}
         self._length = 0
 
     def __len__(self) -> int:
@@ -89,7 +88,8 @@ class TenantQueues:
         """Put a waiter at the end of its tenant's queue."""
         queue = self._queues.get(waiter.tenant)
         if queue is None:
-            queue = TenantQueue(served_at=self._last_served.get(waiter.tenant, 0))
+            floor = min((other.served for other in self._queues.values()), default=0)
+            queue = TenantQueue(served=max(floor, self._served.get(waiter.tenant, 0)))
             self._queues[waiter.tenant] = queue
         queue.lane(fresh=waiter.fresh).append(waiter)
         self._length += 1
@@ -107,9 +107,8 @@ class TenantQueues:
         """Take out the head of its lane, which got its place."""
         queue = self._queues[waiter.tenant]
         queue.lane(fresh=waiter.fresh).popleft()
-        self._grants += 1
-        queue.served_at = self._last_served[waiter.tenant] = self._grants
-        queue.passed_over = 0
+        queue.served += 1
+        self._served[waiter.tenant] = queue.served
         self._shorten(waiter.tenant, queue)
 
     def expire(self, now: float) -> list[Waiter]:
@@ -138,7 +137,7 @@ class TenantQueues:
         candidates = [tenant for tenant in self._queues if tenant not in blocked]
         if not candidates:
             return None
-        return min(candidates, key=lambda tenant: (holdings(tenant), self._queues[tenant].served_at))
+        return min(candidates, key=lambda tenant: (holdings(tenant), self._queues[tenant].served))
 
     def _shorten(self, tenant: str, queue: TenantQueue) -> None:
         self._length -= 1
@@ -148,8 +147,8 @@ class TenantQueues:
     def _forget(self, tenant: str) -> None:
         del self._queues[tenant]
         if not self._queues:
-            # Nobody waits, so nobody's turn can be late: the order starts anew and stays bounded.
-            self._last_served.clear()
+            # Nobody waits, so nobody can be behind: the counts start anew and stay bounded.
+            self._served.clear()
 
 
 @dataclass(slots=True)

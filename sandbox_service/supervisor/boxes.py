@@ -148,7 +148,8 @@ class BoxPool:
         if lost is None:
             return
         self._boxes[serial].doomed = True
-        _log.warning("box_lost", environment=self._spec.name, box=serial, instances=len(lost), reason=reason)
+        log = _log.info if self.state.closing else _log.warning
+        log("box_lost", environment=self._spec.name, box=serial, instances=len(lost), reason=reason)
         self._tasks.spawn(self._destroy(serial))
         for instance_id in lost:
             self._on_lost(instance_id, reason)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Caller", "Supervised", "fake_config", "supervised"]
 
-_SHORT = DeadlineConfig(start_s=5, create_s=5, step_s=5, evaluate_s=5, release_s=0.05, drain_s=0.05)
+_SHORT = DeadlineConfig(start_s=5, create_s=5, step_s=5, evaluate_s=5, release_s=5, drain_s=0.05)
 _STEADY = LeaseConfig(sweep_interval_s=3600)
 
 

@@ -1,0 +1,129 @@
+"""The pool at work: starts, deaths, cancelled waiters, and the numbers it gives."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sandbox_service.config import DeadlineConfig, PoolConfig
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.supervisor.boxes import BoxPool
+from tests.fakes.clock import FakeClock
+from tests.fakes.environments import fake_registry
+from tests.fakes.sandboxes import FakeSandboxFactory
+
+
+def _pool(factory: FakeSandboxFactory, lost: list[str] | None = None, **config: int) -> BoxPool:
+    settings = PoolConfig(**{"min_boxes": 0, "max_boxes": 1, **config})
+    deadlines = DeadlineConfig(start_s=0.05, release_s=0.05)
+    spec = fake_registry().catalog("diary").spec
+    losses = lost if lost is not None else []
+    return BoxPool(spec, settings, deadlines, factory, FakeClock(), lambda name, _: losses.append(name))
+
+
+async def test_the_minimum_is_warmed_before_anybody_asks() -> None:
+    factory = FakeSandboxFactory()
+    pool = _pool(factory, min_boxes=2, max_boxes=3)
+    pool.decide()
+    await asyncio.sleep(0.001)
+    assert (pool.stats().idle, pool.stats().starting) == (2, 0)
+    await pool.close()
+    assert (pool.stats().started_total, pool.stats().destroyed_total) == (2, 2)
+
+
+async def test_a_start_past_its_deadline_is_a_failure() -> None:
+    factory = FakeSandboxFactory()
+    factory.gate = asyncio.Event()
+    pool = _pool(factory)
+    place = asyncio.create_task(pool.acquire("ada", "a"))
+    while not pool.state.backoff.failures:  # noqa: ASYNC110  # the deadline is the thing under test
+        await asyncio.sleep(0.01)
+    assert pool.stats().starting == 0
+    await pool.close()
+    with pytest.raises(ServiceError) as refused:
+        await place
+    assert refused.value.code is ErrorCode.DRAINING
+
+
+async def test_a_cancelled_waiter_leaves_the_queue() -> None:
+    pool = _pool(FakeSandboxFactory())
+    await pool.acquire("ada", "a")
+    waiting = asyncio.create_task(pool.acquire("ada", "b"))
+    await asyncio.sleep(0.001)
+    assert pool.stats().queued == 1
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    assert pool.stats().queued == 0
+    await pool.close()
+
+
+async def test_a_waiter_cancelled_as_it_is_served_gives_its_place_back() -> None:
+    pool = _pool(FakeSandboxFactory())
+    box = await pool.acquire("ada", "a")
+    waiting = asyncio.create_task(pool.acquire("ada", "b"))
+    await asyncio.sleep(0.001)
+    waiting.cancel()
+    box.leave("a", clean=True)
+    await asyncio.wait({waiting})
+    await asyncio.sleep(0.001)
+    assert (pool.stats().idle, pool.stats().instances) == (1, 0)
+    await pool.close()
+
+
+async def test_a_dead_box_tells_its_instances_and_answers_nobody() -> None:
+    factory, lost = FakeSandboxFactory(), []
+    pool = _pool(factory, lost)
+    box = await pool.acquire("ada", "a")
+    factory.sandboxes[0].die()
+    assert lost == ["a"]
+    assert box.doomed
+    with pytest.raises(ServiceError):
+        pool.admit_copy(box, "copy")
+    await asyncio.sleep(0.001)
+    assert pool.stats().instances == 0
+    await pool.close()
+
+
+async def test_a_box_that_dies_as_it_starts_is_replaced() -> None:
+    factory = FakeSandboxFactory()
+    pool = _pool(factory)
+    start = factory.start
+
+    async def stillborn(*args: object) -> object:
+        sandbox = await start(*args)
+        factory.start = start
+        sandbox.die()
+        return sandbox
+
+    factory.start = stillborn
+    box = await pool.acquire("ada", "a")
+    assert box.sandbox is factory.sandboxes[1]
+    await asyncio.sleep(0.001)
+    assert factory.sandboxes[0].destroyed
+    await pool.close()
+
+
+async def test_a_reset_that_raises_destroys_the_box() -> None:
+    factory = FakeSandboxFactory()
+    pool = _pool(factory)
+    box = await pool.acquire("ada", "a")
+
+    async def broken() -> bool:
+        raise ServiceError(ErrorCode.OUTCOME_UNKNOWN)
+
+    box.sandbox.reset = broken
+    box.leave("a", clean=True)
+    await pool.acquire("ada", "b")
+    assert factory.sandboxes[0].destroyed
+    await pool.close()
+    assert factory.alive == []
+
+
+async def test_a_closed_pool_refuses() -> None:
+    pool = _pool(FakeSandboxFactory())
+    await pool.close()
+    with pytest.raises(ServiceError) as refused:
+        await pool.acquire("ada", "a")
+    assert refused.value.code is ErrorCode.DRAINING

@@ -1,0 +1,295 @@
+"""Creating instances: two phases, rollback, quotas, keys."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sandbox_service.config import PoolConfig
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.runner.frames import Op
+from tests.fakes.sandboxes import FakeSandboxFactory
+from tests.fakes.supervised import Supervised, supervised
+from tests.fakes.trajectories import MemoryTrajectoryStore
+
+ONE_BOX = PoolConfig(min_boxes=0, max_boxes=1)
+
+
+def _pool(service: Supervised, environment: str = "echo") -> dict[str, int]:
+    pools = service.core.stats().pools
+    return next(pool for pool in pools if pool.environment == environment).model_dump()
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"environment": "chess", "task_id": "e4"}, ErrorCode.UNKNOWN_ENVIRONMENT),
+        ({"environment": "echo", "task_id": "nope"}, ErrorCode.UNKNOWN_TASK),
+        ({"environment": "echo"}, ErrorCode.INVALID_REQUEST),
+        ({"environment": "echo", "task_id": 7}, ErrorCode.INVALID_REQUEST),
+        ({"environment": "echo", "task_id": "echo-1", "sead": 1}, ErrorCode.INVALID_REQUEST),
+        ({"environment": "echo", "task_id": "echo-1", "instance_id": "../x"}, ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_a_wrong_create_is_refused_and_leaves_nothing(
+    fields: dict[str, object], code: ErrorCode
+) -> None:
+    async with supervised() as service:
+        assert await service.refusal(Op.CREATE, "", fields, key="k") is code
+        assert await service.states() == {}
+        assert service.factory.attempts == 0
+
+
+async def test_a_body_that_is_no_json_is_refused() -> None:
+    async with supervised() as service:
+        assert await service.refusal(Op.CREATE, raw=b"{nope") is ErrorCode.INVALID_REQUEST
+
+
+async def test_a_chosen_id_is_taken_once_for_ever() -> None:
+    async with supervised() as service:
+        assert await service.create(instance_id="mine") == "mine"
+        body = {"environment": "echo", "task_id": "echo-1", "instance_id": "mine"}
+        assert await service.refusal(Op.CREATE, "", body) is ErrorCode.DUPLICATE_INSTANCE
+        await service.release("mine")
+        service.pass_time(10_000)
+        assert await service.refusal(Op.CREATE, "", body) is ErrorCode.DUPLICATE_INSTANCE
+
+
+async def test_a_failed_setup_frees_the_box_and_leaves_nothing() -> None:
+    async with supervised(ONE_BOX) as service:
+        await service.release(await service.create("diary"))
+        (box,) = service.factory.alive
+        box.runner.refuse[Op.CREATE] = ("task_invalid", "no such file")
+        body = {"environment": "diary", "task_id": "echo-1", "instance_id": "mine"}
+        assert await service.refusal(Op.CREATE, "", body, key="k") is ErrorCode.TASK_INVALID
+        assert service.store.records.keys() == {next(iter(service.store.records))}
+        del box.runner.refuse[Op.CREATE]
+        assert await service.create("diary", instance_id="mine", key="k") == "mine"
+        assert service.factory.attempts == 1
+
+
+async def test_a_create_whose_record_is_refused_leaves_nothing() -> None:
+    store = MemoryTrajectoryStore()
+    async with supervised(store=store) as service:
+        store.full = True
+        body = {"environment": "echo", "task_id": "echo-1"}
+        assert await service.refusal(Op.CREATE, "", body, key="k") is ErrorCode.STORAGE_FULL
+        assert await service.states() == {}
+        store.full = False
+        await service.create(key="k")
+
+
+async def test_a_create_recorded_by_half_is_written_off_as_lost() -> None:
+    store = MemoryTrajectoryStore()
+    async with supervised(store=store) as service:
+        store.room = 1
+        body = {"environment": "echo", "task_id": "echo-1"}
+        assert await service.refusal(Op.CREATE, "", body) is ErrorCode.STORAGE_FULL
+        store.full, store.room = False, None
+        service.pass_time(1)
+        (instance,) = store.records
+        assert store.kinds(instance) == ["lost"]
+        assert await service.states() == {}
+
+
+async def test_a_box_that_died_idle_costs_a_second_try_and_no_failure() -> None:
+    async with supervised() as service:
+        await service.release(await service.create("diary"))
+        (box,) = service.factory.alive
+        box.alive = False
+        await service.create("diary")
+        assert box.destroyed
+        assert len(service.factory.alive) == 1
+
+
+async def test_a_setup_that_hangs_destroys_the_box() -> None:
+    async with supervised(ONE_BOX) as service:
+        await service.release(await service.create("diary"))
+        (box,) = service.factory.alive
+        box.hanging.add(Op.CREATE)
+        body = {"environment": "diary", "task_id": "echo-1"}
+        assert await service.refusal(Op.CREATE, "", body) is ErrorCode.SANDBOX_FAILED
+        await service.create("diary")
+        assert box.destroyed
+        assert await _states_of(service) == ["released", "active"]
+
+
+async def _states_of(service: Supervised) -> list[str]:
+    return list((await service.states()).values())
+
+
+@pytest.mark.parametrize("code", [ErrorCode.IMAGE_MISSING, ErrorCode.STORAGE_FULL])
+async def test_a_lasting_failure_to_start_is_told_at_once(code: ErrorCode) -> None:
+    factory = FakeSandboxFactory()
+    factory.failing = ServiceError(code, "see the log")
+    async with supervised(factory=factory) as service:
+        body = {"environment": "diary", "task_id": "echo-1"}
+        assert await service.refusal(Op.CREATE, "", body) is code
+        assert factory.attempts == 1
+        assert await service.refusal(Op.CREATE, "", body) is code
+        assert factory.attempts == 1, "the second start waits for its time"
+        factory.failing = None
+        service.pass_time(1)
+        await service.create("diary")
+
+
+async def test_a_failure_that_passes_is_tried_again() -> None:
+    factory = FakeSandboxFactory()
+    factory.failures = [ServiceError(ErrorCode.SANDBOX_FAILED), OSError("engine")]
+    async with supervised(factory=factory) as service:
+        create = asyncio.create_task(service.create("diary"))
+        for _ in range(2):
+            await asyncio.sleep(0.001)
+            service.pass_time(1)
+        await create
+        assert factory.attempts == 3
+
+
+async def test_a_failure_that_repeats_is_told_before_the_queue_times_out() -> None:
+    factory = FakeSandboxFactory()
+    factory.failing = RuntimeError("a bug of the factory")
+    async with supervised(factory=factory) as service:
+        body = {"environment": "diary", "task_id": "echo-1"}
+        create = asyncio.create_task(service.refusal(Op.CREATE, "", body))
+        for _ in range(4):
+            await asyncio.sleep(0.001)
+            service.pass_time(2)
+        assert await create is ErrorCode.SANDBOX_FAILED
+
+
+async def test_a_create_waits_for_a_box_until_its_time_is_over() -> None:
+    async with supervised(ONE_BOX) as service:
+        held = await service.create("diary")
+        body = {"environment": "diary", "task_id": "echo-1"}
+        late = asyncio.create_task(service.refusal(Op.CREATE, "", body))
+        await asyncio.sleep(0.001)
+        assert _pool(service, "diary")["queued"] == 1
+        service.pass_time(60)
+        assert await late is ErrorCode.QUEUE_TIMEOUT
+        served = asyncio.create_task(service.create("diary"))
+        await asyncio.sleep(0.001)
+        await service.release(held)
+        instance = await served
+        assert (await service.states())[instance] == "active"
+
+
+async def test_a_full_queue_says_when_to_come_back() -> None:
+    pool = PoolConfig(min_boxes=0, max_boxes=1, queue_limit=1)
+    async with supervised(pool) as service:
+        held = await service.create("diary")
+        waiting = asyncio.create_task(service.create("diary"))
+        await asyncio.sleep(0.001)
+        with pytest.raises(ServiceError) as refused:
+            await service.create("diary")
+        assert refused.value.code is ErrorCode.QUEUE_FULL
+        assert refused.value.retry_after_s is not None
+        other = asyncio.create_task(service.tenant_named("bob").create("diary"))
+        await asyncio.sleep(0.001)
+        assert _pool(service, "diary")["queued"] == 2
+        await service.release(held)
+        await service.release(await waiting)
+        await other
+
+
+async def test_a_pool_without_a_queue_still_grants_what_is_free() -> None:
+    pool = PoolConfig(min_boxes=1, max_boxes=1, queue_limit=0)
+    async with supervised(pool) as service:
+        await asyncio.sleep(0.001)
+        await service.create("diary")
+        assert (
+            await service.refusal(Op.CREATE, "", {"environment": "diary", "task_id": "echo-1"})
+            is ErrorCode.QUEUE_FULL
+        )
+
+
+async def test_the_quota_of_a_tenant_counts_all_its_instances() -> None:
+    pool = PoolConfig(min_boxes=0, max_instances_per_tenant=2)
+    async with supervised(pool) as service:
+        first = await service.create("echo")
+        body = {"instance_id": first, "count": 2}
+        assert await service.refusal(Op.FORK, first, body) is ErrorCode.QUOTA_EXCEEDED
+        await service.create("diary")
+        with pytest.raises(ServiceError) as refused:
+            await service.create("echo")
+        assert refused.value.code is ErrorCode.QUOTA_EXCEEDED
+        assert refused.value.retry_after_s is not None
+        await service.tenant_named("bob").create("echo")
+        await service.release(first)
+        await service.create("echo")
+
+
+async def test_the_same_key_gives_the_same_instance() -> None:
+    async with supervised() as service:
+        first, second = await asyncio.gather(service.create(key="k"), service.create(key="k"))
+        assert first == second == await service.create(key="k")
+        assert len(await service.states()) == 1
+        assert await service.tenant_named("bob").create(key="k") != first
+
+
+async def test_a_key_stands_for_one_request() -> None:
+    async with supervised() as service:
+        await service.create(key="k", seed=1)
+        body = {"environment": "echo", "task_id": "echo-10", "seed": 2}
+        assert await service.refusal(Op.CREATE, "", body, key="k") is ErrorCode.IDEMPOTENCY_CONFLICT
+
+
+async def test_a_request_may_be_written_differently_under_its_key() -> None:
+    async with supervised() as service:
+        first = await service.create(key="k")
+        raw = b'{"task_id":"echo-10",  "environment":"echo"}'
+        answer = await service.call(Op.CREATE, raw=raw, key="k")
+        assert answer.instance_id == first
+
+
+async def test_a_caller_that_goes_away_finds_its_instance_under_the_key() -> None:
+    async with supervised() as service:
+        service.factory.gate = asyncio.Event()
+        impatient = asyncio.create_task(service.create("diary", key="k"))
+        await asyncio.sleep(0.001)
+        impatient.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await impatient
+        service.factory.gate.set()
+        instance = await service.create("diary", key="k")
+        assert await service.states() == {instance: "active"}
+
+
+async def test_a_draining_supervisor_refuses_new_instances_and_serves_the_others() -> None:
+    async with supervised() as service:
+        instance = await service.create(key="k")
+        assert (await service.ask(Op.DRAIN))["draining"] is True
+        assert await service.refusal(Op.CREATE, "", {"environment": "echo", "task_id": "echo-1"}) is (
+            ErrorCode.DRAINING
+        )
+        assert await service.refusal(Op.FORK, instance, {"instance_id": instance}) is ErrorCode.DRAINING
+        assert await service.create(key="k") == instance
+        await service.step(instance)
+
+
+async def test_256_episodes_in_a_row_of_one_tenant_start_no_further_box() -> None:
+    async with supervised(PoolConfig(min_boxes=1, max_boxes=8)) as service:
+        running = [await service.create("diary") for _ in range(8)]
+        assert _pool(service, "diary")["started_total"] == 8
+        for _ in range(248):
+            await service.release(running.pop(0))
+            running.append(await service.create("diary"))
+        assert _pool(service, "diary")["started_total"] == 8
+
+
+async def test_a_box_serves_another_tenant_never() -> None:
+    async with supervised(ONE_BOX) as service:
+        await service.release(await service.create("diary"))
+        (box,) = service.factory.alive
+        await service.tenant_named("bob").create("diary")
+        assert box.destroyed
+        assert len(service.factory.alive) == 1
+
+
+async def test_a_fresh_instance_gets_an_unused_box() -> None:
+    async with supervised(ONE_BOX) as service:
+        await service.release(await service.create("diary"))
+        (box,) = service.factory.alive
+        await service.create("diary", fresh=True)
+        assert box.destroyed

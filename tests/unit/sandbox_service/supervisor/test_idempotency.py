@@ -1,0 +1,62 @@
+"""The memory of keys is bounded, and forgets answers before keys."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sandbox_service.runner.frames import Frame, Op
+from sandbox_service.supervisor.idempotency import KeyMemory, digest_of, same_json
+
+
+async def _task() -> asyncio.Task[Frame]:
+    async def work() -> Frame:
+        return Frame(Op.REPLY, 1)
+
+    task = asyncio.get_running_loop().create_task(work())
+    await task
+    return task
+
+
+async def test_only_the_latest_answers_are_kept_whole() -> None:
+    memory: KeyMemory[str] = KeyMemory(answers=2, keys=10)
+    task = await _task()
+    for key in "abc":
+        memory.begin(key, b"", task)
+        memory.settle(key, Frame(Op.REPLY, 1))
+    kept = {key: memory.get(key).answer is not None for key in "abc"}
+    assert kept == {"a": False, "b": True, "c": True}
+
+
+async def test_keys_are_bounded() -> None:
+    memory: KeyMemory[str] = KeyMemory(answers=2, keys=3)
+    task = await _task()
+    for key in "abcdef":
+        memory.begin(key, b"", task)
+        memory.settle(key, Frame(Op.REPLY, 1))
+    assert len(memory) == 3
+    assert memory.get("a") is None
+
+
+async def test_a_running_key_is_never_dropped() -> None:
+    memory: KeyMemory[str] = KeyMemory(answers=1, keys=1)
+    memory.begin("running", b"", await _task())
+    memory.recall("later", b"")
+    assert memory.get("running") is not None
+
+
+async def test_a_forgotten_key_is_free() -> None:
+    memory: KeyMemory[str] = KeyMemory()
+    memory.begin("a", b"", await _task())
+    memory.forget("a")
+    assert memory.get("a") is None
+
+
+def test_the_fingerprint_tells_operations_and_bodies_apart() -> None:
+    prints = {digest_of(op, body) for op in (Op.STEP, Op.EVALUATE) for body in (b"", b"{}")}
+    assert len(prints) == 4
+
+
+def test_bodies_are_compared_by_what_they_say() -> None:
+    assert same_json(b'{"a":1,"b":2}', b'{ "b": 2, "a": 1 }')
+    assert not same_json(b'{"a":1}', b'{"a":2}')
+    assert not same_json(b"{", b"[")

@@ -1,0 +1,192 @@
+"""Rebuilding by replay, and what cannot be rebuilt."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from sandbox_service.config import PoolConfig
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.runner.frames import Op
+from tests.fakes.clock import FakeClock
+from tests.fakes.sandboxes import FakeSandboxFactory
+from tests.fakes.supervised import Supervised, fake_config, supervised
+from tests.fakes.trajectories import MemoryTrajectoryStore
+
+
+def _message(instance: str, content: str = "hello") -> dict[str, object]:
+    return {"instance_id": instance, "message": {"role": "assistant", "content": content}}
+
+
+@pytest.mark.parametrize("environment", ["echo", "sheet"])
+async def test_an_instance_goes_on_in_another_box_where_it_was(environment: str) -> None:
+    async with supervised() as service:
+        instance = await service.create(environment)
+        for number in range(3):
+            await service.step(instance, f"m{number}")
+        service.factory.home_of(instance).die()
+        result = await service.step(instance, "m3", step_index=3)
+        assert result["step_index"] == 3
+        assert (await service.evaluate(instance))["score"] == 0.4
+        assert service.store.kinds(instance) == [
+            "create", "step", "step", "step", "replay", "step", "evaluate",
+        ]  # fmt: skip
+
+
+async def test_an_instance_that_cannot_be_rebuilt_is_lost_and_never_scored() -> None:
+    async with supervised() as service:
+        instance = await service.create("diary")
+        await service.step(instance)
+        service.factory.home_of(instance).die()
+        for op in (Op.STEP, Op.EVALUATE, Op.FORK):
+            assert await service.refusal(op, instance, _message(instance)) is ErrorCode.INSTANCE_LOST
+        assert await service.release(instance) is False
+        assert service.store.own_events[instance][-1].reward is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "code"), [("sheet", ErrorCode.SANDBOX_FAILED), ("diary", ErrorCode.INSTANCE_LOST)]
+)
+async def test_a_box_killed_in_mid_step_is_a_typed_error_and_others_go_on(
+    environment: str, code: ErrorCode
+) -> None:
+    async with supervised() as service:
+        instance, other = await service.create(environment), await service.create(environment)
+        box = service.factory.home_of(instance)
+        box.hold(Op.STEP)
+        step = asyncio.create_task(service.refusal(Op.STEP, instance, _message(instance), key="k"))
+        await box.waiting.wait()
+        box.die()
+        assert await step is code
+        assert (await service.step(other))["step_index"] == 0
+        if environment == "sheet":
+            assert (await service.step(instance, "hello", key="k"))["step_index"] == 0
+
+
+async def test_a_worker_that_dies_takes_its_neighbours_state_and_not_their_history() -> None:
+    async with supervised() as service:
+        first, second = await service.create(), await service.create()
+        await service.step(second)
+        box = service.factory.home_of(first)
+        box.runner.refuse[Op.STEP] = ("instance_lost", "the worker died")
+        assert await service.refusal(Op.STEP, first, _message(first)) is ErrorCode.SANDBOX_FAILED
+        box.runner.refuse.clear()
+        box.lose(second)
+        assert (await service.step(first))["step_index"] == 0
+        assert (await service.step(second))["step_index"] == 1
+
+
+async def test_a_fork_is_rebuilt_from_its_own_history_and_its_parents() -> None:
+    async with supervised() as service:
+        instance = await service.create()
+        await service.step(instance, "both")
+        (copy,) = await service.fork(instance)
+        await service.step(instance, "parent")
+        await service.step(copy, "copy")
+        service.factory.home_of(copy).die()
+        assert (await service.step(copy, "after"))["step_index"] == 2
+        assert service.factory.executions(copy, "parent") == 0
+        assert service.factory.executions(copy, "copy") == 2
+
+
+async def test_a_replay_that_goes_elsewhere_loses_the_instance() -> None:
+    async with supervised() as service:
+        instance = await service.create()
+        await service.step(instance, "hello")
+        events = service.store.own_events[instance]
+        response = json.loads(events[1].response) | {"reward": 0.5}
+        events[1] = type(events[1])(
+            instance, 1, events[1].kind, 0.0, events[1].request, json.dumps(response).encode()
+        )
+        service.factory.home_of(instance).die()
+        assert await service.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.INSTANCE_LOST
+        assert service.store.kinds(instance)[-1] == "lost"
+        service.pass_time(1)
+        assert not any(box.runner.places for box in service.factory.alive)
+
+
+async def test_a_rebuild_waits_for_a_box_like_a_create() -> None:
+    async with supervised(PoolConfig(min_boxes=0, max_boxes=1)) as service:
+        instance = await service.create("sheet")
+        await service.step(instance)
+        service.factory.home_of(instance).die()
+        blocker = await service.create("sheet")
+        waiting = asyncio.create_task(service.step(instance, "second"))
+        await asyncio.sleep(0.001)
+        assert not waiting.done()
+        await service.release(blocker)
+        assert (await waiting)["step_index"] == 1
+
+
+async def test_a_release_during_a_rebuild_leaves_nothing() -> None:
+    async with supervised(PoolConfig(min_boxes=0, max_boxes=1)) as service:
+        instance = await service.create("sheet")
+        service.factory.home_of(instance).die()
+        blocker = await service.create("sheet")
+        waiting = asyncio.create_task(service.refusal(Op.STEP, instance, _message(instance)))
+        await asyncio.sleep(0.001)
+        assert await service.release(instance) is True
+        await service.release(blocker)
+        assert await waiting is ErrorCode.INSTANCE_RELEASED
+        assert not any(box.runner.places for box in service.factory.alive)
+
+
+async def _killed(service: Supervised) -> Supervised:
+    """The next supervisor of the same name, after the first was killed and left its boxes."""
+    await service.core._upkeep.stop()
+    heir = Supervised(fake_config(), service.factory, service.store, service.clock)
+    await heir.core.start()
+    return heir
+
+
+async def test_after_a_restart_instances_go_on_or_are_lost_and_no_box_is_left() -> None:
+    service = Supervised(fake_config(), FakeSandboxFactory(), MemoryTrajectoryStore(), FakeClock())
+    await service.core.start()
+    kept, lost = await service.create("echo"), await service.create("diary")
+    over = await service.create(task_id="echo-1")
+    await service.step(kept, "one", key="k")
+    await service.step(over)
+    old_boxes = service.factory.alive
+    heir = await _killed(service)
+    assert all(box.destroyed for box in old_boxes)
+    assert await heir.states() == {lost: "lost", kept: "active", over: "finished"}
+    assert (await heir.step(kept, "two", step_index=1))["step_index"] == 1
+    assert await heir.refusal(Op.STEP, lost, _message(lost)) is ErrorCode.INSTANCE_LOST
+    assert await heir.refusal(Op.STEP, over, _message(over)) is ErrorCode.INSTANCE_FINISHED
+    await heir.core.close()
+    assert heir.factory.alive == []
+
+
+async def test_keys_outlive_the_supervisor() -> None:
+    service = Supervised(fake_config(), FakeSandboxFactory(), MemoryTrajectoryStore(), FakeClock())
+    await service.core.start()
+    instance = await service.create(key="c")
+    first = await service.call(Op.STEP, instance, _message(instance), key="s")
+    heir = await _killed(service)
+    assert await heir.create(key="c") == instance
+    again = await heir.call(Op.STEP, instance, _message(instance), key="s")
+    assert again.body == first.body
+    body = {"environment": "echo", "task_id": "echo-1"}
+    assert await heir.refusal(Op.CREATE, "", body, key="c") is ErrorCode.IDEMPOTENCY_CONFLICT
+    other = _message(instance, "other")
+    assert await heir.refusal(Op.STEP, instance, other, key="s") is ErrorCode.IDEMPOTENCY_CONFLICT
+    await heir.core.close()
+
+
+async def test_an_instance_of_a_dead_supervisor_is_adopted_only_when_asked_to() -> None:
+    store, factory = MemoryTrajectoryStore(), FakeSandboxFactory()
+    service = Supervised(fake_config(), factory, store, FakeClock())
+    await service.core.start()
+    instance = await service.create()
+    await service.step(instance)
+    await service.core.close()
+    record = store.records[instance]
+    store.records[instance] = type(record)(
+        instance, record.environment, record.task_id, record.tenant, "dead", record.created_at, record.seed
+    )
+    async with supervised(store=store) as other:
+        assert await other.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.UNKNOWN_INSTANCE
+        result = await other.step(instance, "second", adopt=True)
+        assert result["step_index"] == 1
