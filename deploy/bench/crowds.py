@@ -19,7 +19,7 @@ from .instances import (
 )
 from .load import LoadError, drive
 from .machine import available_memory_mb
-from .processes import memory_mb, processes_of
+from .processes import memory_mb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 __all__ = ["code_crowd", "echo_crowd", "idle_memory"]
 
-_PARTS = ("runner", "engine")
+_PARTS = ("runner", "shim")
 
 
 async def idle_memory(bench: Bench) -> Figures:
     """Memory of one more idle ``code`` instance: once created, and after a step in its Python session."""
     count = _crowd(bench, bench.sizes.idle_instances)
     figures, _ = await _hold(bench, count)
-    return {name: figures[name] for name in ("instances", "mb_per_instance", "mb_per_instance_after_step")}
+    return {name: value for name, value in figures.items() if name == "instances" or name.startswith("mb_")}
 
 
 async def code_crowd(bench: Bench) -> Figures:
@@ -54,7 +54,6 @@ async def _hold(bench: Bench, count: int) -> tuple[Figures, float]:
     task_id = await first_task(target, "code")
     echo_ms = await bench.echo_ms()
     empty, free = _memory(), available_memory_mb()
-    processes = len(processes_of("runner"))
     instances, creates = await create_many(target, lanes, "code", task_id, count)
     bench.tell(f"  {len(instances)} instances are live")
     created = _memory()
@@ -74,7 +73,7 @@ async def _hold(bench: Bench, count: int) -> tuple[Figures, float]:
         "mb_per_instance": _per_instance(empty, created, count),
         "mb_per_instance_after_step": _per_instance(empty, stepped, count),
         "available_memory_drop_mb_per_instance": taken / count,
-        "processes_left": len(processes_of("runner")) - processes,
+        "mb_boxes_included_per_instance": None if created is None else created / count,
     }
     return figures, echo_ms
 

@@ -22,7 +22,8 @@ PART_MARKS: Mapping[str, tuple[str, ...]] = {
     "gateway": ("ray::ServeReplica",),
     "supervisor": ("ray::Supervisor", "ray::SupervisorActor"),
     "haproxy": ("haproxy",),
-    "engine": ("containerd-shim", "dockerd", "containerd"),
+    "shim": ("containerd-shim",),
+    "engine": ("dockerd", "containerd"),
     "yardstick": ("deploy.bench.yardstick",),
     "ray": ("ray::", "raylet", "gcs_server", "ray/dashboard", "ray/_private"),
 }

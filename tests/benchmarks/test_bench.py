@@ -36,6 +36,4 @@ def test_every_suite_runs_and_every_time_has_its_yardstick(tmp_path: Path) -> No
         if "p50_ms" in figures:
             assert figures["yardstick_p50_ms"], path
             assert figures["ratio_p50"], path
-    crowd = report["process"]["code_instances"]
-    assert crowd["instances"] == Sizes.quick().code_instances
-    assert crowd["processes_left"] == 0
+    assert report["process"]["code_instances"]["instances"] == Sizes.quick().code_instances

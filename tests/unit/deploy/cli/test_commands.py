@@ -155,3 +155,9 @@ def test_a_suite_that_does_not_exist_is_told_with_those_that_do() -> None:
     assert result.exit_code == 1
     assert "noop_step" in result.stderr
     assert invoke("bench", "--kind", "vm", "client").exit_code == 1
+
+
+def test_images_without_an_engine_are_told() -> None:
+    result = invoke("images", "build", "sandbox.docker_host=tcp://127.0.0.1:1")
+    assert result.exit_code == 1
+    assert "no Docker engine answers" in result.stderr
