@@ -49,7 +49,7 @@ class BoxAgent:
         if code_or_none is None:
             # Ended by the deadline, by itself, or no longer understandable: a new one at the next cell.
             self._session = None
-            session.end(whole=True)
+            session.end()
         capture.finish()
         return Execution(
             output=capture.text,

@@ -18,10 +18,9 @@ __all__ = ["CandidateProcess"]
 class CandidateProcess:
     """Implements ``runner.world.Candidate``. ``request`` also works in a fork of the worker."""
 
-    def __init__(self, control: Control, end: socket.socket, pid: int) -> None:
+    def __init__(self, control: Control, end: socket.socket) -> None:
         self._control = control
         self._end = end
-        self._pid = pid
         self.closed = False
 
     @classmethod
@@ -29,13 +28,13 @@ class CandidateProcess:
         """Have the launcher fork a candidate. Raises OSError when it cannot."""
         ours, theirs = socket.socketpair()
         try:
-            answer = control.ask({"do": "candidate", "entry": entry}, (theirs.fileno(),))
+            control.ask({"do": "candidate", "entry": entry}, (theirs.fileno(),))
         except BaseException:
             ours.close()
             raise
         finally:
             theirs.close()
-        return cls(control, ours, int(answer["pid"]))
+        return cls(control, ours)
 
     def request(self, message: JsonObject, timeout_s: float) -> JsonObject:
         deadline = time.monotonic() + timeout_s

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import select
-import time
 from typing import TYPE_CHECKING
 
 from .channel import Message, receive, send
@@ -60,17 +58,6 @@ class Control:
     def exit_code(self, pid: int) -> int | None:
         """The exit code of a process that has ended (negative: the signal), told once."""
         return self._exits.pop(pid, None)
-
-    def wait_exit(self, pid: int, deadline: float) -> int | None:
-        """The exit code of a process, None when it has not ended by the deadline."""
-        poll = select.poll()
-        poll.register(self.end, select.POLLIN)
-        while pid not in self._exits:
-            remaining = deadline - time.monotonic()
-            if remaining <= 0 or not poll.poll(remaining * 1000):
-                return None
-            self.hear()
-        return self._exits.pop(pid)
 
     def forget_exits(self) -> None:
         """Drop the news of processes that nobody waits for."""

@@ -39,11 +39,13 @@ class Host:
         path: str,
         on_frame: Callable[[Frame], None],
         on_hello: Callable[[Frame], None],
+        on_away: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._path = path
         self._on_frame = on_frame
         self._on_hello = on_hello
+        self._on_away = on_away
         self._token: str | None = None
         self._link: FrameLink | None = None
         self._guests: set[FrameLink] = set()
@@ -162,6 +164,7 @@ class Host:
             self._unsent += self._link.unsent
             self._link = None
             self.away_since = time.monotonic()
+            self._on_away()
 
 
 def _listen(path: str) -> socket.socket:

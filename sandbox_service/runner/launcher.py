@@ -23,7 +23,7 @@ __all__ = ["run_launcher"]
 
 
 def run_launcher(upstream: socket.socket) -> None:
-    """Serve until the runner is gone; then end every agent process. Called in a fork of its own."""
+    """Serve until the runner is gone, then end and clean up everything. Called in a fork of its own."""
     kernel.become_reaper()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -52,7 +52,7 @@ class Launcher:
                     self._hear(key.data)
                 self._settle()
         if self._premises is not None:
-            self._premises.end_everything()
+            self._premises.reset()
 
     def _hear(self, who: Desk | int | None) -> None:
         if isinstance(who, int):

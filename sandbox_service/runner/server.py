@@ -33,7 +33,6 @@ __all__ = ["Server"]
 
 _LONG_QUEUE = 16 * 1024 * 1024
 """Bytes that may wait in one direction before the other end is not read any more."""
-_WATCH_S = 5.0
 _FIRST_ORPHAN_S = 120.0
 """How long a runner waits for its first HELLO."""
 
@@ -43,7 +42,7 @@ class Server:
 
     def __init__(self, path: str, launcher: socket.socket, launcher_pid: int) -> None:
         self._loop = Loop()
-        self._host = Host(self._loop, path, self._frame, self._hello)
+        self._host = Host(self._loop, path, self._frame, self._hello, self._host_left)
         self._agents = Agents(self._loop, launcher, self._end)
         self._pids = {launcher_pid: "launcher"}
         self._config: RunnerConfig | None = None
@@ -57,7 +56,7 @@ class Server:
         """Serve until the end, then see that nothing of the box is left."""
         with woken_by_children() as wake:
             self._loop.watch(wake, lambda: self._bury(wake))
-            self._watch_host()
+            self._host_left()
             self._loop.run()
         self._host.close()
         self._agents.close()
@@ -93,13 +92,16 @@ class Server:
 
         sweep.reap(note)
 
-    def _watch_host(self) -> None:
-        """End a box whose host has been away for too long."""
+    def _host_left(self) -> None:
+        """End the box if no host comes back for too long."""
         patience = self._config.orphan_timeout_s if self._config is not None else _FIRST_ORPHAN_S
-        away, now = self._host.away_since, time.monotonic()
-        if away is not None and now - away > patience:
-            self._end()
-        self._loop.call_at(now + _WATCH_S, self._watch_host)
+        left = self._host.away_since
+
+        def look() -> None:
+            if left is not None and self._host.away_since == left:
+                self._end()
+
+        self._loop.call_at(time.monotonic() + patience, look)
 
     def _hello(self, frame: Frame) -> None:
         self._greetings.append(frame)

@@ -17,29 +17,28 @@ if TYPE_CHECKING:
 __all__ = ["SessionEnd"]
 
 _MAX_REPLY = 4096
-_END_PATIENCE_S = 5.0
+_PATIENCE_S = 5.0
 
 
 class SessionEnd:
     """One session process; believed only as far as "this cell is over" goes."""
 
-    def __init__(self, control: Control, end: socket.socket, pid: int) -> None:
+    def __init__(self, control: Control, end: socket.socket) -> None:
         self._control = control
         self._end = end
-        self._pid = pid
 
     @classmethod
     def start(cls, control: Control) -> SessionEnd:
         """Have the launcher fork a session. Raises OSError when it cannot."""
         ours, theirs = socket.socketpair()
         try:
-            pid = int(control.ask({"do": "session"}, (theirs.fileno(),))["pid"])
+            control.ask({"do": "session"}, (theirs.fileno(),))
         except BaseException:
             ours.close()
             raise
         finally:
             theirs.close()
-        return cls(control, ours, pid)
+        return cls(control, ours)
 
     def run(self, code: str, capture: Capture, deadline: float) -> int | None:
         """Run a cell; 0, 1 after an exception, None when the session is of no more use."""
@@ -71,11 +70,10 @@ class SessionEnd:
         ok = message.get("ok")
         return ok if isinstance(ok, bool) else None
 
-    def end(self, whole: bool) -> None:
-        """Kill the session with all below it; ``whole``: with everything else of the agent."""
+    def end(self) -> None:
+        """Kill the session with everything else of the agent."""
         self.close()
-        self._control.ask({"do": "kill"} if whole else {"do": "end", "pid": self._pid})
-        self._control.wait_exit(self._pid, time.monotonic() + _END_PATIENCE_S)
+        self._control.ask({"do": "kill"})
 
     def close(self) -> None:
         """Hang up; a session that reads this leaves."""
@@ -85,18 +83,17 @@ class SessionEnd:
         """Ask the session for a copy of itself."""
         ours, theirs = socket.socketpair()
         with theirs, contextlib.suppress(EOFError, TimeoutError):
-            deadline = time.monotonic() + _END_PATIENCE_S
+            deadline = time.monotonic() + _PATIENCE_S
             send_packet(self._end, {"do": "fork"}, descriptors=(theirs.fileno(),), deadline=deadline)
-        return SessionEnd(self._control, ours, 0)
+        return SessionEnd(self._control, ours)
 
     def introduce(self, deadline: float) -> int:
         """Wait until a copy has come to life; its pid, as it says, 0 when none does."""
         try:
             message, _, _ = receive_packet(self._end, deadline, _MAX_REPLY, 0)
-            self._pid = int(message["pid"])
+            return int(message["pid"])
         except (EOFError, TimeoutError, KeyError, TypeError, ValueError, OverflowError):
-            self._pid = 0
-        return self._pid
+            return 0
 
     def move(self, old: str, new: str, deadline: float) -> None:
         """Have a copy go to its own workspace. Raises OSError when it does not answer."""

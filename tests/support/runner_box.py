@@ -178,6 +178,15 @@ class RunnerBox:
             each.close()
 
 
+def is_alive(pid: int | str) -> bool:
+    """Whether a process runs; the dead that nobody has collected yet do not."""
+    try:
+        state = Path(f"/proc/{int(pid)}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in ("Z", "X")
+
+
 def error_code(frame: Frame) -> str:
     assert frame.op is Op.ERROR, frame
     code: str = json.loads(frame.body)["code"]

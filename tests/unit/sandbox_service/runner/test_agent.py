@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.runner_box import is_alive
+
 if TYPE_CHECKING:
     from tests.support.runner_box import RunnerBox
 
@@ -16,14 +18,6 @@ if TYPE_CHECKING:
 def act(agent_box: RunnerBox, instance: str) -> Any:
     """Calls of the instance's agent."""
     return lambda **call: agent_box.act(instance, **call)
-
-
-def alive(pid: int | str) -> bool:
-    try:
-        with open(f"/proc/{int(pid)}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except FileNotFoundError:
-        return False
 
 
 def test_a_session_keeps_its_names_and_echoes_the_last_expression(act: Any) -> None:
@@ -77,7 +71,7 @@ def test_a_cell_past_its_deadline_is_ended_with_all_it_started(act: Any) -> None
     )
     result = act(do="python", code=code, timeout_s=0.5)
     assert (result["timed_out"], result["exit_code"], result["died"]) == (True, None, False)
-    assert not alive(result["output"])
+    assert not is_alive(result["output"])
     assert "NameError" in act(do="python", code="kept")["output"]
 
 
@@ -126,7 +120,7 @@ def test_nothing_of_a_command_is_alive_afterwards(act: Any) -> None:
     result = act(do="shell", command=command)
     pids = result["output"].split()
     assert len(pids) == 3
-    assert not [pid for pid in pids if alive(pid)]
+    assert not [pid for pid in pids if is_alive(pid)]
 
 
 def test_a_command_leaves_the_session_alone(act: Any) -> None:
@@ -137,9 +131,11 @@ def test_a_command_leaves_the_session_alone(act: Any) -> None:
 
 def test_a_command_past_its_deadline_is_ended_although_it_ignores_signals(act: Any) -> None:
     started = time.monotonic()
-    result = act(do="shell", command="trap '' TERM INT HUP; echo $$; while :; do sleep 1; done", timeout_s=0.4)
+    result = act(
+        do="shell", command="trap '' TERM INT HUP; echo $$; while :; do sleep 1; done", timeout_s=0.4
+    )
     assert (result["timed_out"], result["exit_code"]) == (True, None)
-    assert not alive(result["output"])
+    assert not is_alive(result["output"])
     assert time.monotonic() - started < 10
 
 
@@ -150,9 +146,11 @@ def test_a_command_killed_by_a_signal_has_died(act: Any) -> None:
 
 def test_killing_the_agent_leaves_no_process_and_keeps_the_workspace(act: Any) -> None:
     act(do="write", path="kept.txt", text="here")
-    pid = act(do="python", code="import os, subprocess; p = subprocess.Popen(['sleep', '99']); p.pid, os.getpid()")
+    pid = act(
+        do="python", code="import os, subprocess; p = subprocess.Popen(['sleep', '99']); p.pid, os.getpid()"
+    )
     assert act(do="control", name="kill") == {"value": None, "steps": 3}
-    assert not [each for each in eval(pid["output"]) if alive(each)]
+    assert not [each for each in eval(pid["output"]) if is_alive(each)]
     assert act(do="read", path="kept.txt")["value"] == "here"
     assert act(do="python", code="'p' in globals()")["output"] == "False\n"
 
@@ -195,7 +193,10 @@ def test_each_instance_has_an_own_user_id_where_ids_are_dropped(
     agent_box: RunnerBox, act: Any, drop: bool
 ) -> None:
     agent_box.create("second")
-    uids = {act(do="shell", command="id -u")["output"], agent_box.act("second", do="shell", command="id -u")["output"]}
+    uids = {
+        act(do="shell", command="id -u")["output"],
+        agent_box.act("second", do="shell", command="id -u")["output"],
+    }
     assert len(uids) == (2 if drop else 1)
     assert (f"{os.geteuid()}\n" in uids) is not drop
     assert agent_box.release("second")

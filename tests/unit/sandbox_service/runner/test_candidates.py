@@ -66,7 +66,9 @@ def test_a_candidate_that_does_not_answer_is_a_timeout(act: Any) -> None:
     assert act(do="close")["value"] is None
 
 
-@pytest.mark.parametrize("code", ["os._exit(0)", "os.kill(os.getpid(), 11)", "os.closerange(0, 1024)", "1 / 0"])
+@pytest.mark.parametrize(
+    "code", ["os._exit(0)", "os.kill(os.getpid(), 11)", "os.closerange(0, 1024)", "1 / 0"]
+)
 def test_a_candidate_that_is_gone_is_an_end(act: Any, code: str) -> None:
     act(do="candidate", entry=ENTRY)
     assert act(do="request", message={"run": code}, timeout_s=10)["raised"] == "EOFError"

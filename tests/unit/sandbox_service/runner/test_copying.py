@@ -28,7 +28,9 @@ def test_a_copy_has_the_state_the_session_and_the_files_of_its_source(
     workspace = agent_box.act("copy", do="workspace")
     assert workspace["instance"] == "copy"
     assert workspace["steps"] == 3
-    seen = agent_box.act("copy", do="python", code="x.append(2); (x, os.getcwd(), os.environ['HOME'])")["output"]
+    seen = agent_box.act("copy", do="python", code="x.append(2); (x, os.getcwd(), os.environ['HOME'])")[
+        "output"
+    ]
     assert seen == f"([1, 2], '{workspace['workspace']}/d', '{workspace['workspace']}')\n"
     assert agent_box.act("copy", do="shell", command="cat l; ls")["output"] == "one\nd\nf\nl\n"
     assert agent_box.release("copy")
@@ -86,6 +88,8 @@ def test_a_session_that_does_not_take_part_fails_the_fork_and_nothing_else(drop:
 
 def test_the_worker_of_a_copy_is_killed_at_its_deadline(agent_box: RunnerBox, instance: str) -> None:
     fork(agent_box, instance, "copy")
-    assert error_code(agent_box.step("copy", {"do": "sleep", "seconds": 60}, deadline_s=0.3)) == "step_timeout"
+    assert (
+        error_code(agent_box.step("copy", {"do": "sleep", "seconds": 60}, deadline_s=0.3)) == "step_timeout"
+    )
     assert agent_box.release("copy")
     assert agent_box.act(instance, do="workspace")["instance"] == instance

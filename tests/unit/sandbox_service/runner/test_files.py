@@ -39,7 +39,17 @@ def test_a_path_within_the_workspace_is_its_names(path: str, names: list[str]) -
 
 @pytest.mark.parametrize(
     "path",
-    ["..", "a/../..", "/etc/passwd", "/w/77/a", "/w/7/../8/a", "a\0b", "\udc00\ud800", "x" * 5000, "a/" * 200],
+    [
+        "..",
+        "a/../..",
+        "/etc/passwd",
+        "/w/77/a",
+        "/w/7/../8/a",
+        "a\0b",
+        "\udc00\ud800",
+        "x" * 5000,
+        "a/" * 200,
+    ],
 )
 def test_a_path_that_leads_out_or_is_malformed_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match="path"):
@@ -86,7 +96,9 @@ def test_a_symbolic_link_is_listed_and_never_followed(act: Any) -> None:
 def test_a_workspace_replaced_by_a_link_is_not_entered(act: Any) -> None:
     workspace = act(do="workspace")["workspace"]
     act(do="python", code="open('x', 'w').write('x')")
-    act(do="shell", command=f"rm -r {workspace}; ln -s {workspace}.other {workspace}; mkdir {workspace}.other")
+    act(
+        do="shell", command=f"rm -r {workspace}; ln -s {workspace}.other {workspace}; mkdir {workspace}.other"
+    )
     assert act(do="read", path="x")["raised"] == "PermissionError"
     act(do="python", code=f"import os; os.rmdir({workspace + '.other'!r})")
 

@@ -21,7 +21,9 @@ def worker_pid(box: RunnerBox) -> int:
 def test_a_worker_past_the_deadline_is_killed_and_the_step_timed_out(agent_box: RunnerBox) -> None:
     agent_box.create("late")
     agent_box.create("neighbour")
-    assert error_code(agent_box.step("late", {"do": "sleep", "seconds": 60}, deadline_s=0.3)) == "step_timeout"
+    assert (
+        error_code(agent_box.step("late", {"do": "sleep", "seconds": 60}, deadline_s=0.3)) == "step_timeout"
+    )
     assert error_code(agent_box.step("late", {"do": "workspace"})) == "unknown_instance"
     assert agent_box.release("late")
     assert agent_box.act("neighbour", do="workspace")["instance"] == "neighbour"

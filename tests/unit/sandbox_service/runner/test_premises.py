@@ -1,0 +1,169 @@
+"""What instances leave behind, and how a box is proven clean."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sandbox_service.runner.sweep import signal_uid
+from tests.support.runner_box import is_alive, runner_box, uid_drop_missing
+
+if TYPE_CHECKING:
+    from tests.support.runner_box import RunnerBox
+
+TRACES = """
+import os, pathlib, subprocess, socket, sys
+scratch = pathlib.Path(SCRATCH)
+for folder in (pathlib.Path('.'), scratch):
+    (folder / 'plain').write_text('x')
+    (folder / '.hidden').write_text('x')
+    os.symlink('/etc/passwd', folder / 'link')
+    os.link(folder / 'plain', folder / 'hard')
+    os.mkfifo(folder / 'fifo')
+    listening = socket.socket(socket.AF_UNIX); listening.bind(str(folder / 'sock'))
+    (folder / 'locked' / 'deeper').mkdir(parents=True)
+    (folder / 'locked' / 'deeper' / 'f').write_text('x')
+    os.chmod(folder / 'locked' / 'deeper', 0)
+    os.chmod(folder / 'locked', 0)
+    name = os.fsencode(folder) + b'/\\xff\\xfe bad \\n name'
+    os.mkdir(name)
+here = os.getcwd()
+for start in (here, str(scratch)):
+    os.chdir(start)
+    for _ in range(300):
+        os.mkdir('nested'); os.chdir('nested')
+    open('bottom', 'w').close()
+os.chdir(here)
+subprocess.Popen(['sleep', '1000'], start_new_session=True)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        import time
+        while True: time.sleep(60)
+    os._exit(0)
+"""
+
+
+def traces(box: RunnerBox) -> str:
+    return TRACES.replace("SCRATCH", repr(box.config["scratch"][0]))
+
+
+def plant(box: RunnerBox, name: str) -> None:
+    box.create(name)
+    assert box.act(name, do="python", code=traces(box))["output"] == ""
+    box.act(name, do="candidate", entry="tests.support.agent_world:double")
+    ran = box.act(name, do="request", message={"run": "open('by-the-candidate', 'w').write('x')"})
+    assert ran["value"] == {"result": "1"}
+
+
+def entries(box: RunnerBox) -> list[str]:
+    """Everything below the box's writable directories, seen as root."""
+    roots = [box.config["workspace_root"], *box.config["scratch"]]
+    return [str(path) for root in roots for path in Path(root).iterdir()]
+
+
+def test_a_reset_finds_every_trace_and_leaves_none(drop: bool) -> None:
+    with runner_box("tests.support.agent_world", drop=drop, agent_code=True) as box:
+        before = {process["pid"] for process in box.processes()}
+        plant(box, "a")
+        plant_pids = {process["pid"] for process in box.processes()} - before
+        assert len(plant_pids) >= 4
+        assert entries(box)
+        assert box.reset().meta == {"clean": True, "left": []}
+        assert entries(box) == []
+        assert not [pid for pid in plant_pids if is_alive(pid)]
+        assert {process["pid"] for process in box.processes()} == before
+
+
+def test_a_release_cleans_what_belongs_to_the_instance(drop: bool) -> None:
+    with runner_box("tests.support.agent_world", drop=drop, agent_code=True) as box:
+        box.create("neighbour")
+        box.act("neighbour", do="write", path="kept", text="here")
+        before = {process["pid"] for process in box.processes()}
+        plant(box, "a")
+        assert box.release("a")
+        assert {process["pid"] for process in box.processes()} <= before
+        workspace = box.act("neighbour", do="workspace")["workspace"]
+        if drop:
+            # The owner tells whose a file in a shared place is; without, only a reset empties it.
+            assert entries(box) == [workspace]
+        left = {path.name for path in Path(box.config["workspace_root"]).iterdir()}
+        assert left <= {Path(workspace).name, Path(workspace).name + ".tmp"}
+        assert box.act("neighbour", do="read", path="kept")["value"] == "here"
+
+
+def test_what_lay_there_before_is_not_a_trace(drop: bool) -> None:
+    with runner_box("tests.support.agent_world", drop=drop, agent_code=True) as box:
+        scratch = Path(box.config["scratch"][0])
+        box.create("a")
+        assert box.reset().meta["clean"]
+        if drop:
+            (scratch / "of-the-host").write_text("x")
+            assert box.reset().meta == {"clean": True, "left": []}
+            assert (scratch / "of-the-host").exists()
+
+
+def test_a_directory_that_others_can_write_is_never_emptied_without_user_ids(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (shared / "of-somebody").write_text("x")
+    with runner_box("tests.support.agent_world", agent_code=True, scratch=[str(shared)]) as box:
+        box.create("a")
+        reply = box.reset()
+        assert reply.meta["clean"] is False
+        assert reply.meta["left"] == [f"{shared} is not private to the box"]
+    assert (shared / "of-somebody").exists()
+
+
+def test_files_of_the_environment_in_shared_places_are_removed_by_a_reset() -> None:
+    if (reason := uid_drop_missing()) is not None:
+        pytest.skip(reason)
+    with runner_box("tests.support.agent_world", drop=True, agent_code=True) as box:
+        scratch = Path(box.config["scratch"][0])
+        box.create("a")
+        litter = scratch / "by-the-world"
+        litter.write_text("x")
+        os.chown(litter, box.config["env_uid"], box.config["env_uid"])
+        assert box.reset().meta == {"clean": True, "left": []}
+        assert not litter.exists()
+
+
+def test_what_cannot_be_removed_is_named() -> None:
+    if (reason := uid_drop_missing()) is not None:
+        pytest.skip(reason)
+    with runner_box("tests.support.agent_world", drop=True, agent_code=True) as box:
+        scratch = Path(box.config["scratch"][0])
+        inner = scratch / "of-root"
+        inner.mkdir()
+        left = inner / "left"
+        left.write_text("x")
+        os.chown(left, box.config["uid_base"] + 2, -1)
+        box.create("a")
+        box.act("a", do="shell", command="true")
+        assert not box.release("a")
+        assert box.reset().meta == {"clean": False, "left": [str(left)]}
+
+
+@pytest.mark.parametrize("uid", [0, os.getuid()])
+def test_nobody_is_ended_by_the_user_id_of_root_or_of_ourselves(uid: int) -> None:
+    with pytest.raises(ValueError, match="not an instance's"):
+        signal_uid(uid, 12345, 0)
+
+
+def test_an_instance_cannot_take_the_place_of_the_next_ones_workspace() -> None:
+    if (reason := uid_drop_missing()) is not None:
+        pytest.skip(reason)
+    with runner_box("tests.support.agent_world", drop=True, agent_code=True) as box:
+        box.create("a")
+        box.act("a", do="shell", command="mkdir -m 777 ../2; ln -s /etc ../3")
+        for name in ("b", "c"):
+            box.create(name)
+            assert box.act(name, do="write", path="f", text="x")["raised"] == "PermissionError"
+            assert box.act(name, do="shell", command="true")["exit_code"] == 125
+        for name in ("b", "c", "a"):
+            box.release(name)
+        assert box.reset().meta == {"clean": True, "left": []}
