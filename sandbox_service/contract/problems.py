@@ -137,11 +137,17 @@ ERROR_SPECS: Mapping[ErrorCode, ErrorSpec] = MappingProxyType(
         ),
         ErrorCode.INTERNAL: _sandbox(500, False, "The service failed"),
         ErrorCode.QUEUE_FULL: ErrorSpec(429, FailureClass.CAPACITY, True, "The tenant's queue is full"),
-        ErrorCode.QUOTA_EXCEEDED: ErrorSpec(429, FailureClass.CAPACITY, True, "The tenant's quota is used up"),
+        ErrorCode.QUOTA_EXCEEDED: ErrorSpec(
+            429, FailureClass.CAPACITY, True, "The tenant's quota is used up"
+        ),
         ErrorCode.DRAINING: ErrorSpec(503, FailureClass.CAPACITY, True, "The service is shutting down"),
         ErrorCode.QUEUE_TIMEOUT: ErrorSpec(503, FailureClass.TIMEOUT, True, "No sandbox became free in time"),
-        ErrorCode.STEP_TIMEOUT: ErrorSpec(504, FailureClass.TIMEOUT, False, "The operation ran past its deadline"),
-        ErrorCode.DEADLINE_EXCEEDED: ErrorSpec(504, FailureClass.TIMEOUT, True, "The service did not answer in time"),
+        ErrorCode.STEP_TIMEOUT: ErrorSpec(
+            504, FailureClass.TIMEOUT, False, "The operation ran past its deadline"
+        ),
+        ErrorCode.DEADLINE_EXCEEDED: ErrorSpec(
+            504, FailureClass.TIMEOUT, True, "The service did not answer in time"
+        ),
     }
 )
 
