@@ -107,6 +107,25 @@ async def test_a_replay_that_goes_elsewhere_loses_the_instance() -> None:
         assert not any(box.runner.places for box in service.factory.alive)
 
 
+async def test_a_rebuild_waits_until_its_former_place_is_clear() -> None:
+    async with supervised(PoolConfig(min_boxes=0, max_boxes=1)) as service:
+        instance = await service.create("echo")
+        await service.step(instance, "one")
+        box = service.factory.home_of(instance)
+        box.runner.refuse[Op.STEP] = ("step_timeout", "killed")
+        box.hold(Op.RELEASE)
+        await service.refusal(Op.STEP, instance, _message(instance))
+        box.runner.refuse.clear()
+        rebuilding = asyncio.create_task(service.step(instance, "two"))
+        await box.waiting.wait()
+        await asyncio.sleep(0.001)
+        box.let_go(Op.RELEASE)
+        assert (await rebuilding)["step_index"] == 1
+        await asyncio.sleep(0.001)
+        assert (await service.step(instance, "three"))["step_index"] == 2
+        assert service.store.kinds(instance).count("replay") == 1
+
+
 async def test_a_rebuild_waits_for_a_box_like_a_create() -> None:
     async with supervised(PoolConfig(min_boxes=0, max_boxes=1)) as service:
         instance = await service.create("sheet")
