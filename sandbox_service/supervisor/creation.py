@@ -14,7 +14,7 @@ from sandbox_service.contract.episodes import CreateInstanceRequest
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import CapacityError, ServiceError
 from sandbox_service.runner.frames import Frame, Op
-from sandbox_service.stream.failures import reply_or_raise
+from sandbox_service.stream.failures import error_of
 from sandbox_service.trajectories.records import EventKind, InstanceRecord
 
 from .calls import GRACE_S, create_frame, parse
@@ -108,14 +108,13 @@ class Creation:
             instance.box = box
             try:
                 reply = await box.request(create_frame(instance, limit), limit + GRACE_S)
-                return reply_or_raise(reply), queue_ms
             except ServiceError as error:
-                if error.code not in (ErrorCode.OUTCOME_UNKNOWN, ErrorCode.STEP_TIMEOUT):
-                    raise
                 box.doom(error.detail)
                 instance.take_box()
-                if last or error.code is ErrorCode.STEP_TIMEOUT:
+                if last or error.code is not ErrorCode.OUTCOME_UNKNOWN:
                     raise ServiceError(ErrorCode.SANDBOX_FAILED, error.detail) from error
+            else:
+                return _made(reply), queue_ms
         raise AssertionError("the second try returns or raises")
 
     def _record(self, instance: Instance, frame: Frame, reply: Frame, timing: dict[str, float]) -> None:
@@ -155,6 +154,16 @@ class Creation:
     async def _recorded(self, tenant: str, key: str) -> EventRecord | None:
         await self._parts.store.flush()
         return await self._parts.store.created_by_key(tenant, key)
+
+
+def _made(reply: Frame) -> Frame:
+    """The reply to CREATE. An instance that died as it was made is no instance that was lost."""
+    if reply.op is Op.ERROR:
+        error = error_of(reply)
+        if error.code is ErrorCode.INSTANCE_LOST:
+            raise ServiceError(ErrorCode.SANDBOX_FAILED, error.detail)
+        raise error
+    return reply
 
 
 def new_id(supervisor: str) -> str:

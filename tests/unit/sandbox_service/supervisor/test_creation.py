@@ -116,6 +116,24 @@ async def test_a_setup_that_hangs_destroys_the_box() -> None:
         assert await _states_of(service) == ["released", "active"]
 
 
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [("step_timeout", ErrorCode.STEP_TIMEOUT), ("instance_lost", ErrorCode.SANDBOX_FAILED)],
+)
+async def test_a_setup_that_dies_leaves_its_neighbours_alone(code: str, told: ErrorCode) -> None:
+    async with supervised() as service:
+        neighbour = await service.create("echo")
+        box = service.factory.home_of(neighbour)
+        box.runner.refuse[Op.CREATE] = (code, "its worker was killed")
+        body = {"environment": "echo", "task_id": "echo-1"}
+        assert await service.refusal(Op.CREATE, "", body, key="k") is told
+        box.runner.refuse.clear()
+        assert await service.states() == {neighbour: "active"}
+        assert (await service.step(neighbour))["step_index"] == 0
+        await service.create("echo", task_id="echo-1", key="k")
+        assert service.factory.alive == [box]
+
+
 async def _states_of(service: Supervised) -> list[str]:
     return list((await service.states()).values())
 
