@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -10,6 +12,7 @@ import secrets
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -22,11 +25,28 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEM_PYTHON = "/usr/bin/python3"
+INTERPRETER = SYSTEM_PYTHON if os.access(SYSTEM_PYTHON, os.X_OK) else sys.executable
 BOOTSTRAP = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); from sandbox_service.runner.main import main; main()"
 )
 ECHO = "sandbox_service.environments.echo.world"
 _ranges = itertools.count(2_000_000_000 + (os.getpid() % 16_384) * 65_536, 4096)
+
+
+@functools.cache
+def code_root() -> Path:
+    """A tree with the box's code and the tests' worlds that agents' user ids can reach.
+
+    The checkout itself may lie below a folder of one user, as a service's code may; boxes get a copy.
+    """
+    copied = Path(tempfile.mkdtemp(prefix="rb-code-", dir="/tmp"))
+    atexit.register(shutil.rmtree, copied, ignore_errors=True)
+    skip = shutil.ignore_patterns("__pycache__", "packs")
+    for part in ("sandbox_service/runner", "sandbox_service/environments", "tests/support"):
+        shutil.copytree(ROOT / part, copied / part, ignore=skip)
+    shutil.copy(ROOT / "sandbox_service/__init__.py", copied / "sandbox_service")
+    copied.chmod(0o755)
+    return copied
 
 
 def uid_drop_missing() -> str | None:
@@ -216,7 +236,7 @@ def runner_box(world: str = ECHO, *, drop: bool = False, **changes: Any) -> Iter
         **changes,
     }
     process = subprocess.Popen(
-        [SYSTEM_PYTHON, "-I", "-B", "-c", BOOTSTRAP, str(ROOT), str(folder / "runner.sock")],
+        [INTERPRETER, "-I", "-B", "-c", BOOTSTRAP, str(code_root()), str(folder / "runner.sock")],
         env={},
         start_new_session=True,
     )
