@@ -226,11 +226,10 @@ class Box:
         self.workers.end_all(lambda: self._agents.reset(cleaned))
 
     def _statistics(self) -> Message:
-        workers = {w.pid: "worker" for w in self.workers.by_number.values() if w.pid is not None}
         return {
             "instances": len(self.instances),
             "workers": len(self.workers.by_number),
-            "processes": describe_processes(self._roles | workers),
+            "processes": describe_processes(self._roles),
         }
 
 

@@ -57,7 +57,8 @@ class Session:
             except BaseException:  # noqa: BLE001  # a signal handler of the agent's own raised; wait on
                 continue
             if message.get("do") == "cell":
-                self._reply({"ok": self._cell(blob.decode("utf-8", "replace"), descriptors[0])})
+                ok = self._cell(blob.decode("utf-8", "replace"), descriptors[0])
+                self._reply({"ok": ok, "number": message.get("number")})
             elif message.get("do") == "fork":
                 self._fork(descriptors[0])
             elif message.get("do") == "move":

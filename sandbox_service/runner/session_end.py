@@ -8,7 +8,7 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from .packets import receive_packet, send_packet
+from .packets import JsonObject, receive_packet, send_packet
 
 if TYPE_CHECKING:
     from .capture import Capture
@@ -26,6 +26,7 @@ class SessionEnd:
     def __init__(self, control: Control, end: socket.socket) -> None:
         self._control = control
         self._end = end
+        self._number = 0
 
     @classmethod
     def start(cls, control: Control) -> SessionEnd:
@@ -42,33 +43,35 @@ class SessionEnd:
 
     def run(self, code: str, capture: Capture, deadline: float) -> int | None:
         """Run a cell; 0, 1 after an exception, None when the session is of no more use."""
-        source = code.encode("utf-8", "replace")
+        self._number += 1
+        request = {"do": "cell", "number": self._number}
         try:
-            send_packet(self._end, {"do": "cell"}, source, (capture.writing,), deadline)
+            send_packet(self._end, request, code.encode("utf-8", "replace"), (capture.writing,), deadline)
         except (EOFError, TimeoutError):
             return None
         finally:
             capture.close_writing()
-        answers: list[bool | None] = []
+        answers: list[bool] = []
 
         def answered() -> bool:
-            answers.append(self._answer(deadline))
-            return True
+            try:
+                message = self._receive(deadline)
+            except (EOFError, TimeoutError):
+                return True
+            # An answer to another cell is an echo of something that a cell has written here.
+            if message.get("number") == self._number:
+                answers.append(message.get("ok") is True)
+            return bool(answers)
 
-        if not capture.follow(deadline, {self._end.fileno(): answered}) or answers[0] is None:
-            return None
-        return 0 if answers[0] else 1
+        capture.follow(deadline, {self._end.fileno(): answered})
+        return int(not answers[0]) if answers else None
 
-    def _answer(self, deadline: float) -> bool | None:
-        """What the session says of its cell; None when that is nonsense."""
-        try:
-            message, _, descriptors = receive_packet(self._end, deadline, _MAX_REPLY, 0)
-        except (EOFError, TimeoutError):
-            return None
+    def _receive(self, deadline: float) -> JsonObject:
+        """What the session says next. Raises EOFError or TimeoutError."""
+        message, _, descriptors = receive_packet(self._end, deadline, _MAX_REPLY, 0)
         for descriptor in descriptors:
             os.close(descriptor)
-        ok = message.get("ok")
-        return ok if isinstance(ok, bool) else None
+        return message
 
     def end(self) -> None:
         """Kill the session with everything else of the agent."""
@@ -90,8 +93,7 @@ class SessionEnd:
     def introduce(self, deadline: float) -> int:
         """Wait until a copy has come to life; its pid, as it says, 0 when none does."""
         try:
-            message, _, _ = receive_packet(self._end, deadline, _MAX_REPLY, 0)
-            return int(message["pid"])
+            return int(self._receive(deadline)["pid"])
         except (EOFError, TimeoutError, KeyError, TypeError, ValueError, OverflowError):
             return 0
 
@@ -99,7 +101,6 @@ class SessionEnd:
         """Have a copy go to its own workspace. Raises OSError when it does not answer."""
         try:
             send_packet(self._end, {"do": "move", "old": old, "new": new}, deadline=deadline)
+            self._receive(deadline)
         except (EOFError, TimeoutError) as error:
-            raise OSError("the session's copy does not listen") from error
-        if self._answer(deadline) is None:
-            raise OSError("the session's copy does not answer")
+            raise OSError("the session's copy does not answer") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from .processes import descendants, memory, snapshot
+from .processes import Process, descendants, memory, snapshot
 
 if TYPE_CHECKING:
     from .channel import Message
@@ -13,8 +13,17 @@ if TYPE_CHECKING:
 __all__ = ["describe_processes"]
 
 
-def describe_processes(roles: dict[int, str]) -> list[Message]:
-    """The runner and everything below it; ``roles`` names those that are known."""
-    known = {os.getpid(): "runner"} | roles
-    pids = sorted(descendants(snapshot(), [os.getpid()]))
-    return [{"pid": pid, "role": known.get(pid, "agent"), **memory(pid)} for pid in pids]
+def describe_processes(known: dict[int, str]) -> list[Message]:
+    """The runner and everything below it; ``known`` names launcher and zygote."""
+    processes = snapshot()
+    roles = {os.getpid(): "runner"} | known
+    return [
+        {"pid": pid, "role": _role(processes[pid], roles), **memory(pid)}
+        for pid in sorted(descendants(processes, [os.getpid()]))
+    ]
+
+
+def _role(process: Process, roles: dict[int, str]) -> str:
+    if process.pid in roles:
+        return roles[process.pid]
+    return "worker" if roles.get(process.parent) == "zygote" else "agent"

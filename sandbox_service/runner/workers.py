@@ -47,7 +47,6 @@ class Worker:
     armed: float | None = None
     """When the timer that was set last goes off."""
     late: bool = False
-    pid: int | None = None
     lost: bool = False
     gone: list[Callable[[], None]] = field(default_factory=list)
     """Called when the process has been reaped."""
@@ -95,7 +94,6 @@ class Workers:
 
     def adopt(self, worker: Worker, pid: int) -> None:
         """The zygote is to take a copy, which a worker has made of itself, for this worker."""
-        worker.pid = pid
         self._zygote.send({"do": "adopt", "worker": worker.number, "pid": pid})
 
     def submit(
@@ -179,11 +177,7 @@ class Workers:
 
     def heard(self, message: Message) -> None:
         """News from the zygote."""
-        if "forked" in message:
-            worker = self.by_number.get(int(message["forked"]))
-            if worker is not None:
-                worker.pid = int(message["pid"])
-        elif "gone" in message:
+        if "gone" in message:
             worker = self.by_number.pop(int(message["gone"]), None)
             if worker is not None:
                 # What it answered before it ended counts.

@@ -123,7 +123,6 @@ class Zygote:
             run_and_leave(lambda: self._become_worker(descriptor))
         os.close(descriptor)
         self._workers[number] = pid
-        self._tell({"forked": number, "pid": pid})
 
     def _become_worker(self, descriptor: int) -> None:
         kernel.die_with_parent()
