@@ -1,11 +1,11 @@
 #!/bin/sh
 # Makes the tar of a small Debian with Python 3.11, for machines that reach Debian's mirror but no registry.
 # Usage: build_base_image.sh TARBALL [TREE]
+# Needs root and debootstrap, which `make engine` installs. DEBIAN_MIRROR names another mirror than debootstrap's own.
 # TREE is an unpacked system to take instead of a fresh one. A tarball that is there is kept.
 set -eu
 tarball=$1
 tree=${2:-${SANDBOX_BASE_TREE:-}}
-mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 suite=bookworm
 
 if [ -s "$tarball" ]; then
@@ -23,13 +23,12 @@ if [ -z "$tree" ]; then
         exit 1
     fi
     if ! command -v debootstrap >/dev/null 2>&1; then
-        echo "installing debootstrap"
-        apt-get update -q
-        DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends debootstrap
+        echo "debootstrap is missing; 'make engine' installs it" >&2
+        exit 1
     fi
     tree=$work/tree
-    echo "debootstrap $suite from $mirror"
-    debootstrap --variant=minbase --include=python3 "$suite" "$tree" "$mirror"
+    echo "debootstrap $suite"
+    debootstrap --variant=minbase --include=python3 "$suite" "$tree" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"}
 fi
 
 echo "packing"

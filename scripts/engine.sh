@@ -1,7 +1,7 @@
 #!/bin/sh
 # A Docker engine for CI and for whoever asks with `make engine`. Verbs: start, stop, status.
-# start installs docker.io from Debian's packages when dockerd is missing, and starts it unless an engine
-# answers already; stop ends only what start started. State lies in var/engine.
+# start installs docker.io, and debootstrap for base images, from Debian's packages when they are missing, and
+# starts dockerd unless an engine answers already; stop ends only what start started. State lies in var/engine.
 set -eu
 cd "$(dirname "$0")/.."
 state=var/engine
@@ -41,13 +41,20 @@ as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-install_engine() {
-    command -v dockerd >/dev/null 2>&1 || [ -x /usr/sbin/dockerd ] && return
-    echo "installing docker.io from Debian's packages"
+has() {
+    command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ]
+}
+
+install_missing() {
+    missing=
+    has debootstrap || missing=debootstrap
+    has dockerd || answers || missing="$missing docker.io iptables"
+    [ -n "$missing" ] || return 0
+    echo "installing from Debian's packages: $missing"
     as_root apt-get update -q
     # The package's own service would start a second engine.
     as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
-        apt-get install -q -y --no-install-recommends docker.io iptables
+        apt-get install -q -y --no-install-recommends $missing
 }
 
 mount_cgroups() {
@@ -91,12 +98,12 @@ end() {
 
 case ${1:-} in
 start)
+    install_missing
     if answers; then
         echo "an engine answers"
         exit 0
     fi
     mkdir -p "$state"
-    install_engine
     mount_cgroups
     for driver in overlay2 vfs; do
         if launch "$driver"; then
