@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 import time
 from dataclasses import dataclass
@@ -136,6 +137,8 @@ def _start(config: ServiceConfig, roster: Roster) -> None:
     # Serve reads its environment when it is imported, so not before the cluster has been set up.
     from ray import serve
 
+    # The commands say themselves what goes on.
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)
     began = time.monotonic()
     if config.fleet.address is None:
         roster.start_missing((), {})
