@@ -60,6 +60,7 @@ class Metrics:
         self._errors = Counter(
             "sandbox_gateway_errors", "Errors told to callers", ["failure_class", "code"], registry=registry
         )
+        self._counters: dict[tuple[str, str], Counter] = {}
         self._observers: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
 
     def begin(self) -> None:
@@ -81,7 +82,11 @@ class Metrics:
 
     def operation_done(self, operation: str, error: ErrorCode | None) -> None:
         """An operation of a batch ended, well or with an error."""
-        self._operations.labels(operation, "ok" if error is None else error.value).inc()
+        key = (operation, "ok" if error is None else error.value)
+        counter = self._counters.get(key)
+        if counter is None:
+            counter = self._counters[key] = self._operations.labels(*key)
+        counter.inc()
         if error is not None:
             self._count_error(error)
 

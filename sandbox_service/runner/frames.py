@@ -23,6 +23,10 @@ MAX_META = 16 * 1024
 """Bytes of a meta object."""
 
 
+_write_json = json.JSONEncoder(separators=(",", ":")).encode
+_read_json = json.JSONDecoder().raw_decode
+
+
 class FrameError(Exception):
     """The peer sent something that is no frame; the connection cannot go on."""
 
@@ -53,9 +57,15 @@ class Op(IntEnum):
     """The body is ``{"code": ..., "detail": ...}`` with an error code of the contract."""
 
 
-@dataclass(frozen=True, slots=True)
+_OPS = {int(op): op for op in Op}
+
+
+@dataclass(slots=True)
 class Frame:
-    """One message; ``request_id`` ties an answer to its question."""
+    """One message; ``request_id`` ties an answer to its question.
+
+    Nobody changes one. It is not frozen, since each hop of each step makes one and that doubles the cost.
+    """
 
     op: Op
     request_id: int
@@ -63,13 +73,14 @@ class Frame:
     meta: dict[str, Any] = field(default_factory=dict)
     body: bytes = b""
 
-    def encode(self) -> bytes:
-        """The frame's bytes. Raises FrameError when a part is over its cap."""
+    def encode(self, request_id: int | None = None) -> bytes:
+        """The bytes, under another request id when one is given. Raises FrameError over a cap."""
         instance = self.instance_id.encode()
-        meta = json.dumps(self.meta, separators=(",", ":")).encode() if self.meta else b""
+        meta = _write_json(self.meta).encode() if self.meta else b""
         if len(self.body) > MAX_BODY or len(meta) > MAX_META or len(instance) > 255:
             raise FrameError(f"frame too large: body {len(self.body)}, meta {len(meta)}, id {len(instance)}")
-        head = HEADER.pack(len(self.body), len(meta), len(instance), self.op, self.request_id)
+        number = self.request_id if request_id is None else request_id
+        head = HEADER.pack(len(self.body), len(meta), len(instance), self.op, number)
         return b"".join((head, instance, meta, self.body))
 
     def reply(self, body: bytes = b"", meta: dict[str, Any] | None = None) -> Frame:
@@ -91,38 +102,42 @@ class Decoder:
 
     def feed(self, data: bytes) -> list[Frame]:
         """Take bytes, give the frames that are now complete. Raises FrameError on a bad header."""
-        buffer = self._buffer
-        buffer += data
+        held = self._buffer
+        # Nearly always whole frames come, which need not pass through the buffer.
+        source: bytes | bytearray = data
+        if held:
+            held += data
+            source = held
         frames: list[Frame] = []
-        start = 0
-        while len(buffer) - start >= HEADER.size:
-            body_length, meta_length, id_length, op, request_id = HEADER.unpack_from(buffer, start)
+        start, size = 0, len(source)
+        while size - start >= HEADER.size:
+            body_length, meta_length, id_length, op, request_id = HEADER.unpack_from(source, start)
             if body_length > self._max_body or meta_length > MAX_META:
                 raise FrameError(f"frame announces body {body_length}, meta {meta_length}")
-            meta_at = start + HEADER.size + id_length
+            id_at = start + HEADER.size
+            meta_at = id_at + id_length
             body_at = meta_at + meta_length
             end = body_at + body_length
-            if len(buffer) < end:
+            if size < end:
                 break
-            frames.append(
-                _frame(
-                    op,
-                    request_id,
-                    bytes(buffer[start + HEADER.size : meta_at]),
-                    bytes(buffer[meta_at:body_at]),
-                    bytes(buffer[body_at:end]),
-                )
-            )
+            instance, meta = bytes(source[id_at:meta_at]), bytes(source[meta_at:body_at])
+            frames.append(_frame(op, request_id, instance, meta, bytes(source[body_at:end])))
             start = end
-        del buffer[:start]
+        if source is held:
+            del held[:start]
+        else:
+            held += data[start:]
         return frames
 
 
 def _frame(op: int, request_id: int, instance: bytes, meta: bytes, body: bytes) -> Frame:
     try:
-        parsed = json.loads(meta) if meta else {}
-        if not isinstance(parsed, dict):
-            raise FrameError("meta is not an object")
-        return Frame(Op(op), request_id, instance.decode(), parsed, body)
-    except (ValueError, RecursionError) as error:
+        parsed: Any = {}
+        if meta:
+            text = meta.decode()
+            parsed, end = _read_json(text)
+            if end != len(text) or not isinstance(parsed, dict):
+                raise FrameError("meta is not an object")
+        return Frame(_OPS[op], request_id, instance.decode(), parsed, body)
+    except (ValueError, KeyError, RecursionError) as error:
         raise FrameError(f"undecodable frame: {error}") from error

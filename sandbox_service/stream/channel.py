@@ -48,9 +48,9 @@ class Channel(asyncio.Protocol):
         """Whether frames can be sent without waiting."""
         return not self._paused and not self.closed and self._outbox_bytes <= self._write_buffer
 
-    def send(self, frame: Frame) -> None:
+    def send(self, frame: Frame, request_id: int | None = None) -> None:
         """Queue a frame; it leaves when this turn of the loop ends. Raises FrameError on a too large one."""
-        data = frame.encode()
+        data = frame.encode(request_id)
         if self.closed:
             return
         if not self._outbox:
