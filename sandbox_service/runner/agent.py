@@ -129,7 +129,8 @@ class BoxAgent:
         return answer, content
 
     def freeze(self) -> None:
-        self._control.ask({"do": "freeze"})
+        if not self._control.ask({"do": "freeze"})["clean"]:
+            raise OSError("a process of the agent could not be stopped")
 
     def thaw(self) -> None:
         self._control.ask({"do": "thaw"})
@@ -150,7 +151,8 @@ class BoxAgent:
 
     def begin_copy(self, serial: int) -> SessionEnd | None:
         """Start copying workspace and session for a fork; the copy's session, if there is one."""
-        self._control.tell({"do": "copy", "serial": serial})
+        # Only when the launcher expects it may the session's copy come: until then it is a stray.
+        self._control.ask({"do": "copy", "serial": serial})
         return None if self._session is None else self._session.fork()
 
     def finish_copy(self, serial: int, workspace: str, session: SessionEnd | None, deadline: float) -> None:

@@ -21,15 +21,11 @@ class Control:
 
     def ask(self, message: Message, descriptors: tuple[int, ...] = ()) -> Message:
         """Send a request and wait for its answer. Raises OSError when the launcher could not do it."""
-        self.tell(message, descriptors)
+        send(self.end, message, descriptors)
         return self.answer()
 
-    def tell(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
-        """Send a request whose answer is fetched later."""
-        send(self.end, message, descriptors)
-
     def answer(self) -> Message:
-        """Wait for the answer to the oldest request."""
+        """Wait for the next answer."""
         while True:
             try:
                 message, _ = receive(self.end)

@@ -16,12 +16,21 @@ from .episode import Refusal, patience
 if TYPE_CHECKING:
     import socket
 
+    from .agent import BoxAgent
     from .episode import Episode
     from .frames import Frame
+    from .session_end import SessionEnd
 
 __all__ = ["copy_process"]
 
 _PID = struct.Struct("=i")
+
+
+def _begin(agent: BoxAgent, serial: int) -> SessionEnd | None:
+    try:
+        return agent.begin_copy(serial)
+    except OSError as error:
+        raise Refusal("fork_unsupported", f"the agent's side cannot be copied: {error}") from None
 
 
 def copy_process(
@@ -34,7 +43,7 @@ def copy_process(
     agent = source.agent
     serial, workspace = int(frame.meta.get("serial", 0)), str(frame.meta.get("workspace", ""))
     deadline = time.monotonic() + patience(frame)
-    session = None if agent is None else agent.begin_copy(serial)
+    session = None if agent is None else _begin(agent, serial)
     reading, writing = os.pipe()
     middle = os.fork()
     if middle == 0:

@@ -77,7 +77,7 @@ class Desk:
             return {"pid": self._start(what, message, descriptors)}
         if what == "copy":
             self._copy(int(message["serial"]))
-            return None
+            return {"copying": True}
         if what == "adopt":
             adopted = message["pid"] is None or premises.adopt(int(message["pid"]), int(message["serial"]))
             self._stop_copying()

@@ -51,6 +51,7 @@ class Host:
         self._guests: set[FrameLink] = set()
         self._gauge = Gauge()
         self._unsent: list[bytes] = []
+        self._unsent_bytes = 0
         self.refused_uids: range = range(0)
         """Peers of these user ids are agents."""
         self.away_since: float | None = time.monotonic()
@@ -61,14 +62,18 @@ class Host:
     @property
     def queued(self) -> int:
         """Bytes that the host has not taken yet."""
-        return self._gauge.bytes + sum(map(len, self._unsent))
+        return self._gauge.bytes + self._unsent_bytes
 
     def send(self, frame: Frame) -> None:
         """Send a frame, now or when the host is back."""
         if self._link is None:
-            self._unsent.append(frame.encode())
+            self._keep([frame.encode()])
         else:
             self._link.send(frame)
+
+    def _keep(self, unsent: list[bytes]) -> None:
+        self._unsent += unsent
+        self._unsent_bytes += sum(map(len, unsent))
 
     def pause(self, paused: bool) -> None:
         """Stop taking requests, or go on."""
@@ -126,6 +131,7 @@ class Host:
         token = str(frame.meta.get("token", ""))
         if frame.op is not Op.HELLO or not self._admit(token):
             link.send(frame.error("unauthenticated", "the token is not this box's"))
+            link.flush()
             link.close()
             return
         self._take(link)
@@ -144,7 +150,7 @@ class Host:
     def _take(self, link: FrameLink) -> None:
         """Believe this connection from now on, in place of the one before."""
         if self._link is not None:
-            self._unsent += self._link.close()
+            self._keep(self._link.close())
         self._link = link
         link.adopt(self._gauge, self._lost)
         self.away_since = None
@@ -152,16 +158,16 @@ class Host:
     def greet(self, answer: Frame) -> None:
         """Answer a HELLO; then what could not be sent before."""
         self.send(answer)
-        unsent, self._unsent = self._unsent, []
+        unsent, self._unsent, self._unsent_bytes = self._unsent, [], 0
         for data in unsent:
             if self._link is None:
-                self._unsent.append(data)
+                self._keep([data])
             else:
                 self._link.send_bytes(data)
 
     def _lost(self) -> None:
         if self._link is not None:
-            self._unsent += self._link.unsent
+            self._keep(self._link.unsent)
             self._link = None
             self.away_since = time.monotonic()
             self._on_away()

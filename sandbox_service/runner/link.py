@@ -1,13 +1,15 @@
 """A non-blocking connection that carries frames, and descriptors beside them.
 
-Writing never blocks: what the peer does not take yet is queued and counted, and whoever feeds the link looks
-at the count and stops taking in more. Frames that were not sent whole can be had back when the link breaks.
+Frames written in one round of the loop leave in one system call. Writing never blocks: what the peer does not
+take yet is queued and counted, and whoever feeds the link looks at the count and stops taking in more. Frames
+that were not sent whole can be had back when the link breaks.
 """
 
 from __future__ import annotations
 
 import socket
 from collections import deque
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 from .descriptors import send_with_descriptors
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["FrameLink", "Gauge"]
 
 _CHUNK = 1 << 18
+_MOST_AT_ONCE = 64
+"""Frames in one system call."""
 
 
 class Gauge:
@@ -58,6 +62,8 @@ class FrameLink:
         self._on_closed = on_closed
         self._decoder = Decoder()
         self._queue: deque[_Outgoing] = deque()
+        self._blocked = False
+        """The peer does not take what is queued; the loop tells when it does."""
         self._open = True
         self.reading = True
         self.unsent: list[bytes] = []
@@ -67,7 +73,7 @@ class FrameLink:
     def _watch(self) -> None:
         if self._open:
             read = self._read if self.reading else None
-            self._loop.watch(self.end, read, self._write if self._queue else None)
+            self._loop.watch(self.end, read, self._write if self._blocked else None)
 
     def pause(self, paused: bool) -> None:
         """Stop reading, or go on."""
@@ -86,35 +92,53 @@ class FrameLink:
             return
         self._queue.append(_Outgoing(data, carried))
         self._gauge.bytes += len(data)
-        if len(self._queue) == 1:
+        if len(self._queue) == 1 and not self._blocked:
+            self._loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Send what is queued now, as far as the peer takes it."""
+        if not self._blocked:
             self._write()
-            if self._queue:
-                self._watch()
 
     def _write(self) -> None:
         try:
             while self._queue:
-                first = self._queue[0]
-                first.sent += self._send_some(first)
-                if first.sent == len(first.data):
-                    self._queue.popleft()
-                    self._gauge.bytes -= len(first.data)
+                self._sent(self._send_some())
         except BlockingIOError:
+            self._set_blocked(True)
             return
         except OSError:
             self._broken()
             return
-        self._watch()
+        self._set_blocked(False)
 
-    def _send_some(self, first: _Outgoing) -> int:
+    def _set_blocked(self, blocked: bool) -> None:
+        if self._blocked != blocked:
+            self._blocked = blocked
+            self._watch()
+
+    def _send_some(self) -> int:
+        first = self._queue[0]
         if first.carried:
             numbers = tuple(each.fileno() for each in first.carried)
             sent = send_with_descriptors(self.end, first.data, numbers)
             _close(first.carried)
             first.carried = ()
             return sent
-        data: bytes | memoryview = memoryview(first.data)[first.sent :] if first.sent else first.data
-        return self.end.send(data, socket.MSG_NOSIGNAL)
+        if first.sent or len(self._queue) == 1:
+            return self.end.send(memoryview(first.data)[first.sent :], socket.MSG_NOSIGNAL)
+        plain = takewhile(lambda each: not each.carried, islice(self._queue, _MOST_AT_ONCE))
+        return self.end.sendmsg([each.data for each in plain], [], socket.MSG_NOSIGNAL)
+
+    def _sent(self, count: int) -> None:
+        while count:
+            first = self._queue[0]
+            part = min(count, len(first.data) - first.sent)
+            first.sent += part
+            count -= part
+            if first.sent == len(first.data):
+                self._queue.popleft()
+                self._gauge.bytes -= len(first.data)
 
     def _read(self) -> None:
         try:

@@ -25,6 +25,7 @@ class Loop:
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._watched: dict[int, object] = {}
+        self._soon: list[Callable[[], None]] = []
         self._running = True
 
     def watch(
@@ -51,6 +52,10 @@ class Loop:
         """Call once, not before ``when`` on the monotonic clock; there is no taking it back."""
         heapq.heappush(self._timers, (when, next(self._order), action))
 
+    def call_soon(self, action: Callable[[], None]) -> None:
+        """Call once at the end of this round of callbacks, the last one included."""
+        self._soon.append(action)
+
     def stop(self) -> None:
         """Leave ``run`` after the current callbacks."""
         self._running = False
@@ -69,3 +74,7 @@ class Loop:
                     on_read()
             while self._timers and self._timers[0][0] <= time.monotonic():
                 heapq.heappop(self._timers)[2]()
+            while self._soon:
+                soon, self._soon = self._soon, []
+                for action in soon:
+                    action()

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from . import janitor, sweep
 from .kernel import Identity, Limits
-from .processes import Process, children, descendants, snapshot
+from .processes import Process, children, descendants, look_up, snapshot
 from .spawn import Place, fork_child
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from .config import RunnerConfig
 
 __all__ = ["Premises", "Root"]
+
+_DYING_S = 0.1
+_HELPERS = ("files", "copier")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ class Premises:
         """Where and as whom a process of that kind runs."""
         config, limits = self.config, self.config.limits
         uid = config.grader_uid(serial) if kind == "candidate" else self._families[serial].uid
-        helper = kind in ("files", "copier")
+        helper = kind in _HELPERS
         identity = None if uid is None else Identity(uid, config.keeper_uid if helper else uid)
         if helper:
             limits = Limits(open_files=limits.open_files, file_mib=limits.file_mib)
@@ -93,7 +97,7 @@ class Premises:
 
     def adopt(self, pid: int, serial: int) -> bool:
         """Take the copy of a session for what it says it is, if it can be."""
-        process = snapshot().get(pid)
+        process = look_up(pid)
         uid = self._families[serial].uid
         if process is None or process.parent != os.getpid() or pid in self._roots:
             return False
@@ -109,7 +113,7 @@ class Premises:
         while self._ended:
             now, self._ended = self._ended, []
             ended += now
-            if any(root.kind not in ("files", "copier") for root, _ in now):
+            if any(root.kind not in _HELPERS for root, _ in now):
                 self.end_strays()
         return ended
 
@@ -175,8 +179,13 @@ class Premises:
         """Stop or resume every process of an instance's agent."""
         family = self._families[serial]
         if family.uid is not None and family.members == {serial}:
-            return sweep.signal_uid(family.uid, self.config.sweeper_uid, number)
-        return sweep.signal_all(self._tree_of(serial), number)
+            select = sweep.holders({family.uid})
+            if not sweep.signal_uid(family.uid, self.config.sweeper_uid, number):
+                sweep.signal_all(select, number)
+        else:
+            select = self._tree_of(serial)
+            sweep.signal_all(select, number)
+        return number != signal.SIGSTOP or sweep.await_stopped(select)
 
     def _tree_of(self, serial: int, candidate: bool = False) -> Callable[[dict[int, Process]], set[int]]:
         def select(processes: dict[int, Process]) -> set[int]:
@@ -192,9 +201,26 @@ class Premises:
     def _end_uid(self, uid: int | None) -> bool:
         if uid is None:
             return True
-        sweep.signal_uid(uid, self.config.sweeper_uid, signal.SIGKILL)
+        if sweep.signal_uid(uid, self.config.sweeper_uid, signal.SIGKILL):
+            self._await_end(uid)
         # The look afterwards is the proof, and the way out when no process could be made for the first.
         return sweep.end(sweep.holders({uid}), self._reap)
+
+    def _await_end(self, uid: int) -> None:
+        """Give the killed a moment to be dead, so that one look at the process table finds none."""
+        deadline = time.monotonic() + _DYING_S
+        while time.monotonic() < deadline:
+            self._reap()
+            if not any(self._uid_of(root) == uid for root in self._roots.values()):
+                return
+            time.sleep(0.0003)
+
+    def _uid_of(self, root: Root) -> int | None:
+        """Whose signals reach a root; nobody's, when it is a helper of ours."""
+        if root.kind == "candidate":
+            return self.config.grader_uid(root.serial)
+        family = self._families.get(root.serial)
+        return None if family is None or root.kind in _HELPERS else family.uid
 
     def release(self, serial: int) -> list[str]:
         """An instance moves out: end its processes, remove its files; what could not be."""

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Process", "children", "descendants", "has_children", "memory", "snapshot"]
+__all__ = [
+    "Process",
+    "children",
+    "descendants",
+    "has_children",
+    "is_stopped",
+    "look_up",
+    "memory",
+    "snapshot",
+]
 
 
 class Process(NamedTuple):
@@ -26,13 +35,14 @@ def snapshot() -> dict[int, Process]:
     found: dict[int, Process] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit():
-            process = _read(int(name))
+            process = look_up(int(name))
             if process is not None:
                 found[process.pid] = process
     return found
 
 
-def _read(pid: int) -> Process | None:
+def look_up(pid: int) -> Process | None:
+    """One process, if there is such a one."""
     text = _proc(f"/proc/{pid}/status")
     if not text:
         return None
@@ -83,6 +93,16 @@ def has_children(pid: int) -> bool:
     except OSError:
         return True
     return False
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether no thread of a process runs: each is stopped, dead or gone."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
+    except OSError:
+        return True
+    states = [_proc(f"/proc/{pid}/task/{thread}/stat").rpartition(b")")[2].split()[:1] for thread in threads]
+    return all(state in ([], [b"T"], [b"t"], [b"Z"], [b"X"]) for state in states)
 
 
 def memory(pid: int) -> dict[str, int | None]:

@@ -15,12 +15,12 @@ import time
 from typing import TYPE_CHECKING
 
 from .kernel import Identity, become
-from .processes import Process, snapshot
+from .processes import Process, is_stopped, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["end", "holders", "reap", "run_as", "signal_all", "signal_uid"]
+__all__ = ["await_stopped", "end", "holders", "reap", "run_as", "signal_all", "signal_uid"]
 
 _PATIENCE_S = 3.0
 """Killed processes are gone in milliseconds, unless the kernel itself is stuck."""
@@ -72,14 +72,23 @@ def holders(uids: set[int]) -> Callable[[dict[int, Process]], set[int]]:
     return select
 
 
-def signal_all(select: Callable[[dict[int, Process]], set[int]], number: signal.Signals) -> bool:
+def signal_all(select: Callable[[dict[int, Process]], set[int]], number: signal.Signals) -> None:
     """Stop, or resume, what ``select`` names; for processes that cannot be told apart by user id."""
     targets = _stop_all(select)
     if number != signal.SIGSTOP:
         for pid in targets:
             with contextlib.suppress(OSError):
                 os.kill(pid, number)
-    return True
+
+
+def await_stopped(select: Callable[[dict[int, Process]], set[int]]) -> bool:
+    """Wait until no thread of what ``select`` names runs any more: a stop takes effect a moment later."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline:
+        if all(map(is_stopped, select(snapshot()))):
+            return True
+        time.sleep(0.0005)
+    return False
 
 
 def end(select: Callable[[dict[int, Process]], set[int]], reaped: Callable[[], None]) -> bool:
@@ -90,13 +99,13 @@ def end(select: Callable[[dict[int, Process]], set[int]], reaped: Callable[[], N
     deadline = time.monotonic() + _PATIENCE_S
     pause = 0.0
     while True:
+        reaped()
         targets = _stop_all(select)
+        if not targets:
+            return True
         for pid in targets:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        reaped()
-        if not select(snapshot()):
-            return True
         if time.monotonic() > deadline:
             return False
         time.sleep(pause)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -157,3 +158,25 @@ def test_user_ids_are_never_used_twice(drop: bool) -> None:
             assert box.release(name)
         assert len(set(seen)) == 3
         assert error_code(box.create("four")) == "sandbox_failed"
+
+
+def test_a_box_holds_after_many_instances_what_it_held_after_the_first(drop: bool) -> None:
+    with runner_box("tests.support.agent_world", drop=drop, agent_code=True) as box:
+        held = []
+        for _ in range(6):
+            for name in ("a", "b"):
+                box.create(name)
+            box.act("a", do="python", code="1")
+            box.act("a", do="shell", command="true")
+            box.act("a", do="write", path="f", text="x")
+            box.act("a", do="candidate", entry="tests.support.agent_world:double")
+            box.act("a", do="close")
+            assert box.request(Op.FORK, "a", meta={"copy_id": "c"}).op is Op.REPLY
+            box.act("c", do="python", code="import os; os._exit(0)")
+            box.step("b", {"do": "exit", "code": 1})
+            for name in ("a", "b", "c"):
+                assert box.release(name)
+            pids = {process["pid"] for process in box.processes()}
+            held.append([(pid, len(list(Path(f"/proc/{pid}/fd").iterdir()))) for pid in sorted(pids)])
+        assert len(held[0]) == 3
+        assert held[-1] == held[0]
