@@ -14,6 +14,7 @@ from ray.serve.schema import LoggingConfig
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.fleet.discovery import RayDiscovery
 from sandbox_service.fleet.router import Router
+from sandbox_service.stream.garbage import collect_rarely
 from sandbox_service.telemetry import configure_logging
 
 from .app import build_app
@@ -47,6 +48,7 @@ class GatewayReplica:
             deadline=self._config.deadline,
             queue_timeout_s=self._config.pool.queue_timeout_s,
         )
+        collect_rarely()
         return _without_request_id(app)
 
     async def check_health(self) -> None:

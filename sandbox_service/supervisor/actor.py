@@ -16,6 +16,7 @@ import ray
 
 from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.stream.authentication import answerer_handshake, new_secret
+from sandbox_service.stream.garbage import collect_rarely
 from sandbox_service.stream.server import StreamServer
 
 from .seat import SupervisorAddress
@@ -94,6 +95,7 @@ class SupervisorActor:
     async def _start(self) -> None:
         core = self._core = self._build_core(self._seat)
         await core.start()
+        collect_rarely()
         secret = new_secret()
         server = self._server = StreamServer(core.handle, handshake=answerer_handshake(secret))
         path = self._seat.socket_path()
