@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 from .candidates import CandidateProcess
 from .capture import Capture
-from .packets import JsonObject, receive_packet, send_packet
+from .packets import MAX_BLOB, JsonObject, receive_packet, send_packet
 from .session_end import SessionEnd
 from .world import Execution, FileInfo
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from .control import Control
 
 __all__ = ["BoxAgent"]
@@ -104,7 +106,23 @@ class BoxAgent:
         return self._file({"do": "read", "path": path, "max_bytes": max_bytes})[1]
 
     def write_file(self, path: str, data: bytes) -> None:
-        self._file({"do": "write", "path": path}, data)
+        self.write_files({path: data})
+
+    def write_files(self, files: Mapping[str, bytes]) -> None:
+        batch: dict[str, bytes] = {}
+        size = 0
+        for path, data in files.items():
+            if batch and size + len(data) > MAX_BLOB:
+                self._write(batch)
+                batch, size = {}, 0
+            batch[path] = data
+            size += len(data)
+        if batch:
+            self._write(batch)
+
+    def _write(self, batch: dict[str, bytes]) -> None:
+        sizes = [[path, len(data)] for path, data in batch.items()]
+        self._file({"do": "write", "files": sizes}, b"".join(batch.values()))
 
     def list_files(self, path: str = ".", max_entries: int = 1000) -> list[FileInfo]:
         answer, _ = self._file({"do": "list", "path": path, "max_entries": max_entries})
@@ -114,13 +132,16 @@ class BoxAgent:
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
-                self._control.ask({"do": "files"}, (theirs.fileno(),))
+                self._control.tell({"do": "files"}, (theirs.fileno(),))
             deadline = time.monotonic() + _FILE_PATIENCE_S
             try:
+                # While the helper comes to life; when it cannot, the launcher's answer says why.
                 send_packet(ours, request, data, deadline=deadline)
                 answer, content, _ = receive_packet(ours, deadline)
             except EOFError as error:
                 raise OSError("the file helper ended") from error
+            finally:
+                self._control.answer()
         if "invalid" in answer:
             raise ValueError(answer["invalid"])
         if "errno" in answer:
@@ -151,7 +172,8 @@ class BoxAgent:
 
     def begin_copy(self, serial: int) -> SessionEnd | None:
         """Start copying workspace and session for a fork; the copy's session, if there is one."""
-        # Only when the launcher expects it may the session's copy come: until then it is a stray.
+        # Only when the launcher expects it may the session's copy come: until then it is a stray. It answers
+        # before it starts the copier, so that both come to life side by side.
         self._control.ask({"do": "copy", "serial": serial})
         return None if self._session is None else self._session.fork()
 
@@ -160,13 +182,17 @@ class BoxAgent:
         pid = None if session is None else session.introduce(deadline)
         # Answered in order: the copy of the workspace first. The launcher needs both, come what may.
         copied = self._control.answer()["copied"]
-        adopted = self._control.ask({"do": "adopt", "serial": serial, "pid": pid})["clean"]
+        self._control.tell({"do": "adopt", "serial": serial, "pid": pid})
+        moved = True
+        if session is not None and pid and copied:
+            moved = session.move(self._workspace, workspace, deadline)
+        adopted = self._control.answer()["clean"]
         if not copied:
             raise OSError("the workspace could not be copied")
-        if session is not None:
-            if not pid or not adopted:
-                raise OSError("the session did not fork")
-            session.move(self._workspace, workspace, deadline)
+        if session is not None and not (pid and adopted):
+            raise OSError("the session did not fork")
+        if not moved:
+            raise OSError("the session's copy does not answer")
 
     def become_copy(self, control: socket.socket, workspace: str, session: SessionEnd | None) -> None:
         """This process is the copy: go on with the copy's own sockets and workspace."""

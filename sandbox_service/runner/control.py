@@ -21,8 +21,12 @@ class Control:
 
     def ask(self, message: Message, descriptors: tuple[int, ...] = ()) -> Message:
         """Send a request and wait for its answer. Raises OSError when the launcher could not do it."""
-        send(self.end, message, descriptors)
+        self.tell(message, descriptors)
         return self.answer()
+
+    def tell(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
+        """Send a request whose answer is fetched later."""
+        send(self.end, message, descriptors)
 
     def answer(self) -> Message:
         """Wait for the next answer."""

@@ -47,7 +47,8 @@ def copy_process(
     reading, writing = os.pipe()
     middle = os.fork()
     if middle == 0:
-        copy = os.fork()
+        # Neither an error nor the middle process itself may reach the loop that this was called from.
+        copy = _fork_or_leave()
         if copy:
             os.write(writing, _PID.pack(copy))
             os._exit(0)
@@ -57,17 +58,39 @@ def copy_process(
             agent.become_copy(control, workspace, session)
         return None
     os.close(writing)
-    os.waitpid(middle, 0)
-    (pid,) = _PID.unpack(os.read(reading, _PID.size))
-    os.close(reading)
     end.close()
-    if agent is not None and control is not None:
-        control.close()
-        try:
-            agent.finish_copy(serial, workspace, session, deadline)
-        except OSError as error:
-            raise Refusal("fork_unsupported", f"the agent's side cannot be copied: {error}") from None
-        finally:
-            if session is not None:
-                session.close()
+    try:
+        if agent is not None and control is not None:
+            control.close()
+            _finish(agent, (serial, workspace), session, deadline)
+    finally:
+        pid = _pid_of_copy(middle, reading)
+    return pid
+
+
+def _finish(agent: BoxAgent, target: tuple[int, str], session: SessionEnd | None, deadline: float) -> None:
+    try:
+        agent.finish_copy(*target, session, deadline)
+    except OSError as error:
+        raise Refusal("fork_unsupported", f"the agent's side cannot be copied: {error}") from None
+    finally:
+        if session is not None:
+            session.close()
+
+
+def _pid_of_copy(middle: int, reading: int) -> int:
+    """What the middle process has told; once it has ended, the copy is the zygote's child."""
+    told = os.read(reading, _PID.size)
+    os.close(reading)
+    os.waitpid(middle, 0)
+    if len(told) < _PID.size:
+        raise Refusal("fork_unsupported", "no process could be made for the copy")
+    (pid,) = _PID.unpack(told)
     return int(pid)
+
+
+def _fork_or_leave() -> int:
+    try:
+        return os.fork()
+    except OSError:
+        os._exit(1)

@@ -77,7 +77,7 @@ class Desk:
             return {"pid": self._start(what, message, descriptors)}
         if what == "copy":
             self._copy(int(message["serial"]))
-            return {"copying": True}
+            return None
         if what == "adopt":
             adopted = message["pid"] is None or premises.adopt(int(message["pid"]), int(message["serial"]))
             self._stop_copying()
@@ -111,14 +111,14 @@ class Desk:
         """Copy the workspace for a fork. Until ``adopt``, the session's copy is a child of unknown owner."""
         self._copying += 1
         self._premises.holds += 1
+        self._tell({"copying": True})
         place = self._premises.place(target, "copier")
         source = self._premises.config.workspace(self.serial)
         run = partial(copy_workspace, place.directory, source, place.enter)
         try:
             self._premises.start(self.serial, "copier", place, [], run)
         except OSError:
-            self._stop_copying()
-            raise
+            self._tell({"copied": False})
 
     def _stop_copying(self) -> None:
         if self._copying:

@@ -30,20 +30,23 @@ def serve_files(control: socket.socket, workspace: str, enter: Callable[[], None
     message, blob, _ = receive_packet(control)
     answer: JsonObject = {}
     content = b""
+    named = str(message.get("path", ""))
     try:
         enter()
-        path = components(str(message["path"]), workspace)
         root = os.open(".", _DIRECTORY)
-        if message["do"] == "read":
-            content = _read(root, path, int(message["max_bytes"]))
-        elif message["do"] == "write":
-            _write(root, path, blob)
+        if message["do"] == "write":
+            start = 0
+            for named, size in message["files"]:
+                _write(root, components(named, workspace), blob[start : start + size])
+                start += size
+        elif message["do"] == "read":
+            content = _read(root, components(named, workspace), int(message["max_bytes"]))
         else:
-            answer["files"] = _list(root, path, int(message["max_entries"]))
+            answer["files"] = _list(root, components(named, workspace), int(message["max_entries"]))
     except ValueError as error:
         answer = {"invalid": str(error)}
     except OSError as error:
-        answer = {"errno": error.errno or errno.EIO, "what": str(message["path"])}
+        answer = {"errno": error.errno or errno.EIO, "what": named}
     send_packet(control, answer, content)
 
 

@@ -136,9 +136,11 @@ def reset_signals() -> None:
 
 
 def default_signals() -> None:
-    """Undo what Python changed, before another program takes its place."""
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)
+    """Undo what Python changed, before another program takes its place.
+
+    SIGXFSZ stays ignored, as it is in a session: a file at its limit is an error of the write, not a death.
+    """
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
 def become(identity: Identity) -> None:

@@ -113,7 +113,7 @@ class Session:
         if os.fork():
             os._exit(0)
         while os.getppid() == middle:
-            time.sleep(0.0002)
+            time.sleep(0.00005)
         os.setsid()
         self._control.close()
         self._control = socket.socket(fileno=descriptor)

@@ -97,10 +97,11 @@ class SessionEnd:
         except (EOFError, TimeoutError, KeyError, TypeError, ValueError, OverflowError):
             return 0
 
-    def move(self, old: str, new: str, deadline: float) -> None:
-        """Have a copy go to its own workspace. Raises OSError when it does not answer."""
+    def move(self, old: str, new: str, deadline: float) -> bool:
+        """Have a copy go to its own workspace; False when it does not answer."""
         try:
             send_packet(self._end, {"do": "move", "old": old, "new": new}, deadline=deadline)
             self._receive(deadline)
-        except (EOFError, TimeoutError) as error:
-            raise OSError("the session's copy does not answer") from error
+        except (EOFError, TimeoutError):
+            return False
+        return True

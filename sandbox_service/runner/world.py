@@ -9,7 +9,10 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = [
     "Agent",
@@ -102,6 +105,10 @@ class Agent(Protocol):
 
     def write_file(self, path: str, data: bytes) -> None:
         """Write a file, making its directories."""
+        ...
+
+    def write_files(self, files: Mapping[str, bytes]) -> None:
+        """Write files by path, in order, at the price of one; the first that cannot be written ends it."""
         ...
 
     def list_files(self, path: str = ".", max_entries: int = 1000) -> list[FileInfo]:

@@ -175,6 +175,10 @@ class FakeAgent:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
 
+    def write_files(self, files: dict[str, bytes]) -> None:
+        for path, data in files.items():
+            self.write_file(path, data)
+
     def list_files(self, path: str = ".", max_entries: int = 1000) -> list[FileInfo]:
         found = sorted(self._path(path).rglob("*"), key=lambda item: str(item))[:max_entries]
         return [

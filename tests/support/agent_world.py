@@ -35,6 +35,10 @@ class AgentWorld(World):
     def do_write(self, path: str, text: str) -> JsonObject:
         return self._guarded(lambda: self.context.agent.write_file(path, text.encode()))
 
+    def do_write_many(self, files: dict[str, str]) -> JsonObject:
+        data = {path: text.encode() for path, text in files.items()}
+        return self._guarded(lambda: self.context.agent.write_files(data))
+
     def do_read(self, path: str, max_bytes: int = 1000) -> JsonObject:
         return self._guarded(lambda: self.context.agent.read_file(path, max_bytes).decode())
 

@@ -48,8 +48,7 @@ class CodeWorld(World):
         self.submitted = False
         self.answer: str | None = None
         self.milestones = Milestones()
-        for path, content in self.task["files"].items():
-            self._agent.write_file(path, _file_bytes(content))
+        self._agent.write_files({path: _file_bytes(content) for path, content in self.task["files"].items()})
         messages = [
             {"role": "system", "content": system_prompt(self.task["max_steps"], self.task["tool_timeout_s"])},
             {"role": "user", "content": task_message(self.task)},

@@ -56,6 +56,36 @@ def test_a_path_that_leads_out_or_is_malformed_is_refused(path: str) -> None:
         components(path, "/w/7")
 
 
+def test_many_files_are_written_at_once(act: Any) -> None:
+    assert act(do="write_many", files={"a": "1", "d/b": "", "d/e/c": "three"}) == {"value": None, "steps": 1}
+    assert act(do="shell", command="cat a d/b d/e/c; find . -type f | sort")["output"] == (
+        "1three./a\n./d/b\n./d/e/c\n"
+    )
+    assert act(do="write_many", files={})["value"] is None
+
+
+def test_the_first_of_many_files_that_cannot_be_written_is_named_and_ends_it(act: Any) -> None:
+    refused = act(do="write_many", files={"a": "1", "a/b": "2", "c": "3"})
+    assert refused["raised"] == "NotADirectoryError"
+    assert "a/b" in refused["detail"]
+    assert act(do="write_many", files={"c": "3", "../d": "4"})["raised"] == "ValueError"
+    assert [file["path"] for file in act(do="list")["value"]] == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"do": "python", "code": "open('f', 'wb').write(bytes(17 << 20))"},
+        {"do": "shell", "command": "head -c 17000000 /dev/zero > f"},
+    ],
+    ids=["session", "shell"],
+)
+def test_a_file_at_its_limit_is_an_error_and_no_death(act: Any, call: dict[str, Any]) -> None:
+    told = act(**call)
+    assert "File too large" in told["output"]
+    assert (told["exit_code"], told["died"]) == (1, False)
+
+
 def test_files_are_written_read_and_listed(act: Any) -> None:
     assert act(do="list")["value"] == []
     act(do="write", path="b/c.txt", text="hello")
