@@ -72,9 +72,13 @@ class Frame:
     instance_id: str = ""
     meta: dict[str, Any] = field(default_factory=dict)
     body: bytes = b""
+    came_as: bytes | None = field(default=None, init=False, repr=False, compare=False)
+    """The bytes that it was decoded from; who passes a frame on sends them again."""
 
     def encode(self, request_id: int | None = None) -> bytes:
         """The bytes, under another request id when one is given. Raises FrameError over a cap."""
+        if self.came_as is not None and request_id is None:
+            return self.came_as
         instance = self.instance_id.encode()
         meta = _write_json(self.meta).encode() if self.meta else b""
         if len(self.body) > MAX_BODY or len(meta) > MAX_META or len(instance) > 255:
@@ -94,10 +98,14 @@ class Frame:
 
 
 class Decoder:
-    """Turns a stream of bytes into frames; holds at most one incomplete frame."""
+    """Turns a stream of bytes into frames; holds at most one incomplete frame.
 
-    def __init__(self, max_body: int = MAX_BODY) -> None:
+    ``keep`` leaves each frame its bytes, for who passes it on.
+    """
+
+    def __init__(self, max_body: int = MAX_BODY, *, keep: bool = False) -> None:
         self._max_body = max_body
+        self._keep = keep
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Frame]:
@@ -122,6 +130,8 @@ class Decoder:
                 break
             instance, meta = bytes(source[id_at:meta_at]), bytes(source[meta_at:body_at])
             frames.append(_frame(op, request_id, instance, meta, bytes(source[body_at:end])))
+            if self._keep:
+                frames[-1].came_as = bytes(source[start:end])
             start = end
         if source is held:
             del held[:start]

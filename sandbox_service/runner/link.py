@@ -60,7 +60,7 @@ class FrameLink:
         self._gauge = gauge
         self._on_frame = on_frame
         self._on_closed = on_closed
-        self._decoder = Decoder()
+        self._decoder = Decoder(keep=True)
         self._queue: deque[_Outgoing] = deque()
         self._blocked = False
         """The peer does not take what is queued; the loop tells when it does."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Channel", "Handshake"]
 
-FULL_OUTBOX = 16
-"""Frames that do not wait for a turn of their own to be written: the peer begins while more are made."""
 HANDSHAKE_FRAMES = 4
 """Frames that may lie unread during a handshake; no honest peer sends more."""
 
@@ -59,8 +57,6 @@ class Channel(asyncio.Protocol):
             self.loop.call_soon(self._flush)
         self._outbox.append(data)
         self._outbox_bytes += len(data)
-        if len(self._outbox) == FULL_OUTBOX:
-            self._flush()
 
     async def drained(self) -> None:
         """Wait until the peer has read enough, or the connection is gone."""

@@ -40,6 +40,7 @@ _END_INSTANCE = (
 # Drivers raise what they like for a value that they cannot bind: too large a number, half a surrogate pair.
 _REFUSALS = (StatementError, OverflowError, TypeError, ValueError)
 
+_write_json = json.JSONEncoder().encode
 _log = get_logger(__name__)
 
 
@@ -151,5 +152,5 @@ def _event_row(record: EventRecord) -> _Row:
         "status": record.status,
         "idempotency_key": record.idempotency_key,
         "reward": record.reward,
-        "timing_ms": json.dumps(record.timing_ms) if record.timing_ms else "{}",
+        "timing_ms": _write_json(record.timing_ms) if record.timing_ms else "{}",
     }
