@@ -9,6 +9,7 @@ from sandbox_service.config import CodeConfig
 from sandbox_service.environments.code.catalog import CodeCatalog
 from sandbox_service.environments.code.packs.mbpp import load_mbpp
 from sandbox_service.errors import ServiceError
+from tests.support.mbpp import chosen
 
 ROW = {
     "task_id": 1,
@@ -93,7 +94,9 @@ def test_every_published_solution_passes(published: CodeCatalog, play: Any) -> N
     ids = published.task_ids("mbpp")
     assert len(ids) == 974
     failed = [
-        task_id for task_id in ids if not play(published, task_id, published.reference(task_id)).success
+        task_id
+        for task_id in chosen(ids)
+        if not play(published, task_id, published.reference(task_id)).success
     ]
     assert failed == []
 
@@ -101,7 +104,7 @@ def test_every_published_solution_passes(published: CodeCatalog, play: Any) -> N
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_no_published_task_is_solved_by_nothing(published: CodeCatalog, play: Any, submit: Any) -> None:
-    for task_id in published.task_ids("mbpp"):
+    for task_id in chosen(published.task_ids("mbpp")):
         names = published.payload(task_id).grading["names"]
         stub = "".join(f"def {name}(*args):\n    return None\n" for name in names)
         arguments = json.dumps({"command": "create", "path": "solution.py", "file_text": stub})
