@@ -15,12 +15,12 @@ import select
 import signal
 import socket
 import sys
-import time
 import traceback
 import types
 from typing import TYPE_CHECKING
 
 from .packets import JsonObject, receive_packet, send_packet
+from .siblings import fork_sibling
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -103,17 +103,9 @@ class Session:
 
     def _fork(self, descriptor: int) -> None:
         """Leave a copy of this process behind, which serves the other end of ``descriptor``."""
-        child = os.fork()
-        if child:
+        if fork_sibling():
             os.close(descriptor)
-            os.waitpid(child, 0)
             return
-        # The middle process ends at once, so that the copy becomes the launcher's child.
-        middle = os.getpid()
-        if os.fork():
-            os._exit(0)
-        while os.getppid() == middle:
-            time.sleep(0.00005)
         os.setsid()
         self._control.close()
         self._control = socket.socket(fileno=descriptor)

@@ -19,7 +19,6 @@ import time
 import warnings
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .proxies import CandidateLost, CandidateTimeout, Session
@@ -112,7 +111,8 @@ def _child(writing: int, candidate: Candidate, source: str, test: HiddenTest) ->
 
 
 def _confine() -> None:
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123
+        pages = int(file.read().split()[0])
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     ceiling = pages * resource.getpagesize() + _MEMORY_BYTES
     limits = [limit for limit in (soft, hard, ceiling) if limit != resource.RLIM_INFINITY]

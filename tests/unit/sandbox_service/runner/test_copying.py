@@ -77,7 +77,7 @@ def test_a_cell_of_the_copy_past_its_deadline_spares_the_source(agent_box: Runne
 def test_a_session_that_does_not_take_part_fails_the_fork_and_nothing_else(drop: bool) -> None:
     with runner_box("tests.support.agent_world", drop=drop, agent_code=True) as box:
         box.create("a")
-        box.act("a", do="python", code="import os; os.fork = lambda: 1 / 0")
+        box.act("a", do="python", code="import os; os.setsid = lambda: 1 / 0")
         reply = box.request(Op.FORK, "a", meta={"copy_id": "b", "deadline_s": 2})
         assert error_code(reply) == "fork_unsupported"
         assert error_code(box.step("b", "{}")) == "unknown_instance"
