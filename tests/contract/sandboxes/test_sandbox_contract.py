@@ -102,6 +102,18 @@ async def test_an_episode_runs_from_create_to_release(start):
     assert await one.release() is True
 
 
+async def test_a_copy_has_the_session_and_the_files_of_its_source_and_a_life_of_its_own(start):
+    box = await start()
+    one = await episode(box)
+    await one.python("x = [1]\nopen('f', 'w').write('mine')")
+    assert (await one.send(Op.FORK, copy_id="copy")).meta["step_index"] == 1
+    two = Episode(box, "copy", step_index=1)
+    assert (await two.python("x.append(2); print(x, open('f').read())")).strip() == "[1, 2] mine"
+    assert await one.release() is True
+    assert (await two.python("import subprocess; print(x, subprocess.call('true'))")).strip() == "[1, 2] 0"
+    assert await two.release() is True
+
+
 async def test_operations_after_release_are_refused(start):
     one = await episode(await start(ECHO), ECHO, task={"prompt": "x", "steps": 2})
     await one.release()
