@@ -61,9 +61,7 @@ async def _core(folder: Path, boxes: int) -> AsyncIterator[SupervisorCore]:
         pools={"code": PoolConfig(min_boxes=boxes, max_boxes=boxes, max_starting=2, queue_timeout_s=120)},
     )
     factory = await open_factory(config.sandbox, NAME)
-    core = SupervisorCore(
-        NAME, config, build_registry(config.environments), factory, MemoryTrajectoryStore()
-    )
+    core = SupervisorCore(NAME, config, build_registry(config.environments), factory, MemoryTrajectoryStore())
     try:
         await core.start()
         await until(lambda: _pool(core).idle == boxes, patience_s=60)
