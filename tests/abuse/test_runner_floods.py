@@ -103,7 +103,7 @@ def test_a_chain_of_short_lives_is_caught(act: Any, kind: str) -> None:
         "        if os.fork(): os._exit(0)\n"
         "        open('alive', 'w').write(str(time.time()))\n"
         "    os._exit(0)\n"
-        "time.sleep(0.1)\n"
+        "while not os.path.exists('alive'): time.sleep(0.01)\n"
     )
     if kind == "python":
         act(do="python", code=chain)
