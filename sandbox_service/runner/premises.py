@@ -8,6 +8,7 @@ strays: orphans of something that has ended, and never welcome.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Premises", "Root"]
 
+_QUIET_LOOKS = 20
+_HUNT_S = 1.0
 _DYING_S = 0.1
 _HELPERS = ("files", "copier")
 
@@ -141,6 +144,7 @@ class Premises:
         """End every child of ours that no instance owns, with what is below it."""
         if self.holds or self._roots.keys() >= set(children()):
             return True
+        self._catch_orphans()
         if sweep.end(self._strays, self._reap):
             return True
         # Something forks faster than we look: its whole user id goes.
@@ -156,13 +160,31 @@ class Premises:
         def select(processes: dict[int, Process]) -> set[int]:
             return descendants(processes, {pid} & self._roots.keys()) | self._strays(processes)
 
+        self._catch_orphans()
         return sweep.end(select, self._reap)
+
+    def _catch_orphans(self) -> None:
+        """Kill strays the moment they become ours.
+
+        Without user ids, what forks and ends faster than a look at the process table can only be met here:
+        as long as it goes on, one of it is our child.
+        """
+        quiet = 0 if not (self.config.drop_uids or self.holds) else _QUIET_LOOKS
+        deadline = time.monotonic() + _HUNT_S
+        while quiet < _QUIET_LOOKS and time.monotonic() < deadline:
+            self._reap()
+            orphans = [pid for pid in children() if pid not in self._roots]
+            quiet = 0 if orphans else quiet + 1
+            for pid in orphans:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
 
     def end_agent(self, serial: int) -> bool:
         """End every process of an instance's agent."""
         family = self._families[serial]
         if family.uid is not None and family.members == {serial}:
             return self._end_uid(family.uid)
+        self._catch_orphans()
         return sweep.end(self._tree_of(serial), self._reap)
 
     def end_candidate(self, serial: int) -> list[str]:

@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -40,7 +41,11 @@ def test_processes_are_known_by_their_command_lines() -> None:
     code = "import time; time.sleep(60)"
     marked = subprocess.Popen([sys.executable, "-c", code, "sandbox_service.runner"])
     try:
-        assert marked.pid in processes_of("runner")
+        # A child has its command line a moment after it was started.
+        deadline = time.monotonic() + 20
+        while marked.pid not in processes_of("runner"):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
         assert (marked.pid, "runner") in cpu_look().seconds
         assert os.getpid() not in processes_of("runner")
         assert (memory_mb("runner") or 0.0) > 0
