@@ -11,12 +11,35 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from pydantic import JsonValue
 
     from sandbox_service.contract.inspection import Environment
 
-__all__ = ["Catalog", "EnvironmentSpec", "TaskPayload"]
+__all__ = ["Catalog", "EnvironmentSpec", "Provisions", "TaskPayload"]
+
+
+@dataclass(frozen=True, slots=True)
+class Provisions:
+    """What boxes of an environment have besides our code; made by ``sandbox-service envs setup``."""
+
+    folder: Path
+    """Has ``packages``, on the import path of the environment's processes, and ``data``."""
+    digest: str
+    """Names what went into the folder."""
+    operator_data: Path | None = None
+    """The operator's data, in place of the folder's own."""
+
+    @property
+    def packages(self) -> Path:
+        """The environment's packages; the service reads data files of theirs and never imports them."""
+        return self.folder / "packages"
+
+    @property
+    def data(self) -> Path:
+        """The environment's data."""
+        return self.operator_data or self.folder / "data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +59,12 @@ class EnvironmentSpec:
     """Name of the Dockerfile's image without registry and tag, such as ``sandbox-code``."""
     instances_per_box: int = 1
     """Most instances in one container."""
+    provisions: Provisions | None = None
+    """Packages and data of its boxes."""
+    memory_mib: int = 0
+    """Least memory of its containers, where the configured limit is lower."""
+    pids: int = 0
+    """Least number of processes and threads of its containers."""
 
 
 @dataclass(frozen=True, slots=True)

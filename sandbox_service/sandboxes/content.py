@@ -23,13 +23,17 @@ if TYPE_CHECKING:
 __all__ = ["box_files", "box_modules", "digest"]
 
 _RUNNER = "sandbox_service.runner"
-_SERVICE_SIDE_FOLDERS = frozenset({"packs", "__pycache__"})
+_SHARED = ("sandbox_service.environments.actions", "sandbox_service.environments.games")
+"""What several environments' worlds are made of."""
+_SERVICE_SIDE_FOLDERS = frozenset({"packs", "setup", "__pycache__"})
 
 
 def box_files(spec: EnvironmentSpec) -> dict[str, bytes]:
     """Relative path in the box to content, sorted. Raises ServiceError(SANDBOX_FAILED) without a world."""
     environment = spec.world_module.rpartition(".")[0]
-    found = _package(_RUNNER) | _package(environment)
+    found: dict[str, bytes] = {}
+    for package in (_RUNNER, *_SHARED, environment):
+        found |= _package(package)
     return dict(sorted(found.items()))
 
 

@@ -1,0 +1,1 @@
+"""What assistant messages ask for, read the same way by every environment. In every box; standard library only."""

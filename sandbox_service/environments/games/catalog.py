@@ -1,0 +1,141 @@
+"""The base of text games' catalogs: tasks from the file that the preparation wrote, and what all games share.
+
+``tasks.jsonl`` in the environment's data has one object a line: ``id``, ``category``, ``splits`` (names),
+``task`` (what the box is sent), ``reference`` (actions that solve it; empty where none is known) and,
+optionally, ``max_steps``. The order of the lines is the order of the tasks.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+
+from sandbox_service.contract.inspection import Capabilities, Environment, Split
+from sandbox_service.contract.messages import Tool
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.environments.base import TaskPayload
+from sandbox_service.errors import ServiceError
+
+from .actions import ACT, ACT_TOOL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from sandbox_service.environments.base import EnvironmentSpec
+
+__all__ = ["TASKS_FILE", "GameCatalog", "GameFacts", "GameTask", "read_tasks"]
+
+TASKS_FILE = "tasks.jsonl"
+
+
+class GameTask(BaseModel):
+    """One game, as a line of the file has it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    category: str
+    splits: tuple[str, ...]
+    task: dict[str, JsonValue] = {}
+    reference: tuple[str, ...] = ()
+    max_steps: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GameFacts:
+    """What is special about a game for its users."""
+
+    description: str
+    actions: str
+    """The game's actions, in a sentence."""
+    default_split: str
+    max_steps: int
+    params: dict[str, JsonValue] | None = None
+    """JSON schema of the create parameters; none when missing."""
+
+
+class GameCatalog:
+    """Tasks of one game."""
+
+    def __init__(
+        self, spec: EnvironmentSpec, facts: GameFacts, read: Callable[[], Iterable[GameTask]]
+    ) -> None:
+        """``read`` is called when the first task is asked for."""
+        self.spec = spec
+        self._facts = facts
+        self._read = read
+
+    def describe(self) -> Environment:
+        spec, facts = self.spec, self._facts
+        nothing: dict[str, JsonValue] = {"type": "object", "properties": {}, "additionalProperties": False}
+        return Environment(
+            name=spec.name,
+            description=facts.description,
+            splits=tuple(Split(name=name, size=len(ids)) for name, ids in self._splits.items()),
+            default_split=facts.default_split,
+            action_format=f'One action as plain text, after "Action:", or as a call of {ACT}. {facts.actions}',
+            tools=(Tool.model_validate(ACT_TOOL),),
+            capabilities=Capabilities(
+                fork=spec.fork,
+                files=False,
+                agent_code=False,
+                deterministic=spec.deterministic,
+                many_per_worker=spec.many_per_worker,
+            ),
+            reward_range=(0.0, 1.0),
+            max_steps=facts.max_steps,
+            params=facts.params or nothing,
+        )
+
+    def task_ids(self, split: str) -> Sequence[str]:
+        try:
+            return self._splits[split]
+        except KeyError:
+            detail = f"{self.spec.name} has no split {split!r}; there are: {', '.join(self._splits)}"
+            raise ServiceError(ErrorCode.UNKNOWN_SPLIT, detail) from None
+
+    def payload(self, task_id: str) -> TaskPayload:
+        task = self._task(task_id)
+        max_steps = task.max_steps or self._facts.max_steps
+        common: dict[str, JsonValue] = {"id": task.id, "category": task.category, "max_steps": max_steps}
+        return TaskPayload(task={**task.task, **common}, grading={}, max_steps=max_steps)
+
+    def reference(self, task_id: str) -> Sequence[dict[str, JsonValue]]:
+        return [{"role": "assistant", "content": action} for action in self._task(task_id).reference]
+
+    @cached_property
+    def _tasks(self) -> dict[str, GameTask]:
+        return {task.id: task for task in self._read()}
+
+    @cached_property
+    def _splits(self) -> dict[str, tuple[str, ...]]:
+        splits: dict[str, list[str]] = {}
+        for task in self._tasks.values():
+            for name in task.splits:
+                splits.setdefault(name, []).append(task.id)
+        return {name: tuple(ids) for name, ids in splits.items()}
+
+    def _task(self, task_id: str) -> GameTask:
+        try:
+            return self._tasks[task_id]
+        except KeyError:
+            raise ServiceError(ErrorCode.UNKNOWN_TASK, f"{self.spec.name} has no task {task_id!r}") from None
+
+
+def read_tasks(data: Path) -> Iterable[GameTask]:
+    """The tasks of a prepared environment. Raises ServiceError(TASK_INVALID), saying where, once they are read."""
+    path = data / TASKS_FILE
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ServiceError(ErrorCode.TASK_INVALID, f"{path} cannot be read: {error.strerror}") from error
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield GameTask.model_validate(json.loads(line))
+        except (ValueError, ValidationError) as error:
+            raise ServiceError(ErrorCode.TASK_INVALID, f"{path}, line {number}: {error}") from error

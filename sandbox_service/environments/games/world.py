@@ -1,0 +1,120 @@
+"""The base of text games: reads actions, answers in the message form they came in, keeps the score.
+
+A game gives ``instructions``, ``open`` and ``play``; everything a model can write wrongly is met here.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World, WorldError
+
+from .actions import ACT, ACT_TOOL, parse_moves
+
+if TYPE_CHECKING:
+    from sandbox_service.environments.actions.calls import Call
+
+__all__ = ["GameWorld", "Turn"]
+
+_MOST_MOVES = 8
+"""Moves of one message that are played; later ones are refused, not ignored."""
+_AFTER_END = "Not played: the game is over."
+_TOO_MANY = f"Not played: a message may hold at most {_MOST_MOVES} actions."
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What the game says after an action, or at its opening."""
+
+    text: str
+    reward: float = 0.0
+    """The game's own reward of this action."""
+    score: float = 0.0
+    """How well the episode stands, between 0 and 1."""
+    done: bool = False
+    success: bool = False
+    """The task is solved; a game may be over without it."""
+    actions: tuple[str, ...] = ()
+    """Actions that the game offers now, where it tells."""
+    info: JsonObject = field(default_factory=dict)
+
+
+class GameWorld(World):
+    """One game. The task has ``category`` and ``max_steps``; the rest is the game's own."""
+
+    PARAMS: ClassVar[tuple[str, ...]] = ()
+    """Create parameters that the game knows; ``open`` reads them from ``self.context.params``."""
+    TOOLS: ClassVar[tuple[JsonObject, ...]] = (ACT_TOOL,)
+
+    @abstractmethod
+    def instructions(self) -> str:
+        """The system prompt: what the game is, and which actions there are."""
+
+    @abstractmethod
+    def open(self) -> Turn:
+        """Begin; the text is the task and the first observation. Raises WorldError."""
+
+    @abstractmethod
+    def play(self, action: str, timeout_s: float) -> Turn:
+        """Take one action that is neither empty nor too long. What the game does not know is its answer."""
+
+    def start(self) -> Start:
+        unknown = sorted(set(self.context.params) - set(self.PARAMS))
+        if unknown:
+            known = ", ".join(self.PARAMS) or "none"
+            raise WorldError(f"there is no parameter {unknown[0]!r}; there is: {known}", "invalid_request")
+        self.turn = self.open()
+        messages = [
+            {"role": "system", "content": self.instructions()},
+            {"role": "user", "content": self.turn.text},
+        ]
+        info = {"category": self.task["category"], "max_steps": self.task["max_steps"]}
+        return Start(messages, list(self.TOOLS), {**info, **_told(self.turn)})
+
+    def step(self, message: JsonObject, timeout_s: float) -> Outcome:
+        moves = parse_moves(message)
+        answers: list[str] = []
+        reward = 0.0
+        for number, move in enumerate(moves):
+            refusal = self._refusal(move, number)
+            if refusal is None:
+                self.turn = self.play(move.arguments["action"], timeout_s)
+                reward += self.turn.reward
+            answers.append(refusal or self.turn.text)
+        return Outcome(
+            messages=_messages(moves, answers),
+            reward=reward,
+            terminated=self.turn.done,
+            info=_told(self.turn),
+        )
+
+    def _refusal(self, move: Call, number: int) -> str | None:
+        """Why a move is not played, for the model."""
+        if self.turn.done:
+            return _AFTER_END
+        return _TOO_MANY if number >= _MOST_MOVES else move.problem
+
+    def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
+        sparse = params.get("sparse", False)
+        if set(params) - {"sparse"} or not isinstance(sparse, bool):
+            detail = 'evaluate takes the parameter {"sparse": true} or {"sparse": false}'
+            raise WorldError(detail, "invalid_request")
+        score = float(self.turn.success) if sparse else min(1.0, max(0.0, self.turn.score))
+        return Verdict(score, self.turn.success, {"done": self.turn.done})
+
+
+def _told(turn: Turn) -> dict[str, Any]:
+    told: dict[str, Any] = {"score": turn.score, **turn.info}
+    return {**told, "available_actions": list(turn.actions)} if turn.actions else told
+
+
+def _messages(moves: list[Call], answers: list[str]) -> list[JsonObject]:
+    """Tool messages for native calls; one user message for actions in plain text."""
+    if moves[0].native:
+        return [
+            {"role": "tool", "tool_call_id": move.call_id, "name": move.name or ACT, "content": answer}
+            for move, answer in zip(moves, answers, strict=True)
+        ]
+    return [{"role": "user", "content": "\n\n".join(answers)}]
