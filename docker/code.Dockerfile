@@ -1,4 +1,4 @@
-# sandbox-code: the base, the runner, and the box-side modules of one environment. No packages, no secrets.
+# sandbox-code: the runner and the box-side modules of one environment, on the base or on its packages. No secrets.
 ARG BASE=sandbox-base
 FROM ${BASE}
 COPY box/ /opt/sandbox/
@@ -7,4 +7,4 @@ ARG MODULES
 # byte code now.
 RUN ln -s "$(command -v python3)" /opt/sandbox/python3 \
  && /opt/sandbox/python3 -m compileall -q --invalidation-mode unchecked-hash /opt/sandbox \
- && /opt/sandbox/python3 -I -B -c 'import sys, importlib; sys.path.insert(0, "/opt/sandbox"); [importlib.import_module(m) for m in sys.argv[1:]]' ${MODULES}
+ && /opt/sandbox/python3 -I -B -c 'import sys, importlib; sys.path[:0] = ["/opt/sandbox", "/opt/environment/packages"]; [importlib.import_module(m) for m in sys.argv[1:]]' ${MODULES}

@@ -1,4 +1,7 @@
-"""The table of environments: a name, and the catalog that serves it."""
+"""The table of environments: a name, and the catalog that serves it.
+
+An environment that needs packages is served where it was set up; the others always are.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +13,39 @@ from sandbox_service.errors import ServiceError
 
 from .code.catalog import CodeCatalog
 from .echo.catalog import EchoCatalog
+from .provisions import find
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
 
     from sandbox_service.config import EnvironmentsConfig
 
-    from .base import Catalog
+    from .base import Catalog, Provisions
 
-__all__ = ["Registry", "build_registry"]
+__all__ = ["SETUP_COMMAND", "Registry", "build_registry", "operator_data"]
+
+SETUP_COMMAND = "sandbox-service envs setup"
+
+_PLAIN: Mapping[str, Callable[[EnvironmentsConfig], Catalog]] = MappingProxyType(
+    {
+        "code": lambda config: CodeCatalog(config.code),
+        "echo": lambda _: EchoCatalog(),
+    }
+)
+"""Environments of our code alone."""
+
+_PROVIDED: Mapping[str, Callable[[EnvironmentsConfig, Provisions], Catalog]] = MappingProxyType({})
+"""Environments with packages of their own."""
 
 
 class Registry:
     """The catalogs by name."""
 
-    def __init__(self, catalogs: Mapping[str, Catalog]) -> None:
+    def __init__(self, catalogs: Mapping[str, Catalog], absent: Iterable[str] = ()) -> None:
+        """``absent`` are environments that could be served and are not set up."""
         self.catalogs = MappingProxyType(dict(catalogs))
+        self.absent = frozenset(absent)
 
     def catalog(self, name: str) -> Catalog:
         """The catalog of an environment. Raises ServiceError(UNKNOWN_ENVIRONMENT), naming those there are."""
@@ -33,10 +53,30 @@ class Registry:
             return self.catalogs[name]
         except KeyError:
             known = ", ".join(sorted(self.catalogs))
-            detail = f"no environment {name!r}; there are: {known}"
+            remedy = (
+                f"it is not set up: {SETUP_COMMAND} {name}" if name in self.absent else f"there are: {known}"
+            )
+            detail = f"no environment {name!r}; {remedy}"
             raise ServiceError(ErrorCode.UNKNOWN_ENVIRONMENT, detail) from None
 
 
 def build_registry(config: EnvironmentsConfig) -> Registry:
-    """The catalogs of all environments that the configuration enables."""
-    return Registry({"code": CodeCatalog(config.code), "echo": EchoCatalog()})
+    """The catalogs of all environments that the configuration enables and this machine has.
+
+    Raises ServiceError(UNKNOWN_ENVIRONMENT) when one is enabled by name and cannot be served.
+    """
+    catalogs = {name: make(config) for name, make in _PLAIN.items()}
+    for name, make in _PROVIDED.items():
+        found = find(name, config.packages_dir, operator_data(config, name))
+        if found is not None:
+            catalogs[name] = make(config, found)
+    registry = Registry(catalogs, _PROVIDED.keys() - catalogs.keys())
+    if config.enabled is None:
+        return registry
+    return Registry({name: registry.catalog(name) for name in config.enabled}, registry.absent)
+
+
+def operator_data(config: EnvironmentsConfig, name: str) -> Path | None:
+    """The operator's data of an environment, as the configuration has it."""
+    path: Path | None = getattr(getattr(config, name), "data", None)
+    return path

@@ -22,6 +22,12 @@ class RunnerConfig:
     """Instances get an Agent."""
     many_per_worker: bool = False
     """One worker holds all instances."""
+    packages: str | None = None
+    """A folder of the environment's packages, for zygote and workers."""
+    data: str | None = None
+    """A folder of the environment's data, likewise."""
+    env_group: int = 0
+    """The group that may enter both; 0 for none."""
     scratch: tuple[str, ...] = ()
     """Directories besides the workspaces that agents can write; emptied between instances."""
     drop_uids: bool = False

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Container, Sequence
 
 __all__ = [
     "Identity",
@@ -143,12 +143,12 @@ def default_signals() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
-def become(identity: Identity) -> None:
-    """Drop to other user ids for good; afterwards no capability is left."""
+def become(identity: Identity, groups: Sequence[int] = ()) -> None:
+    """Drop to other user ids, with ``groups`` besides, for good; afterwards no capability is left."""
     if 0 in (identity.effective, identity.real):
         raise ValueError("nothing drops to root")
     group = identity.effective
-    os.setgroups([])
+    os.setgroups(groups)
     os.setresgid(group, group, group)
     os.setresuid(identity.real, identity.effective, identity.real)
     if os.getresuid() != (identity.real, identity.effective, identity.real):

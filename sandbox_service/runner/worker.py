@@ -30,9 +30,10 @@ __all__ = ["Worker"]
 class Worker:
     """The loop, and the instances by id."""
 
-    def __init__(self, end: socket.socket, world_class: type[World]) -> None:
+    def __init__(self, end: socket.socket, world_class: type[World], *, many: bool) -> None:
         self.end = end
         self._world_class = world_class
+        self._many = many
         self.episodes: dict[str, Episode] = {}
         self._descriptors: list[int] = []
         self._decoder = Decoder()
@@ -116,7 +117,7 @@ class Worker:
     def _fork(self, frame: Frame) -> Frame | None:
         source = self._episode(frame)
         copy_id = str(frame.meta["copy_id"])
-        if self._world_class.many_per_worker:
+        if self._many:
             self.episodes[copy_id] = source.twin(copy_id)
             return frame.reply(meta={"step_index": source.step_index})
         end = socket.socket(fileno=self._descriptors.pop(0))

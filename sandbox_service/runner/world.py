@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -177,10 +177,11 @@ class Verdict:
 
 
 class World(ABC):
-    """One episode of one task. A world module has a class ``WORLD`` of this base, and may have ``warm()``."""
+    """One episode of one task. A world module has a class ``WORLD`` of this base.
 
-    many_per_worker: ClassVar[bool] = False
-    """The world is pure data, and a worker process may hold many."""
+    It may have a function ``warm(data)``, too, which is called once, before any instance, with the folder of
+    the environment's data, or None.
+    """
 
     def __init__(self, task: JsonObject, context: Context) -> None:
         self.task = task

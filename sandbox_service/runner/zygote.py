@@ -38,15 +38,19 @@ def run_zygote(upstream: socket.socket, config: RunnerConfig) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     if config.drop_uids:
-        kernel.become(kernel.Identity.of(config.env_uid))
+        groups = (config.env_group,) if config.env_group else ()
+        kernel.become(kernel.Identity.of(config.env_uid), groups)
     kernel.refuse_new_privileges()
     kernel.be_undumpable()
     try:
+        if config.packages is not None:
+            # After our own code and before the box's: its interpreter may have packages of the same names.
+            sys.path.insert(1, config.packages)
         module = importlib.import_module(config.world_module)
         world_class: type[World] = module.WORLD
-        warm: Callable[[], None] | None = getattr(module, "warm", None)
+        warm: Callable[[str | None], None] | None = getattr(module, "warm", None)
         if warm is not None:
-            warm()
+            warm(config.data)
     except Exception as error:  # noqa: BLE001  # the capture point of an environment's import
         sys.excepthook(type(error), error, error.__traceback__)
         send(upstream, {"failed": f"{config.world_module}: {type(error).__name__}: {error}"[:500]})
@@ -54,15 +58,16 @@ def run_zygote(upstream: socket.socket, config: RunnerConfig) -> None:
     gc.collect()
     gc.freeze()
     send(upstream, {"ready": True})
-    Zygote(upstream, world_class).run()
+    Zygote(upstream, world_class, many=config.many_per_worker).run()
 
 
 class Zygote:
     """Forks, adopts and ends workers."""
 
-    def __init__(self, upstream: socket.socket, world_class: type[World]) -> None:
+    def __init__(self, upstream: socket.socket, world_class: type[World], *, many: bool) -> None:
         self._upstream = upstream
         self._world_class = world_class
+        self._many = many
         self._workers: dict[int, int] = {}
         self._selector = selectors.DefaultSelector()
 
@@ -132,7 +137,7 @@ class Zygote:
         self._upstream.close()
         # Few collections: what a fork does not touch it shares with the zygote.
         gc.set_threshold(50_000, 20, 50)
-        Worker(socket.socket(fileno=descriptor), self._world_class).run()
+        Worker(socket.socket(fileno=descriptor), self._world_class, many=self._many).run()
 
     def _adopt(self, number: int, pid: int) -> None:
         """Take a copy that a worker made of itself for a worker."""

@@ -8,15 +8,25 @@ import os
 import secrets
 import shutil
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 from .box import Box
-from .hardening import BOX_CODE, BOX_SOCKET_DIR, SCRATCH, WORKSPACE, ContainerRequest, container_config
+from .hardening import (
+    BOX_CODE,
+    BOX_DATA,
+    BOX_PACKAGES,
+    BOX_SOCKET_DIR,
+    SCRATCH,
+    WORKSPACE,
+    ContainerRequest,
+    container_config,
+)
 from .images import BUILD_COMMAND, image_reference
-from .launch import RunnerLimits, configure, interpreter_arguments
+from .launch import Places, RunnerLimits, configure, interpreter_arguments
 from .state import SOCKET_NAME
 from .uids import UidRanges
 
@@ -170,17 +180,24 @@ class ContainerFactory:
         except ServiceError:
             folder.rmdir()
             raise
-        request = self._request(spec, folder)
+        limits = replace(
+            self._limits,
+            memory_mib=max(self._limits.memory_mib, spec.memory_mib),
+            pids=max(self._limits.pids, spec.pids),
+        )
+        request = self._request(spec, folder, limits)
         body = ContainerBody(
             name, self._engine, request, folder, lambda: self._ranges.give_back(uids), self._left.add
         )
-        limits = RunnerLimits(
-            open_files=self._limits.open_files,
-            processes=max(8, self._limits.pids - _PIDS_OF_THE_RUNNER),
+        bounds = RunnerLimits(
+            open_files=limits.open_files,
+            processes=max(8, limits.pids - _PIDS_OF_THE_RUNNER),
             address_space_mib=None,
-            file_mib=self._limits.workspace_mib,
+            file_mib=limits.workspace_mib,
         )
-        config = configure(spec, WORKSPACE, SCRATCH, _MAPPED_UIDS if self._maps_users else uids, limits)
+        provided = (BOX_PACKAGES, BOX_DATA) if spec.provisions is not None else (None, None)
+        places = Places(WORKSPACE, SCRATCH, *provided)
+        config = configure(spec, places, _MAPPED_UIDS if self._maps_users else uids, bounds)
         box = Box(body, config, self._start_timeout_s, on_event, on_death)
         await box.open(self._start_timeout_s)
         await self._remove_left()
@@ -196,13 +213,15 @@ class ContainerFactory:
                 self._left.add(left)
                 return
 
-    def _request(self, spec: EnvironmentSpec, folder: Path) -> ContainerRequest:
+    def _request(self, spec: EnvironmentSpec, folder: Path, limits: SandboxLimits) -> ContainerRequest:
+        data = spec.provisions.operator_data if spec.provisions is not None else None
         return ContainerRequest(
             image=self._references[spec.name],
             command=interpreter_arguments(BOX_CODE, f"{BOX_SOCKET_DIR}/{SOCKET_NAME}"),
             socket_dir=str(folder),
             labels={NODE_LABEL: self._node, ENVIRONMENT_LABEL: spec.name},
-            limits=self._limits,
+            limits=limits,
+            data_dir=str(data) if data is not None else None,
             runtime=self._runtime,
             socket_group=self._socket_group(),
         )

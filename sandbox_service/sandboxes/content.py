@@ -7,7 +7,6 @@ image: changed code is another image.
 
 from __future__ import annotations
 
-import hashlib
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from sandbox_service.environments.base import EnvironmentSpec
 
-__all__ = ["box_files", "box_modules", "digest"]
+__all__ = ["box_files", "box_modules"]
 
 _RUNNER = "sandbox_service.runner"
 _SHARED = ("sandbox_service.environments.actions", "sandbox_service.environments.games")
@@ -40,16 +39,6 @@ def box_files(spec: EnvironmentSpec) -> dict[str, bytes]:
 def box_modules(files: Mapping[str, bytes]) -> list[str]:
     """Importable names of the files; importing them all in the box proves that nothing is missing."""
     return [path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in files]
-
-
-def digest(*parts: Mapping[str, bytes]) -> str:
-    """A short name of some files' content."""
-    total = hashlib.sha256()
-    for files in parts:
-        for path, content in sorted(files.items()):
-            total.update(f"{path}\0{len(content)}\0".encode())
-            total.update(content)
-    return total.hexdigest()[:16]
 
 
 def _package(name: str) -> dict[str, bytes]:

@@ -7,7 +7,6 @@ answers becomes a ServiceError here. A call that is given up cleans up after its
 from __future__ import annotations
 
 import asyncio
-import io
 import re
 import socket
 import threading
@@ -15,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import docker
 import docker.constants
@@ -181,12 +180,14 @@ class Engine:
 
         return await self._call("inspect an image", ask, timeout_s)
 
-    async def build(self, context: bytes, tag: str, arguments: Mapping[str, str], timeout_s: float) -> None:
+    async def build(
+        self, context: IO[bytes], tag: str, arguments: Mapping[str, str], timeout_s: float
+    ) -> None:
         """Build an image from a tar with a Dockerfile in it, without network."""
 
         def build() -> None:
             lines = self._client.build(
-                fileobj=io.BytesIO(context),
+                fileobj=context,
                 custom_context=True,
                 tag=tag,
                 buildargs=dict(arguments),

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BOX_CODE",
+    "BOX_DATA",
+    "BOX_PACKAGES",
     "BOX_PYTHON",
     "BOX_SOCKET_DIR",
     "SCRATCH",
@@ -34,10 +36,13 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 
 BOX_CODE = "/opt/sandbox"
 """Where our own files lie in an image."""
+BOX_PACKAGES = "/opt/environment/packages"
+BOX_DATA = "/opt/environment/data"
+"""What an environment was set up with; agents cannot enter the folder above."""
 BOX_PYTHON = "/opt/sandbox/python3"
 """The image's interpreter, wherever its base keeps it; a link that the Dockerfile makes."""
 BOX_SOCKET_DIR = "/run/sandbox"
-"""The private folder of the runner's socket, the only thing of the host in the box."""
+"""The private folder of the runner's socket: with the operator's data all of the host in the box."""
 WORKSPACE = "/workspace"
 SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")
 """Writable besides the workspace; emptied between instances."""
@@ -92,6 +97,8 @@ class ContainerRequest:
     """The host's private folder that is mounted at BOX_SOCKET_DIR."""
     labels: Mapping[str, str]
     limits: SandboxLimits
+    data_dir: str | None = None
+    """The operator's data, mounted read-only at BOX_DATA."""
     runtime: str | None = None
     """runc, runsc, kata; None is the engine's default."""
     socket_group: int | None = None
@@ -145,14 +152,7 @@ def _host_config(request: ContainerRequest) -> dict[str, Json]:
         "SecurityOpt": ["no-new-privileges", f"seccomp={seccomp_profile()}"],
         "MaskedPaths": list[Json](MASKED_PATHS),
         "ReadonlyPaths": list[Json](READONLY_PATHS),
-        "Mounts": [
-            {
-                "Type": "bind",
-                "Source": request.socket_dir,
-                "Target": BOX_SOCKET_DIR,
-                "BindOptions": {"Propagation": "rprivate"},
-            }
-        ],
+        "Mounts": _mounts(request),
         "Tmpfs": {path: tmpfs_options(path, limits) for path in (WORKSPACE, *SCRATCH)},
         "Memory": memory,
         "MemorySwap": memory,
@@ -177,6 +177,19 @@ def _host_config(request: ContainerRequest) -> dict[str, Json]:
     if request.socket_group is not None:
         config["GroupAdd"] = [str(request.socket_group)]
     return config
+
+
+def _mounts(request: ContainerRequest) -> list[Json]:
+    private: Json = {"Propagation": "rprivate"}
+    mounts: list[Json] = [
+        {"Type": "bind", "Source": request.socket_dir, "Target": BOX_SOCKET_DIR, "BindOptions": private}
+    ]
+    if request.data_dir is not None:
+        source = request.data_dir
+        mounts.append(
+            {"Type": "bind", "Source": source, "Target": BOX_DATA, "ReadOnly": True, "BindOptions": private}
+        )
+    return mounts
 
 
 def tmpfs_options(path: str, limits: SandboxLimits, mode: int = 0o1777) -> str:

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 _SYSTEM_PYTHON = Path("/usr/bin/python3")
 _OLDEST = (3, 11)
+_BUILT_FOR = (3, 11)
+"""What the environments' packages are built for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,9 @@ class Host:
     """Boxes get namespaces of their own."""
 
 
-async def look_around(state: StateDir, code: Path, limits: SandboxLimits) -> Host:
-    """Find out, and warn once of what a process box is not."""
-    interpreter, drops_uids = choose_interpreter(state.path)
+async def look_around(state: StateDir, code: Path, limits: SandboxLimits, *, packages: bool = False) -> Host:
+    """Find out, and warn once of what a process box is not; ``packages`` are built for one version."""
+    interpreter, drops_uids = choose_interpreter(state.path, packages=packages)
     probe = state.make_box_dir(f"probe-{secrets.token_hex(4)}", drops_uids)
     try:
         namespaces = await namespaces_work(probe, code, limits, interpreter)
@@ -55,7 +57,7 @@ async def look_around(state: StateDir, code: Path, limits: SandboxLimits) -> Hos
     return Host(interpreter, drops_uids, namespaces)
 
 
-def choose_interpreter(state: Path) -> tuple[str, bool]:
+def choose_interpreter(state: Path, *, packages: bool = False) -> tuple[str, bool]:
     """The Python of the boxes, and whether their agents can be given user ids of their own.
 
     That takes root, and an interpreter and a state folder that other users can reach. The interpreter behind
@@ -66,7 +68,7 @@ def choose_interpreter(state: Path) -> tuple[str, bool]:
         return str(own), False
     if reachable(state):
         for candidate in (own, _SYSTEM_PYTHON):
-            if reachable(candidate) and _is_new_enough(candidate):
+            if reachable(candidate) and _serves(candidate, packages):
                 return str(candidate), True
     return str(own), False
 
@@ -80,8 +82,9 @@ def reachable(path: Path) -> bool:
         return False
 
 
-def _is_new_enough(interpreter: Path) -> bool:
-    question = f"import sys; sys.exit(sys.version_info < {_OLDEST})"
+def _serves(interpreter: Path, packages: bool) -> bool:
+    wrong = f"sys.version_info[:2] != {_BUILT_FOR}" if packages else f"sys.version_info < {_OLDEST}"
+    question = f"import sys; sys.exit({wrong})"
     try:
         return subprocess.run([interpreter, "-I", "-c", question], timeout=10, check=False).returncode == 0
     except (OSError, subprocess.TimeoutExpired):

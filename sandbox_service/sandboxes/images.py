@@ -10,18 +10,20 @@ from __future__ import annotations
 import asyncio
 import io
 import tarfile
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.environments.digests import digest
 from sandbox_service.errors import ServiceError
 
-from .content import box_files, box_modules, digest
+from .content import box_files, box_modules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from sandbox_service.environments.base import EnvironmentSpec
+    from sandbox_service.environments.base import EnvironmentSpec, Provisions
 
     from .docker import Engine
 
@@ -31,6 +33,7 @@ BUILD_COMMAND = "sandbox-service images build"
 
 _PROJECT = Path(__file__).resolve().parents[2]
 _BASE = "sandbox-base"
+_PACKAGES = "sandbox-packages"
 _REGISTRY_BASE = ("python", "3.11-slim")
 _TREE_BASE = ("sandbox-debian", "bookworm")
 
@@ -39,11 +42,15 @@ _REGISTRY_WORD_S = 15.0
 _PULL_S = 600.0
 _BOOTSTRAP_S = 1200.0
 _BUILD_S = 300.0
+_PACKAGES_S = 900.0
 
 
 def image_tag(spec: EnvironmentSpec) -> str:
     """The tag of an environment's image: its name, and a digest of everything that goes in."""
-    return f"{spec.name}-{digest(_recipe(_BASE), _recipe(spec.image), box_files(spec))}"
+    parts = [_recipe(_BASE), _recipe(spec.image), box_files(spec)]
+    if spec.provisions is not None:
+        parts += [_recipe(_PACKAGES), {"provisions": spec.provisions.digest.encode()}]
+    return f"{spec.name}-{digest(*parts)}"
 
 
 def image_reference(spec: EnvironmentSpec, prefix: str = "") -> str:
@@ -72,6 +79,8 @@ async def build_images(
             progress(f"{reference}: there already")
             continue
         base = await _base_image(engine, progress, cache_dir or _PROJECT / "var", force=force)
+        if spec.provisions is not None:
+            base = await _packages_image(engine, progress, spec.name, spec.provisions, base, force=force)
         progress(f"{reference}: building")
         files = box_files(spec)
         context = _context(_recipe(spec.image), {f"box/{path}": data for path, data in files.items()})
@@ -90,6 +99,26 @@ async def _base_image(engine: Engine, progress: Callable[[str], None], cache: Pa
     progress(f"{base}: building from {source}")
     await engine.build(_context(recipe, {}), base, {"BASE": source}, _BUILD_S)
     return base
+
+
+async def _packages_image(
+    engine: Engine,
+    progress: Callable[[str], None],
+    name: str,
+    provisions: Provisions,
+    base: str,
+    *,
+    force: bool,
+) -> str:
+    recipe = _recipe(_PACKAGES)
+    reference = f"{_PACKAGES}:{name}-{digest(recipe, {'base': base.encode()})[:8]}-{provisions.digest}"
+    if not force and await engine.has_image(reference):
+        return reference
+    progress(f"{reference}: building")
+    with tempfile.TemporaryFile() as context:
+        await asyncio.to_thread(_write_context, context, recipe, provisions.folder)
+        await engine.build(context, reference, {"BASE": base}, _PACKAGES_S)
+    return reference
 
 
 async def _system(engine: Engine, progress: Callable[[str], None], cache: Path) -> str:
@@ -150,7 +179,18 @@ def _recipe(image: str) -> dict[str, bytes]:
         raise ServiceError(ErrorCode.SANDBOX_FAILED, f"no recipe for the image {image}: {error}") from error
 
 
-def _context(*parts: Mapping[str, bytes]) -> bytes:
+def _write_context(target: IO[bytes], recipe: Mapping[str, bytes], folder: Path) -> None:
+    """A tar of a recipe and a prepared folder, which may be large."""
+    with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for path, content in recipe.items():
+            entry = tarfile.TarInfo(path)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+        archive.add(folder, "environment")
+    target.seek(0)
+
+
+def _context(*parts: Mapping[str, bytes]) -> IO[bytes]:
     """A tar of the files, owned by root and readable by all, the same for the same content."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
@@ -160,4 +200,5 @@ def _context(*parts: Mapping[str, bytes]) -> bytes:
                 entry.size = len(content)
                 entry.mode = 0o644
                 archive.addfile(entry, io.BytesIO(content))
-    return buffer.getvalue()
+    buffer.seek(0)
+    return buffer

@@ -7,12 +7,13 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.environments.provisions import GROUP
 from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:
     from sandbox_service.environments.base import EnvironmentSpec
 
-__all__ = ["RunnerConfig", "RunnerLimits", "configure", "interpreter_arguments"]
+__all__ = ["Places", "RunnerConfig", "RunnerLimits", "configure", "interpreter_arguments"]
 
 _BOOTSTRAP = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); from sandbox_service.runner.main import main; main()"
@@ -35,6 +36,19 @@ class RunnerLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class Places:
+    """Folders of a box, as its own processes see them."""
+
+    workspaces: str
+    scratch: tuple[str, ...]
+    """What agents can write besides."""
+    packages: str | None = None
+    """The environment's packages."""
+    data: str | None = None
+    """The environment's data."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunnerConfig:
     """The body of the first HELLO."""
 
@@ -43,6 +57,9 @@ class RunnerConfig:
     many_per_worker: bool
     workspace_root: str
     scratch: tuple[str, ...]
+    packages: str | None
+    data: str | None
+    env_group: int
     drop_uids: bool
     uid_base: int
     uid_count: int
@@ -67,19 +84,18 @@ def interpreter_arguments(code: str, socket: str) -> tuple[str, ...]:
 
 
 def configure(
-    spec: EnvironmentSpec,
-    workspace_root: str,
-    scratch: tuple[str, ...],
-    uids: range | None,
-    limits: RunnerLimits,
+    spec: EnvironmentSpec, places: Places, uids: range | None, limits: RunnerLimits
 ) -> RunnerConfig:
     """What the runner is told; without ``uids`` it drops none."""
     return RunnerConfig(
         world_module=spec.world_module,
         agent_code=spec.agent_code,
         many_per_worker=spec.many_per_worker,
-        workspace_root=workspace_root,
-        scratch=scratch,
+        workspace_root=places.workspaces,
+        scratch=places.scratch,
+        packages=places.packages,
+        data=places.data,
+        env_group=GROUP if spec.provisions is not None else 0,
         drop_uids=uids is not None,
         uid_base=uids.start + _UIDS_OF_THE_RUNNER if uids is not None else 0,
         uid_count=len(uids) - _UIDS_OF_THE_RUNNER if uids is not None else 0,

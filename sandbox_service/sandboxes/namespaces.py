@@ -18,6 +18,8 @@ from .hardening import SCRATCH, WORKSPACE, tmpfs_options
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sandbox_service.environments.base import Provisions
+
     from .base import SandboxLimits
 
 __all__ = ["INSIDE", "namespaces_work", "wrapped"]
@@ -26,13 +28,22 @@ INSIDE = Path("/mnt")
 """Where a box finds its own folder; the private tmpfs may hide the place where it really is."""
 _PROBE_S = 5.0
 
-# $1 the box's folder, $2 its code, $3... the command behind the mounts. The folder is the working directory
-# while the mounts are made, since a tmpfs may come to lie over its path.
+# $1 the box's folder, $2 its code, $3 the environment's prepared folder and $4 the operator's data, each
+# possibly empty, $5... the command behind the mounts. The folder is the working directory while the mounts
+# are made, since a tmpfs may come to lie over its path.
 _SCRIPT = """
 set -e
-box=$1 code=$2; shift 2
+box=$1 code=$2 environment=$3 data=$4; shift 4
 cd "$code"
 mount -c --bind . "$box/code"
+if [ -n "$environment" ]; then
+    cd "$environment"
+    mount -c --bind . "$box/environment"
+fi
+if [ -n "$data" ]; then
+    cd "$data"
+    mount -c --bind . "$box/environment/data"
+fi
 cd "$box"
 mount -c --rbind . {inside}
 mount -t tmpfs -o {workspaces} tmpfs {inside}/workspaces
@@ -43,9 +54,14 @@ exec "$@"
 
 
 def wrapped(
-    box: Path, code: Path, limits: SandboxLimits, many_users: bool, command: Sequence[str]
+    box: Path,
+    code: Path,
+    provisions: Provisions | None,
+    limits: SandboxLimits,
+    many_users: bool,
+    command: Sequence[str],
 ) -> list[str]:
-    """The command in namespaces of its own, with ``box`` at INSIDE and ``code`` in it."""
+    """The command in namespaces of its own, with ``box`` at INSIDE, code and provisions in it."""
     # What one user alone uses is private to it, which is how the runner knows that it may empty it.
     mode = 0o1777 if many_users else 0o700
     mounts = [f"mount -t tmpfs -o {tmpfs_options(path, limits, mode)} tmpfs {path}" for path in SCRATCH]
@@ -56,7 +72,22 @@ def wrapped(
     flags = ["--fork", "--kill-child", "--pid", "--mount-proc", "--net", "--ipc"]
     if os.geteuid() != 0:
         flags += ["--user", "--map-root-user"]
-    return ["unshare", *flags, "--", "sh", "-c", script, "sh", str(box), str(code), *command]
+    environment = "" if provisions is None else str(provisions.folder)
+    data = "" if provisions is None else str(provisions.operator_data or "")
+    return [
+        "unshare",
+        *flags,
+        "--",
+        "sh",
+        "-c",
+        script,
+        "sh",
+        str(box),
+        str(code),
+        environment,
+        data,
+        *command,
+    ]
 
 
 async def namespaces_work(box: Path, code: Path, limits: SandboxLimits, interpreter: str) -> bool:
@@ -64,7 +95,7 @@ async def namespaces_work(box: Path, code: Path, limits: SandboxLimits, interpre
     if shutil.which("unshare") is None or any(Path(interpreter).is_relative_to(path) for path in SCRATCH):
         return False
     process = await asyncio.create_subprocess_exec(
-        *wrapped(box, code, limits, False, [interpreter, "-I", "-c", "pass"]),
+        *wrapped(box, code, None, limits, False, [interpreter, "-I", "-c", "pass"]),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,

@@ -16,13 +16,14 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from sandbox_service.environments.digests import digest
 from sandbox_service.errors import ServiceError
 
 from .box import Box
-from .content import box_files, digest
+from .content import box_files
 from .hardening import SCRATCH
 from .host import look_around
-from .launch import RunnerLimits, configure, interpreter_arguments
+from .launch import Places, RunnerLimits, configure, interpreter_arguments
 from .namespaces import INSIDE, wrapped
 from .proctree import ProcessEntry, end_tree, entry_of
 from .state import SOCKET_FOLDER, SOCKET_NAME, remove_folder, storage_errors
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from sandbox_service.environments.base import EnvironmentSpec
+    from sandbox_service.environments.base import EnvironmentSpec, Provisions
     from sandbox_service.runner.frames import Frame
 
     from .base import SandboxLimits
@@ -166,7 +167,7 @@ class ProcessFactory:
         )
         self._ranges = UidRanges(node)
         self._code: dict[str, Path] = {}
-        self._host: Host | None = None
+        self._hosts: dict[bool, Host] = {}
         self._looking = asyncio.Lock()
 
     def capacity(self, spec: EnvironmentSpec) -> int:
@@ -184,13 +185,15 @@ class ProcessFactory:
                 files = await asyncio.to_thread(box_files, spec)
                 self._code[spec.name] = await asyncio.to_thread(self._state.lay_out, digest(files), files)
             code = self._code[spec.name]
-            if self._host is None:
-                self._host = await look_around(self._state, code, self._limits)
+            packages = spec.provisions is not None
+            if packages not in self._hosts:
+                self._hosts[packages] = await look_around(self._state, code, self._limits, packages=packages)
+            host = self._hosts[packages]
         name = _NAME_PREFIX + secrets.token_hex(5)
         uids = self._ranges.take()
         try:
-            folder = await asyncio.to_thread(self._state.make_box_dir, name, self._host.drops_uids)
-            box = self._box(self._host, spec, folder, code, uids, on_event, on_death)
+            folder = await asyncio.to_thread(self._state.make_box_dir, name, host.drops_uids)
+            box = self._box(host, spec, folder, code, uids, on_event, on_death)
         except ServiceError:
             self._ranges.give_back(uids)
             await asyncio.to_thread(remove_folder, self._state.boxes / name)
@@ -214,7 +217,7 @@ class ProcessFactory:
         runner = interpreter_arguments(str(runner_code), str(inside / SOCKET_FOLDER / SOCKET_NAME))
         command = [host.interpreter, *runner]
         if host.namespaces:
-            command = wrapped(folder, code, self._shared_limits, host.drops_uids, command)
+            command = wrapped(folder, code, spec.provisions, self._shared_limits, host.drops_uids, command)
         body = ProcessBody(folder, command, own_uids, self._limits, lambda: self._ranges.give_back(uids))
         limits = RunnerLimits(
             open_files=self._limits.open_files,
@@ -224,7 +227,9 @@ class ProcessFactory:
         )
         # Where neither users nor mounts tell boxes apart, agents get temporary folders in their workspaces.
         scratch = SCRATCH if host.drops_uids or host.namespaces else ()
-        config = configure(spec, str(inside / "workspaces"), scratch, own_uids, limits)
+        packages, data = _provided(spec.provisions, inside if host.namespaces else None)
+        places = Places(str(inside / "workspaces"), scratch, packages, data)
+        config = configure(spec, places, own_uids, limits)
         return Box(body, config, self._start_timeout_s, on_event, on_death)
 
     async def sweep(self) -> int:
@@ -232,6 +237,15 @@ class ProcessFactory:
 
     async def close(self) -> None:
         self._state.close()
+
+
+def _provided(provisions: Provisions | None, box: Path | None) -> tuple[str | None, str | None]:
+    """Where a box finds packages and data: in its own folder, or where they are."""
+    if provisions is None:
+        return None, None
+    if box is None:
+        return str(provisions.packages), str(provisions.data)
+    return str(box / "environment" / "packages"), str(box / "environment" / "data")
 
 
 def sweep_boxes(boxes: Path) -> int:

@@ -90,7 +90,14 @@ class StateDir:
         """A folder for one process box: its socket, the place of its code, its workspaces."""
         folder = self.boxes / box
         with storage_errors("make a box's folder"):
-            for part, mode in (("", 0o711), (SOCKET_FOLDER, 0o700), ("code", 0o755), ("workspaces", 0o700)):
+            parts = {
+                "": 0o711,
+                SOCKET_FOLDER: 0o700,
+                "code": 0o755,
+                "environment": 0o700,
+                "workspaces": 0o700,
+            }
+            for part, mode in parts.items():
                 (folder / part).mkdir()
                 (folder / part).chmod(mode)
             if many_users:

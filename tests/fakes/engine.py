@@ -32,7 +32,7 @@ class FakeEngine:
         return reference in self.images
 
     async def build(self, context, tag, arguments, timeout_s):
-        self.built.append(Build(context, tag, dict(arguments)))
+        self.built.append(Build(context.read(), tag, dict(arguments)))
         self.images.add(tag)
 
     async def pull(self, repository, tag, first_word_s, timeout_s):

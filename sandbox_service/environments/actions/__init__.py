@@ -1,1 +1,1 @@
-"""What assistant messages ask for, read the same way by every environment. In every box; standard library only."""
+"""What assistant messages ask for, read the same way by every environment. Standard library only."""

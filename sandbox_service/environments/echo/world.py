@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World
+from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World, WorldError
 
 __all__ = ["WORLD"]
 
@@ -12,11 +10,12 @@ __all__ = ["WORLD"]
 class EchoWorld(World):
     """Repeats each message; the score is the share of the wanted number of steps."""
 
-    many_per_worker: ClassVar[bool] = True
-
     def start(self) -> Start:
+        if self.context.params:
+            raise WorldError(f"echo has no parameter {sorted(self.context.params)[0]!r}", "invalid_request")
         self.heard = 0
-        return Start(messages=[{"role": "user", "content": str(self.task["prompt"])}])
+        info = {key: self.task[key] for key in ("category", "max_steps") if key in self.task}
+        return Start(messages=[{"role": "user", "content": str(self.task["prompt"])}], info=info)
 
     def step(self, message: JsonObject, timeout_s: float) -> Outcome:
         self.heard += 1
@@ -25,8 +24,15 @@ class EchoWorld(World):
         return Outcome(messages=[reply], reward=float(done), terminated=done)
 
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
+        sparse = params.get("sparse", False)
+        if set(params) - {"sparse"} or not isinstance(sparse, bool):
+            detail = 'evaluate takes the parameter {"sparse": true} or {"sparse": false}'
+            raise WorldError(detail, "invalid_request")
         score = min(1.0, self.heard / int(self.task["steps"]))
-        return Verdict(score=score, success=score >= 1.0, details={"steps": self.heard})
+        success = score >= 1.0
+        return Verdict(
+            score=float(success) if sparse else score, success=success, details={"steps": self.heard}
+        )
 
 
 WORLD = EchoWorld

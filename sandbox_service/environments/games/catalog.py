@@ -78,7 +78,7 @@ class GameCatalog:
             description=facts.description,
             splits=tuple(Split(name=name, size=len(ids)) for name, ids in self._splits.items()),
             default_split=facts.default_split,
-            action_format=f'One action as plain text, after "Action:", or as a call of {ACT}. {facts.actions}',
+            action_format=f'An action as plain text, after "Action:", or as a call of {ACT}. {facts.actions}',
             tools=(Tool.model_validate(ACT_TOOL),),
             capabilities=Capabilities(
                 fork=spec.fork,
@@ -128,7 +128,7 @@ class GameCatalog:
 
 
 def read_tasks(data: Path) -> Iterable[GameTask]:
-    """The tasks of a prepared environment. Raises ServiceError(TASK_INVALID), saying where, once they are read."""
+    """The tasks of a prepared environment. Raises ServiceError(TASK_INVALID), saying where."""
     path = data / TASKS_FILE
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -7,14 +7,11 @@ answer is the execution as JSON. ``{"world": "exit"}`` ends the world's own proc
 import dataclasses
 import json
 import os
-from typing import ClassVar
 
 from sandbox_service.runner.world import Outcome, Start, Verdict, World
 
 
 class ProbeWorld(World):
-    many_per_worker: ClassVar[bool] = False
-
     def start(self):
         return Start(messages=[{"role": "user", "content": "Do as you like."}])
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox_service.environments.base import Provisions
 from sandbox_service.sandboxes import host
 from sandbox_service.sandboxes.base import SandboxLimits
 from sandbox_service.sandboxes.host import choose_interpreter, look_around, reachable
@@ -71,10 +72,13 @@ async def test_an_interpreter_that_private_folders_would_hide_gets_none(state):
 
 @pytest.mark.parametrize(("many_users", "mode"), [(True, "1777"), (False, "700")])
 def test_the_command_in_namespaces_sees_its_box_and_bounded_folders(many_users, mode):
-    command = wrapped(Path("/state/boxes/b"), Path("/state/code/d"), LIMITS, many_users, ["python3", "-I"])
+    provisions = Provisions(Path("/cache/games"), "d1", Path("/srv/data"))
+    box, code = Path("/state/boxes/b"), Path("/state/code/d")
+    command = wrapped(box, code, provisions, LIMITS, many_users, ["python3", "-I"])
     assert command[0] == "unshare"
     assert {"--pid", "--net", "--ipc", "--kill-child"} <= set(command)
-    assert command[-4:] == ["/state/boxes/b", "/state/code/d", "python3", "-I"]
+    assert command[-6:-4] == ["/state/boxes/b", "/state/code/d"]
+    assert command[-4:] == ["/cache/games", "/srv/data", "python3", "-I"]
     script = command[command.index("-c") + 1]
     assert f"mount -c --rbind . {INSIDE}" in script
     for path in ("/tmp", "/var/tmp", "/dev/shm", "/mnt/workspaces"):

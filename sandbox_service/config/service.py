@@ -1,20 +1,17 @@
-"""The service's configuration: one frozen, closed tree, read once by the composition root.
-
-Each part of the service receives its own branch only. Defaults are the vetted settings; a TOML file and
-``key=value`` words override them (``server.port=9000``).
-"""
+"""Settings of the service itself, and the tree of all."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from .base import Branch, Count, Positive, Seconds
+from .environments import EnvironmentsConfig
 
 __all__ = [
-    "CodeConfig",
     "DeadlineConfig",
-    "EnvironmentsConfig",
     "FleetConfig",
     "LeaseConfig",
     "LimitsConfig",
@@ -25,16 +22,8 @@ __all__ = [
     "StoreConfig",
 ]
 
-Seconds = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(ge=0)]
-Positive = Annotated[int, Field(ge=1)]
 
-
-class _Branch(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class ServerConfig(_Branch):
+class ServerConfig(Branch):
     """The HTTP front."""
 
     host: str = "127.0.0.1"
@@ -55,7 +44,7 @@ class ServerConfig(_Branch):
     """Deepest nesting of a request body."""
 
 
-class LimitsConfig(_Branch):
+class LimitsConfig(Branch):
     """Bounds of one box."""
 
     memory_mib: Positive = 512
@@ -72,7 +61,7 @@ class LimitsConfig(_Branch):
     """Files and directories in each writable tmpfs."""
 
 
-class SandboxConfig(_Branch):
+class SandboxConfig(Branch):
     """What boxes are made of."""
 
     kind: Literal["auto", "docker", "process"] = "auto"
@@ -91,7 +80,7 @@ class SandboxConfig(_Branch):
     """Bounds of one box."""
 
 
-class PoolConfig(_Branch):
+class PoolConfig(Branch):
     """Boxes of one environment on one node."""
 
     min_boxes: Count = 1
@@ -110,7 +99,7 @@ class PoolConfig(_Branch):
     """Most live instances of one tenant on one node."""
 
 
-class LeaseConfig(_Branch):
+class LeaseConfig(Branch):
     """How long an unused instance lives."""
 
     idle_timeout_s: Seconds = 300.0
@@ -121,7 +110,7 @@ class LeaseConfig(_Branch):
     """How long the end of an instance is remembered, so that late calls get 410 and not 404."""
 
 
-class DeadlineConfig(_Branch):
+class DeadlineConfig(Branch):
     """The longest each operation may take; every wait has one."""
 
     start_s: Seconds = 60.0
@@ -138,7 +127,7 @@ class DeadlineConfig(_Branch):
     """Finishing what runs at shutdown."""
 
 
-class StoreConfig(_Branch):
+class StoreConfig(Branch):
     """Where trajectories are kept."""
 
     url: str = "sqlite:///var/trajectories.sqlite"
@@ -153,29 +142,7 @@ class StoreConfig(_Branch):
     """Records that may wait; past it operations fail with storage_full instead of losing history."""
 
 
-class CodeConfig(_Branch):
-    """The code environment."""
-
-    mbpp_path: Path | None = None
-    """An MBPP JSONL file; adds the ``mbpp`` splits."""
-    task_files: tuple[Path, ...] = ()
-    """JSONL files of own tasks; each adds a split named after the file."""
-    max_steps: Positive = 30
-    """Steps after which an episode is truncated."""
-    tool_timeout_s: Seconds = 30.0
-    """Deadline of one tool call."""
-    max_output_bytes: Positive = 32 * 1024
-    """Output of one tool call that the agent sees."""
-
-
-class EnvironmentsConfig(_Branch):
-    """Settings of each environment."""
-
-    code: CodeConfig = CodeConfig()
-    """The code environment."""
-
-
-class FleetConfig(_Branch):
+class FleetConfig(Branch):
     """The Ray cluster and the supervisors on it."""
 
     address: str | None = None
@@ -196,7 +163,7 @@ class FleetConfig(_Branch):
     """Longest time from the start to the first request that is served."""
 
 
-class ServiceConfig(_Branch):
+class ServiceConfig(Branch):
     """Everything."""
 
     server: ServerConfig = ServerConfig()

@@ -1,0 +1,86 @@
+"""``sandbox-service envs setup``: install what environments need besides our code, on this machine."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deploy.config_file import read_config
+from sandbox_service.environments.installation import install, note_operator_data
+from sandbox_service.environments.provisions import default_root, recipes
+
+from .options import ConfigOption
+from .terminal import explained, fail, notes, notes_line, results
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sandbox_service.environments.provisions import Recipe
+
+__all__ = ["setup"]
+
+_ALL = "all"
+
+
+def setup(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="Environments, or: all. Their list when missing."),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, file_okay=False, resolve_path=True, help="The operator's own data for the one."
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Make anew what is there already.")] = False,
+    config: ConfigOption = None,
+    override: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting: environments.packages_dir=/srv/environments")
+    ] = None,
+) -> None:
+    """Install the packages of environments, each in a folder of its own, and prepare their data.
+
+    A service that starts afterwards serves them. Run it on each node of a cluster, or share the folder.
+    With --data an environment uses real data that we may not ship; its page in docs/environments says which.
+
+    Examples:
+
+        sandbox-service envs setup
+
+        sandbox-service envs setup bfcl textcraft
+
+        sandbox-service envs setup webshop --data /srv/webshop
+    """
+    with explained():
+        environments = read_config(config, override or []).environments
+    root = environments.packages_dir or default_root()
+    known = recipes()
+    if not names:
+        _list(known.values(), root)
+        return
+    chosen = list(known) if names == [_ALL] else names
+    unknown = sorted(set(chosen) - set(known))
+    if unknown:
+        raise fail(f"{unknown[0]!r} needs no set-up or is unknown; to be set up are: {', '.join(known)}")
+    if data is not None and len(chosen) != 1:
+        raise fail("--data is for one environment")
+    for name in chosen:
+        started = time.monotonic()
+        there = known[name].folder(root).is_dir() and not force
+        with explained(), notes().status(f"setting up {name} ..."):
+            folder = install(known[name], root, notes_line, force=force)
+            if data is not None:
+                note_operator_data(name, root, data)
+        took = "there already" if there else f"{time.monotonic() - started:.0f} s"
+        results().print(f"{name}: {folder} ({took})", soft_wrap=True)
+
+
+def _list(recipes_known: Iterable[Recipe], root: Path) -> None:
+    for recipe in recipes_known:
+        there = recipe.folder(root).is_dir()
+        results().print(f"{recipe.name}: {'set up' if there else 'not set up'}", soft_wrap=True)
+    notes().print("set up with: sandbox-service envs setup NAME, or: all")

@@ -1,0 +1,32 @@
+"""The service's configuration: one frozen, closed tree, read once by the composition root.
+
+Each part of the service receives its own branch only. Defaults are the vetted settings; a TOML file and
+``key=value`` words override them (``server.port=9000``).
+"""
+
+from .environments import CodeConfig, EnvironmentsConfig
+from .service import (
+    DeadlineConfig,
+    FleetConfig,
+    LeaseConfig,
+    LimitsConfig,
+    PoolConfig,
+    SandboxConfig,
+    ServerConfig,
+    ServiceConfig,
+    StoreConfig,
+)
+
+__all__ = [
+    "CodeConfig",
+    "DeadlineConfig",
+    "EnvironmentsConfig",
+    "FleetConfig",
+    "LeaseConfig",
+    "LimitsConfig",
+    "PoolConfig",
+    "SandboxConfig",
+    "ServerConfig",
+    "ServiceConfig",
+    "StoreConfig",
+]

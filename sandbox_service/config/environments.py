@@ -1,0 +1,35 @@
+"""Settings of the environments: one branch each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .base import Branch, Positive, Seconds
+
+__all__ = ["CodeConfig", "EnvironmentsConfig"]
+
+
+class CodeConfig(Branch):
+    """The code environment."""
+
+    mbpp_path: Path | None = None
+    """An MBPP JSONL file; adds the ``mbpp`` splits."""
+    task_files: tuple[Path, ...] = ()
+    """JSONL files of own tasks; each adds a split named after the file."""
+    max_steps: Positive = 30
+    """Steps after which an episode is truncated."""
+    tool_timeout_s: Seconds = 30.0
+    """Deadline of one tool call."""
+    max_output_bytes: Positive = 32 * 1024
+    """Output of one tool call that the agent sees."""
+
+
+class EnvironmentsConfig(Branch):
+    """Settings of each environment."""
+
+    enabled: tuple[str, ...] | None = None
+    """Environments to serve; all that are set up on this machine when missing."""
+    packages_dir: Path | None = None
+    """Where ``envs setup`` puts packages and data; the user's cache, root's /var/cache, when missing."""
+    code: CodeConfig = CodeConfig()
+    """The code environment."""

@@ -1,0 +1,21 @@
+"""A short name of some files' content: what is named so is never stale."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["digest"]
+
+
+def digest(*parts: Mapping[str, bytes]) -> str:
+    """Sixteen hexadecimal digits over paths and contents."""
+    total = hashlib.sha256()
+    for files in parts:
+        for path, content in sorted(files.items()):
+            total.update(f"{path}\0{len(content)}\0".encode())
+            total.update(content)
+    return total.hexdigest()[:16]

@@ -1,0 +1,157 @@
+"""Sets an environment up: installs its packages into a folder of their own and has its data made.
+
+The service never imports any of it. A folder appears whole or not at all, and two that set up the same
+environment at once wait for each other.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+
+from .provisions import GROUP, PACKAGES_FILE, PREPARE_FILE, operator_note
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from .provisions import Recipe
+
+__all__ = ["install", "note_operator_data"]
+
+_INSTALL_S = 1800.0
+_PREPARE_S = 1800.0
+_RUN = "import sys, runpy; sys.path.insert(0, sys.argv[2]); runpy.run_path(sys.argv[1], run_name='__main__')"
+
+
+def install(recipe: Recipe, root: Path, tell: Callable[[str], None], *, force: bool = False) -> Path:
+    """The prepared folder, made unless it is there. Raises ServiceError(SANDBOX_FAILED), saying why."""
+    target = recipe.folder(root)
+    if target.is_dir() and not force:
+        return target
+    with _alone(root, recipe.name):
+        if target.is_dir():
+            if not force:
+                return target
+            shutil.rmtree(target)
+        draft = Path(tempfile.mkdtemp(prefix=f"{recipe.name}-draft-", dir=root))
+        try:
+            _fill(recipe, draft, tell)
+            draft.rename(target)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+        for old in root.glob(f"{recipe.name}-*"):
+            if old != target:
+                tell(f"{recipe.name}: removing {old.name}, which an older recipe made")
+                shutil.rmtree(old, ignore_errors=True)
+    return target
+
+
+def note_operator_data(name: str, root: Path, data: Path) -> None:
+    """Remember where the operator's data of an environment is; a configured path comes before it."""
+    note = operator_note(name, root)
+    draft = note.with_name(note.name + ".draft")
+    draft.write_text(f"{data}\n", encoding="utf-8")
+    draft.replace(note)
+
+
+def _fill(recipe: Recipe, draft: Path, tell: Callable[[str], None]) -> None:
+    packages, data = draft / "packages", draft / "data"
+    packages.mkdir()
+    data.mkdir()
+    tell(f"{recipe.name}: installing its packages")
+    _install_packages(recipe, packages, tell)
+    prepare = recipe.source / PREPARE_FILE
+    if prepare.is_file():
+        tell(f"{recipe.name}: preparing its data")
+        # The interpreter behind a virtual environment: the service's packages are not the environment's.
+        interpreter = str(Path(sys.executable).resolve())
+        words = [interpreter, "-I", "-S", "-c", _RUN, str(prepare), str(packages), str(packages), str(data)]
+        _run(recipe.name, words, tell, _PREPARE_S)
+    _guard(draft)
+
+
+def _install_packages(recipe: Recipe, packages: Path, tell: Callable[[str], None]) -> None:
+    wanted = ["--no-deps", "--target", str(packages), "-r", str(recipe.source / PACKAGES_FILE)]
+    uv = Path(sys.executable).with_name("uv")
+    if uv.is_file():
+        words = [str(uv), "pip", "install", "--quiet", "--compile-bytecode", "--link-mode", "copy"]
+        try:
+            _run(recipe.name, [*words, "--python", sys.executable, *wanted], tell, _INSTALL_S)
+        except ServiceError as error:
+            tell(f"{recipe.name}: uv could not install ({error.detail}); trying pip")
+            shutil.rmtree(packages)
+            packages.mkdir()
+        else:
+            return
+    words = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    _run(recipe.name, [*words, *wanted], tell, _INSTALL_S)
+
+
+def _run(name: str, words: Sequence[str], tell: Callable[[str], None], timeout_s: float) -> None:
+    """Run a program, telling its lines as they come."""
+    settings = {**os.environ, "PYC_INVALIDATION_MODE": "unchecked-hash"}
+    if "PIP_FIND_LINKS" in settings:
+        # uv does not read pip's settings: a folder of wheels that pip was told of is passed on.
+        settings.setdefault("UV_FIND_LINKS", settings["PIP_FIND_LINKS"])
+    last = "no word"
+    # Like ``timeout``: the lines are read to their end, which the deadline brings about.
+    process = subprocess.Popen(
+        ["timeout", "--kill-after=10", f"{timeout_s:g}", *words],
+        env=settings,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            last = line.strip() or last
+            tell(f"{name}: {line.rstrip()}")
+        status = process.wait()
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+        process.stdout.close()
+    if status != 0:
+        why = f"not done within {timeout_s:g} s" if status == 124 else last
+        raise ServiceError(ErrorCode.SANDBOX_FAILED, f"{name} could not be set up: {why}")
+
+
+def _guard(folder: Path) -> None:
+    """Readable by all below a door that only we and the environments' group can pass."""
+    for entry in folder.rglob("*"):
+        if not entry.is_symlink():
+            mode = entry.stat().st_mode
+            entry.chmod(mode & 0o700 | (mode & 0o500) >> 3 | (mode & 0o500) >> 6)
+    if os.geteuid() == 0:
+        os.chown(folder, 0, GROUP)
+    folder.chmod(0o750)
+
+
+@contextmanager
+def _alone(root: Path, name: str) -> Iterator[None]:
+    """Hold the lock of one environment's set-up."""
+    try:
+        root.mkdir(parents=True, exist_ok=True, mode=0o755)
+        lock = os.open(root / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ServiceError(ErrorCode.SANDBOX_FAILED, f"cannot set up {name} in {root}: {error}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)

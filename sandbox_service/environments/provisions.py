@@ -1,0 +1,88 @@
+"""Where the packages and data of environments are, and which folder belongs to which recipe.
+
+An environment with a ``setup`` folder needs more than our code: ``setup/packages.txt`` pins its packages, and
+``setup/prepare.py``, where there is one, makes its data. What they lead to is a folder named after a digest
+over the recipe, so that a changed recipe is another folder:
+
+<root>/<name>-<digest>/packages    on the import path of the environment's processes
+<root>/<name>-<digest>/data        read-only data
+<root>/<name>.operator             path of the operator's own data, as ``envs setup --data`` noted it
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from .base import Provisions
+from .digests import digest
+
+__all__ = [
+    "GROUP",
+    "PACKAGES_FILE",
+    "PREPARE_FILE",
+    "Recipe",
+    "default_root",
+    "find",
+    "operator_note",
+    "recipes",
+]
+
+GROUP = 9999
+"""Group of the environments' processes in every box; agents never have it, and it alone may enter."""
+PACKAGES_FILE = "packages.txt"
+PREPARE_FILE = "prepare.py"
+_OWN_FOLDER = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """The ``setup`` folder of one environment."""
+
+    name: str
+    source: Path
+    digest: str
+
+    def folder(self, root: Path) -> Path:
+        """Where it leads to."""
+        return root / f"{self.name}-{self.digest}"
+
+
+def default_root() -> Path:
+    """Where other user ids can reach it when we are root; in the user's cache otherwise."""
+    if os.geteuid() == 0:
+        return Path("/var/cache/training-sandbox/environments")
+    cache_home = os.environ.get("XDG_CACHE_HOME")
+    return Path(cache_home or Path.home() / ".cache") / "training-sandbox" / "environments"
+
+
+@cache
+def recipes(environments: Path = _OWN_FOLDER) -> dict[str, Recipe]:
+    """The environments that have to be set up, by name."""
+    found: dict[str, Recipe] = {}
+    for file in sorted(environments.glob(f"*/setup/{PACKAGES_FILE}")):
+        source = file.parent
+        paths = [path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+        content = {path.relative_to(source).as_posix(): path.read_bytes() for path in paths}
+        found[source.parent.name] = Recipe(source.parent.name, source, digest(content))
+    return found
+
+
+def operator_note(name: str, root: Path) -> Path:
+    """The file that remembers where the operator's data is."""
+    return root / f"{name}.operator"
+
+
+def find(name: str, root: Path | None = None, operator_data: Path | None = None) -> Provisions | None:
+    """What ``envs setup`` made for an environment; None when it was not run since its recipe changed."""
+    root = root or default_root()
+    recipe = recipes()[name]
+    folder = recipe.folder(root)
+    if not folder.is_dir():
+        return None
+    if operator_data is None:
+        note = operator_note(name, root)
+        operator_data = Path(note.read_text(encoding="utf-8").strip()) if note.is_file() else None
+    return Provisions(folder, recipe.digest, operator_data)
