@@ -30,7 +30,12 @@ __all__ = ["install", "note_operator_data"]
 
 _INSTALL_S = 1800.0
 _PREPARE_S = 1800.0
-_RUN = "import sys, runpy; sys.path.insert(0, sys.argv[2]); runpy.run_path(sys.argv[1], run_name='__main__')"
+_RUN = """
+import os, runpy, sys
+del sys.argv[0]
+sys.path[:0] = [sys.argv[1], os.path.dirname(sys.argv[0])]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
 def install(recipe: Recipe, root: Path, tell: Callable[[str], None], *, force: bool = False) -> Path:
@@ -76,7 +81,7 @@ def _fill(recipe: Recipe, draft: Path, tell: Callable[[str], None]) -> None:
         tell(f"{recipe.name}: preparing its data")
         # The interpreter behind a virtual environment: the service's packages are not the environment's.
         interpreter = str(Path(sys.executable).resolve())
-        words = [interpreter, "-I", "-S", "-c", _RUN, str(prepare), str(packages), str(packages), str(data)]
+        words = [interpreter, "-I", "-S", "-c", _RUN, str(prepare), str(packages), str(data)]
         _run(recipe.name, words, tell, _PREPARE_S)
     _guard(draft)
 

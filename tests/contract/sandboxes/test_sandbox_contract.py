@@ -59,9 +59,9 @@ async def factory(kind, state_dir):
     made = await open_factory(configuration(kind, state_dir, limits=limits), node)
     made.node = node
     if kind == "plain":
-        made._host = Host(OWN_PYTHON, drops_uids=False, namespaces=False)
+        made._hosts[False] = Host(OWN_PYTHON, drops_uids=False, namespaces=False)
     if kind == "one user":
-        made._host = Host(OWN_PYTHON, drops_uids=False, namespaces=True)
+        made._hosts[False] = Host(OWN_PYTHON, drops_uids=False, namespaces=True)
     yield made
     await made.sweep()
     await made.close()

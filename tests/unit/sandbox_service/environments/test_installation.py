@@ -1,0 +1,66 @@
+"""How an environment's packages and data come onto a machine."""
+
+import os
+import stat
+
+import pytest
+
+from sandbox_service.environments.installation import install, note_operator_data
+from sandbox_service.environments.provisions import GROUP, find, recipes
+from sandbox_service.errors import ServiceError
+from tests.support.tiny_recipe import tiny_recipe
+
+
+def test_packages_are_installed_and_the_preparation_sees_them(tmp_path):
+    said = []
+    folder = install(tiny_recipe(tmp_path), tmp_path / "root", said.append)
+    assert (folder / "packages" / "tinylore.py").is_file()
+    assert (folder / "data" / "secret.txt").read_text() == "made by tinylore"
+    assert "provided: writing tinylore" in said
+
+
+def test_only_we_and_the_environments_group_pass_the_top_folder(tmp_path):
+    folder = install(tiny_recipe(tmp_path), tmp_path / "root", lambda _: None)
+    found = folder.stat()
+    assert stat.S_IMODE(found.st_mode) == 0o750
+    if os.geteuid() == 0:
+        assert (found.st_uid, found.st_gid) == (0, GROUP)
+    assert stat.S_IMODE((folder / "data" / "secret.txt").stat().st_mode) & 0o444 == 0o444
+
+
+def test_what_is_there_is_kept_and_force_makes_it_anew(tmp_path):
+    recipe, root = tiny_recipe(tmp_path), tmp_path / "root"
+    folder = install(recipe, root, lambda _: None)
+    (folder / "data" / "secret.txt").write_text("changed")
+    assert (install(recipe, root, lambda _: None) / "data" / "secret.txt").read_text() == "changed"
+    again = install(recipe, root, lambda _: None, force=True)
+    assert (again / "data" / "secret.txt").read_text() == "made by tinylore"
+
+
+def test_a_preparation_that_fails_leaves_nothing_and_says_why(tmp_path):
+    recipe = tiny_recipe(tmp_path, prepare="raise SystemExit('the moon is missing')")
+    with pytest.raises(ServiceError, match="the moon is missing"):
+        install(recipe, tmp_path / "root", lambda _: None)
+    assert [path.name for path in (tmp_path / "root").iterdir()] == ["provided.lock"]
+
+
+def test_what_an_older_recipe_made_is_removed(tmp_path):
+    root = tmp_path / "root"
+    old = root / "provided-00000000"
+    old.mkdir(parents=True)
+    install(tiny_recipe(tmp_path), root, lambda _: None)
+    assert not old.exists()
+
+
+def test_an_environment_that_is_not_set_up_is_not_found(tmp_path):
+    for name in recipes():
+        assert find(name, tmp_path) is None
+
+
+@pytest.mark.parametrize("name", recipes())
+def test_the_operators_data_comes_from_the_settings_or_from_the_note(tmp_path, name):
+    recipes()[name].folder(tmp_path).mkdir()
+    assert find(name, tmp_path).data == recipes()[name].folder(tmp_path) / "data"
+    note_operator_data(name, tmp_path, tmp_path / "noted")
+    assert find(name, tmp_path).data == tmp_path / "noted"
+    assert find(name, tmp_path, tmp_path / "set").data == tmp_path / "set"
