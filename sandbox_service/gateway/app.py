@@ -15,6 +15,8 @@ from sandbox_service.config import DeadlineConfig
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
+from .agentgym import AgentGymRoutes
+from .agentgym_documents import agentgym_documentation
 from .answers import problem_answer, send_answer
 from .auth import KeyRing
 from .bodies import ClientGone, read_body
@@ -156,8 +158,9 @@ def build_app(
     native = NativeRoutes(verbs, registry, metrics, log, config.max_json_depth)
     compat = CompatRoutes(verbs, registry, config.max_json_depth)
     manager = ManagerRoutes(compat, verbs, registry, config.max_json_depth)
+    agentgym = AgentGymRoutes(verbs, registry, config.max_json_depth)
     return Gateway(
-        [*native.routes(), *compat.routes(), *manager.routes()],
+        [*native.routes(), *compat.routes(), *manager.routes(), *agentgym.routes()],
         _rest(verbs, registry, metrics, config.max_body_bytes),
         keys=KeyRing(config.api_keys, insecure=config.insecure),
         metrics=metrics,
@@ -177,7 +180,8 @@ def _rest(verbs: Verbs, registry: Registry, metrics: Metrics, max_bytes: int) ->
 
     def openapi() -> dict[str, Any]:
         if not document:
-            document.update(build_document(app.routes, compat_documentation(), OPEN_PATHS))
+            hot = [*compat_documentation(), *agentgym_documentation()]
+            document.update(build_document(app.routes, hot, OPEN_PATHS))
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -34,6 +34,7 @@ class Exchange:
     method: str
     path: str
     headers: dict[bytes, bytes]
+    query: bytes = b""
     started: float = field(default_factory=time.perf_counter)
     route: str = UNMATCHED
     tenant: str = ""
@@ -52,7 +53,9 @@ def begin(scope: Scope) -> Exchange:
     headers = dict(scope["headers"])
     given = headers.get(b"x-request-id", b"")
     request_id = given.decode() if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
-    return Exchange(request_id, scope["method"], collapse_slashes(scope["path"]), headers)
+    return Exchange(
+        request_id, scope["method"], collapse_slashes(scope["path"]), headers, scope.get("query_string", b"")
+    )
 
 
 def collapse_slashes(path: str) -> str:
