@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help demo test lint types imports check bench engine engine-stop clean
+.PHONY: help demo environments test lint types imports check bench engine engine-stop clean
 
 help: ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -16,7 +16,11 @@ $(STAMP): pyproject.toml constraints.txt scripts/setup.sh
 demo: $(STAMP) ## Start the service, run the reference policy over the bundled tasks, show what happened.
 	$(BIN)/sandbox-service demo
 
+environments: $(STAMP) ## Install the packages and make the data of every environment.
+	$(BIN)/sandbox-service envs setup all
+
 test: $(STAMP) ## Run all tests; those that need Docker or PostgreSQL skip where there is none.
+	-$(BIN)/sandbox-service envs setup all
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 lint: $(STAMP) ## Style and formatting.

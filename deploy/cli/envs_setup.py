@@ -11,6 +11,7 @@ import typer
 from deploy.config_file import read_config
 from sandbox_service.environments.installation import install, note_operator_data
 from sandbox_service.environments.provisions import default_root, recipes
+from sandbox_service.errors import ServiceError
 
 from .options import ConfigOption
 from .terminal import explained, fail, notes, notes_line, results
@@ -68,15 +69,26 @@ def setup(
         raise fail(f"{unknown[0]!r} needs no set-up or is unknown; to be set up are: {', '.join(known)}")
     if data is not None and len(chosen) != 1:
         raise fail("--data is for one environment")
-    for name in chosen:
-        started = time.monotonic()
-        there = known[name].folder(root).is_dir() and not force
-        with explained(), notes().status(f"setting up {name} ..."):
-            folder = install(known[name], root, notes_line, force=force)
+    failed = [name for name in chosen if not _set_up(known[name], root, data, force=force)]
+    if failed:
+        raise fail(f"not set up: {', '.join(failed)}")
+
+
+def _set_up(recipe: Recipe, root: Path, data: Path | None, *, force: bool) -> bool:
+    """Set one up; what fails is said, and does not keep the others from being set up."""
+    started = time.monotonic()
+    there = recipe.folder(root).is_dir() and not force
+    try:
+        with notes().status(f"setting up {recipe.name} ..."):
+            folder = install(recipe, root, notes_line, force=force)
             if data is not None:
-                note_operator_data(name, root, data)
-        took = "there already" if there else f"{time.monotonic() - started:.0f} s"
-        results().print(f"{name}: {folder} ({took})", soft_wrap=True)
+                note_operator_data(recipe.name, root, data)
+    except (ServiceError, OSError) as error:
+        notes().print(f"{recipe.name}: {error}", markup=False)
+        return False
+    took = "there already" if there else f"{time.monotonic() - started:.0f} s"
+    results().print(f"{recipe.name}: {folder} ({took})", soft_wrap=True)
+    return True
 
 
 def _list(recipes_known: Iterable[Recipe], root: Path) -> None:

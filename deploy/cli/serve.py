@@ -9,6 +9,7 @@ import typer
 from deploy.config_file import read_config
 from deploy.preparation import prepared
 from deploy.serve_app import run_service
+from sandbox_service.environments.registry import build_registry
 
 from .options import ConfigOption, OverridesArgument
 from .terminal import explained, notes, notes_line, results
@@ -65,6 +66,9 @@ def serve(
 
 
 def _serve(config: ServiceConfig, show_logs: bool) -> None:
+    absent = sorted(build_registry(config.environments).absent)
+    if absent:
+        notes().print(f"not set up, so not served: {', '.join(absent)}  (sandbox-service envs setup NAME)")
     settled = prepared(config, notes_line)
     notes().print("starting; Ctrl-C stops ...")
     with run_service(settled, show_logs=show_logs) as service:
