@@ -49,8 +49,10 @@ def demo(
         resolved = read_config(config, overrides or [])
         port = free_port(resolved.server.port, resolved.server.host)
         server = resolved.server.model_copy(update={"port": port})
-        played = resolved.environments.model_copy(update={"enabled": ("code",)})
-        settled = prepared(resolved.model_copy(update={"server": server, "environments": played}), notes_line)
+        environments = resolved.environments.model_copy(update={"enabled": ("code",)})
+        settled = prepared(
+            resolved.model_copy(update={"server": server, "environments": environments}), notes_line
+        )
         played, shown = _play(settled, concurrency)
     report(played, shown, as_json=as_json)
     if played.summary().failures or not played.outcomes:
