@@ -1,0 +1,111 @@
+"""Goals of the shop as tasks, in the official order and splits, and how to reach each."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.environments.base import EnvironmentSpec
+from sandbox_service.environments.games.catalog import GameCatalog, GameFacts, GameTask
+from sandbox_service.errors import ServiceError
+
+from .goals import Goal, human_goals, synthetic_goals
+from .products import Product, ProductsError, read_products
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from sandbox_service.config import WebshopConfig
+    from sandbox_service.environments.base import Provisions
+
+__all__ = ["WebshopCatalog", "read_goals"]
+
+_OFFICIAL_TEST, _OFFICIAL_EVAL = 500, 1000
+_PARAMS = {
+    "type": "object",
+    "properties": {
+        "show_attrs": {
+            "type": "boolean",
+            "default": False,
+            "description": "Products have a page with their attributes and their place in the shop.",
+        }
+    },
+    "additionalProperties": False,
+}
+
+
+class WebshopCatalog(GameCatalog):
+    """The goals of one product set."""
+
+    def __init__(self, config: WebshopConfig, provisions: Provisions) -> None:
+        spec = EnvironmentSpec(
+            name="webshop",
+            world_module="sandbox_service.environments.webshop.world",
+            agent_code=False,
+            many_per_worker=config.many_per_worker,
+            fork=True,
+            deterministic=True,
+            image="sandbox-webshop",
+            instances_per_box=10_000,
+            provisions=provisions,
+        )
+        facts = GameFacts(
+            description="Find and buy the product that an instruction asks for, in a shop of text pages.",
+            actions="search[words] or click[name of a button, product or option].",
+            default_split="train",
+            max_steps=config.max_steps,
+            params=_PARAMS,
+        )
+        super().__init__(spec, facts, lambda: read_goals(provisions.data))
+
+
+def read_goals(data: Path) -> Iterator[GameTask]:
+    """Goals of a data folder: made ones in the official order, then those that people wrote.
+
+    Raises ServiceError(TASK_INVALID).
+    """
+    try:
+        products = read_products(data)
+    except ProductsError as error:
+        raise ServiceError(ErrorCode.TASK_INVALID, f"webshop: {error}") from error
+    by_number = {product.asin: product for product in products}
+    made = synthetic_goals(products)
+    for number, goal in enumerate(made):
+        splits = (_split(number, len(made)), "all")
+        yield _task(f"synthetic-{number:04d}", goal, by_number[goal.asin], splits)
+    for number, goal in enumerate(human_goals(products)):
+        yield _task(f"human-{number:02d}", goal, by_number[goal.asin], ("human", "all"))
+
+
+def _split(number: int, goals: int) -> str:
+    """The official split of a goal; a set too small for those gives a fifth each to test and eval."""
+    if goals >= 2 * (_OFFICIAL_TEST + _OFFICIAL_EVAL):
+        test, validation = _OFFICIAL_TEST, _OFFICIAL_EVAL
+    else:
+        test = validation = goals // 5
+    if number < test:
+        return "test"
+    return "eval" if number < test + validation else "train"
+
+
+def _task(task_id: str, goal: Goal, product: Product, splits: Sequence[str]) -> GameTask:
+    return GameTask(
+        id=task_id,
+        category=product.category,
+        splits=tuple(splits),
+        task={"goal": asdict(goal)},
+        reference=_purchase(goal, product),
+    )
+
+
+def _purchase(goal: Goal, product: Product) -> tuple[str, ...]:
+    """What a customer does who knows the product: its title finds it on the first page."""
+    choices = [f"click[{value}]" for _, value in goal.options if _offers(product, value)]
+    words = product.title or product.query
+    return (f"search[{words}]", f"click[{goal.asin.lower()}]", *choices, "click[buy now]")
+
+
+def _offers(product: Product, value: str) -> bool:
+    return any(value in values for values in product.options.values())

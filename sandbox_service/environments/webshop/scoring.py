@@ -1,0 +1,98 @@
+"""The reward of a purchase, by WebShop's published formula.
+
+``type factor * (matched attributes + matched options + [price within the limit]) / (attributes + options
++ 1)``, between 0 and 1. Where the original has a tagger find the nouns of titles, every word of letters
+that is no stop word counts.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from thefuzz import fuzz
+
+from .colours import COLOURS, plain_colour
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .goals import Goal
+    from .products import Product
+
+__all__ = ["reward", "title_words", "type_factor"]
+
+_ALIKE = 85
+"""Texts with a higher token set ratio count as the same."""
+_LETTERS = re.compile(r"[^\W\d_]{2,}")
+_NO_NOUNS = (
+    "about above after again all also am an and any are as at be been before being below between both but by"
+    " can could did do does doing down during each few for from further had has have having he her here hers"
+    " him his how if in into is it its just me more most my no nor not now of off on once only or other our"
+    " out over own per same she should so some such than that the their them then there these they this those"
+    " through to too under until up upon us very via was we were what when where which while who whom why"
+    " will with without would you your"
+)
+_STOP_WORDS = frozenset(_NO_NOUNS.split())
+
+
+def reward(bought: Product, options: Mapping[str, str], goal: Goal, wanted: Product) -> float:
+    """What buying a product with these options is worth; ``wanted`` is the goal's own product."""
+    matched = _attribute_matches(bought, goal) + _option_matches(options, goal)
+    share = (matched + (bought.price <= goal.price_limit)) / (len(goal.attributes) + len(goal.options) + 1)
+    return type_factor(bought, wanted) * share
+
+
+def type_factor(bought: Product, wanted: Product) -> float:
+    """How far it is the kind of product that was wanted: 0, 0.1, 0.5 or 1."""
+    words = title_words(wanted.title)
+    overlap = len(set(words) & set(title_words(bought.title))) / len(words) if words else 0.2
+    if overlap == 0:
+        return 0.0
+    if overlap < 0.1:
+        return 0.1
+    categories = set(_path(bought)) & set(_path(wanted))
+    same_kind = bought.query == wanted.query or len(categories) >= 2 or overlap > 0.2
+    return 1.0 if same_kind else 0.5
+
+
+def title_words(title: str) -> list[str]:
+    """The words of a title that stand for its nouns, with repetitions."""
+    return [word for word in _LETTERS.findall(title.lower()) if word not in _STOP_WORDS]
+
+
+def _path(product: Product) -> list[str]:
+    return [step.strip() for step in product.product_category.split("›")]  # noqa: RUF001
+
+
+def _attribute_matches(bought: Product, goal: Goal) -> int:
+    return sum(
+        any(fuzz.token_set_ratio(has, wanted) > _ALIKE for has in bought.attributes)
+        or _is_mentioned(wanted, bought)
+        for wanted in goal.attributes
+    )
+
+
+def _option_matches(options: Mapping[str, str], goal: Goal) -> int:
+    chosen = [plain_colour(value) for value in options.values()]
+    return sum(
+        any(fuzz.token_set_ratio(value, wanted) > _ALIKE for value in chosen)
+        for wanted in map(_compared, goal.options)
+    )
+
+
+def _compared(option: tuple[str, str]) -> str:
+    """What a chosen value is compared with.
+
+    The original compares the pair of name and value, written as Python writes it, and knows a colour there
+    only when it is the whole value. So ``228black``, rightly chosen, does not match itself.
+    """
+    name, value = option
+    if not name:
+        return plain_colour(value)
+    return value if value in COLOURS else str(option)
+
+
+def _is_mentioned(words: str, product: Product) -> bool:
+    texts = (product.title, " ".join(product.bullet_points), product.description)
+    return any(words in text.lower() for text in texts)
