@@ -60,7 +60,11 @@ def _server(dialect: Dialect) -> Iterable[APIRoute]:
         yield _done(dialect, name, request, result, summary)
     for name, look in dialect.looks.items():
         yield _told(
-            dialect, name, look.result, f"Tell the {name.replace('_', ' ')}", tuple(dialect.place.model_fields)
+            dialect,
+            name,
+            look.result,
+            f"Tell the {name.replace('_', ' ')}",
+            tuple(dialect.place.model_fields),
         )
     if dialect.plain:
         yield _told(dialect, "list_envs", list[int], "List places with an episode", ())

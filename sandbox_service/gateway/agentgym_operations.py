@@ -182,9 +182,12 @@ class AgentGymOperations:
             return True
         self._places.forget(exchange, dialect.name, place)
         found = await self._places.all(exchange, dialect.name, place)
+        if not found:
+            self._places.remember(exchange, dialect.name, place, None)
+            return True
         live = [status.instance_id for status in found if status.state in LIVE]
         released = await asyncio.gather(*[self._release(exchange, name) for name in live])
-        return any(released) or not found
+        return any(released)
 
     async def _release(self, exchange: Exchange, instance_id: str) -> bool:
         try:

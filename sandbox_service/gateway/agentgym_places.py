@@ -89,8 +89,8 @@ class Places:
         """The instance, as far as it is remembered."""
         return self._known.get((exchange.tenant, server, place))
 
-    def remember(self, exchange: Exchange, server: str, place: int, instance_id: str) -> None:
-        """The id's instance is this one."""
+    def remember(self, exchange: Exchange, server: str, place: int, instance_id: str | None) -> None:
+        """The id's instance is this one, or it has none yet."""
         self._keep(exchange, server, place, instance_id)
 
     def forget(self, exchange: Exchange, server: str, place: int) -> None:

@@ -80,6 +80,18 @@ def test_every_native_route_is_documented():
     assert documented == served
 
 
+def test_every_agentgym_route_is_documented():
+    app = build_app(ServerConfig(), build_registry(EnvironmentsConfig()), backend=None)
+    served = {path for path in app._rest.openapi()["paths"] if path.startswith("/agentgym/")}
+    documented = set()
+    for row in rows_between(API_PAGE, "AgentGym"):
+        server, *_, looks = row.strip("|").split("|")
+        root = f"/agentgym/{server.strip(' `')}"
+        documented |= {root, *(f"{root}/{name}" for name in ("create", "reset", "step", "close"))}
+        documented |= {f"{root}/{name}" for name in re.findall(r"`(\w+)`", looks)}
+    assert documented == served
+
+
 def test_the_idle_timeout_is_one_number():
     seconds = f"`lease.idle_timeout_s` ({LeaseConfig().idle_timeout_s:g} s)"
     assert seconds in API_PAGE

@@ -30,6 +30,16 @@ ROUTES = {
     ),
     *(("post", f"/mgr/{path}") for path in ("create_from_pool", "call_tool", "release")),
 }
+AGENTGYM = {
+    "textcraft": ("observation", "detail"),
+    "babyai": ("observation",),
+    "sciworld": ("observation", "action_hint", "goals", "detail", "task_description", "state"),
+    "alfworld": ("observation", "available_actions", "detail"),
+    "webshop": ("observation", "available_actions", "instruction_text", "state", "list_envs"),
+}
+for server, looks in AGENTGYM.items():
+    ROUTES |= {("post", f"/agentgym/{server}/{verb}") for verb in ("create", "reset", "step", "close")}
+    ROUTES |= {("get", f"/agentgym/{server}"), *(("get", f"/agentgym/{server}/{look}") for look in looks)}
 NO_ROUTE = {ErrorCode.NOT_FOUND, ErrorCode.METHOD_NOT_ALLOWED}
 
 

@@ -1,0 +1,82 @@
+import json
+
+import pytest
+
+from sandbox_service.errors import ServiceError
+from sandbox_service.gateway.agentgym_places import FIRST, Places, instance_name, later_number
+from sandbox_service.gateway.exchange import Exchange
+from sandbox_service.runner.frames import Frame, Op
+
+
+class Fleet:
+    """Knows instances by name and state."""
+
+    def __init__(self, **states):
+        self.states = states
+
+    async def ask_everyone(self, exchange, op, timeout_s=None):
+        head = {"environment": "babyai", "task_id": "t", "step_index": 0, "idle_s": 0.0, "supervisor": "s"}
+        told = [{**head, "instance_id": name, "state": state} for name, state in self.states.items()]
+        return [Frame(Op.REPLY, 0, "", {}, json.dumps({"instances": told}).encode())]
+
+
+def exchange(tenant="a"):
+    made = Exchange("r", "POST", "/", {})
+    made.tenant = tenant
+    return made
+
+
+def places(states=()):
+    return Places(Fleet(**dict(states)))  # type: ignore[arg-type]
+
+
+def test_an_id_is_an_integer_that_every_json_reader_keeps():
+    known = places()
+    ids = {known.issue(exchange(), "babyai") for _ in range(200)}
+    assert len(ids) == 200
+    assert all(0 <= place < 2**53 for place in ids)
+
+
+def test_an_id_is_valid_for_its_tenant_and_server_in_any_replica():
+    place = places().issue(exchange(), "babyai")
+    places().check(exchange(), "babyai", place)
+    for tenant, server, other in (
+        ("b", "babyai", place),
+        ("a", "webshop", place),
+        ("a", "babyai", place ^ 1),
+    ):
+        with pytest.raises(ServiceError, match=f"The id {other} is not valid"):
+            places().check(exchange(tenant), server, other)
+
+
+async def test_the_newest_living_instance_is_the_places():
+    states = {
+        instance_name("babyai", 7, FIRST): "released",
+        instance_name("babyai", 7, 300): "active",
+        instance_name("babyai", 7, 40): "active",
+        instance_name("babyai", 71, 500): "active",
+        "agentgym-babyai-7-mine": "active",
+    }
+    known = places(states)
+    assert await known.find(exchange(), "babyai", 7) == "agentgym-babyai-7-300"
+    assert known.recall(exchange(), "babyai", 7) == "agentgym-babyai-7-300"
+    assert await known.living(exchange(), "babyai") == [7, 71]
+
+
+@pytest.mark.parametrize(
+    ("states", "said"),
+    [
+        ({}, "has not been reset"),
+        ({"agentgym-babyai-7-0": "released"}, "has been deleted"),
+        ({"agentgym-babyai-7-0": "expired"}, "was idle for too long"),
+        ({"agentgym-babyai-7-0": "released", "agentgym-babyai-7-9": "lost"}, "was lost with its sandbox"),
+    ],
+    ids=["never", "released", "expired", "lost"],
+)
+async def test_a_place_without_a_living_instance_says_why(states, said):
+    with pytest.raises(ServiceError, match=said):
+        await places(states).find(exchange(), "babyai", 7)
+
+
+def test_later_instances_have_greater_numbers_than_the_first():
+    assert later_number() > FIRST
