@@ -4,7 +4,7 @@ Each part of the service receives its own branch only. Defaults are the vetted s
 ``key=value`` words override them (``server.port=9000``).
 """
 
-from .environments import CodeConfig, EnvironmentsConfig
+from .environments import CodeConfig, EnvironmentsConfig, WebshopConfig
 from .service import (
     DeadlineConfig,
     FleetConfig,
@@ -29,4 +29,5 @@ __all__ = [
     "ServerConfig",
     "ServiceConfig",
     "StoreConfig",
+    "WebshopConfig",
 ]

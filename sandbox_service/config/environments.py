@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .base import Branch, Positive, Seconds
 
-__all__ = ["CodeConfig", "EnvironmentsConfig"]
+__all__ = ["CodeConfig", "EnvironmentsConfig", "WebshopConfig"]
 
 
 class CodeConfig(Branch):
@@ -24,6 +24,17 @@ class CodeConfig(Branch):
     """Output of one tool call that the agent sees."""
 
 
+class WebshopConfig(Branch):
+    """The WebShop environment."""
+
+    data: Path | None = None
+    """A folder with WebShop's product set; a small set of our own when missing."""
+    max_steps: Positive = 50
+    """Steps after which an episode is truncated."""
+    many_per_worker: bool = True
+    """Instances share a worker process of their box; else each has one."""
+
+
 class EnvironmentsConfig(Branch):
     """Settings of each environment."""
 
@@ -33,3 +44,5 @@ class EnvironmentsConfig(Branch):
     """Where ``envs setup`` puts packages and data; the user's cache, root's /var/cache, when missing."""
     code: CodeConfig = CodeConfig()
     """The code environment."""
+    webshop: WebshopConfig = WebshopConfig()
+    """The WebShop environment."""

@@ -14,6 +14,7 @@ from sandbox_service.errors import ServiceError
 from .code.catalog import CodeCatalog
 from .echo.catalog import EchoCatalog
 from .provisions import find
+from .webshop.catalog import WebshopCatalog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -35,7 +36,11 @@ _PLAIN: Mapping[str, Callable[[EnvironmentsConfig], Catalog]] = MappingProxyType
 )
 """Environments of our code alone."""
 
-_PROVIDED: Mapping[str, Callable[[EnvironmentsConfig, Provisions], Catalog]] = MappingProxyType({})
+_PROVIDED: Mapping[str, Callable[[EnvironmentsConfig, Provisions], Catalog]] = MappingProxyType(
+    {
+        "webshop": lambda config, found: WebshopCatalog(config.webshop, found),
+    }
+)
 """Environments with packages of their own."""
 
 
