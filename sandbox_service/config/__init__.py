@@ -4,7 +4,7 @@ Each part of the service receives its own branch only. Defaults are the vetted s
 ``key=value`` words override them (``server.port=9000``).
 """
 
-from .environments import CodeConfig, EnvironmentsConfig, WebshopConfig
+from .environments import BfclConfig, CodeConfig, EnvironmentsConfig, WebshopConfig
 from .service import (
     DeadlineConfig,
     FleetConfig,
@@ -18,6 +18,7 @@ from .service import (
 )
 
 __all__ = [
+    "BfclConfig",
     "CodeConfig",
     "DeadlineConfig",
     "EnvironmentsConfig",

@@ -3,10 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
-from .base import Branch, Positive, Seconds
+from pydantic import Field
 
-__all__ = ["CodeConfig", "EnvironmentsConfig", "WebshopConfig"]
+from .base import Branch, Count, Positive, Seconds
+
+__all__ = ["BfclConfig", "CodeConfig", "EnvironmentsConfig", "WebshopConfig"]
+
+
+class BfclConfig(Branch):
+    """The BFCL environment."""
+
+    many_per_worker: bool = True
+    """Instances share a worker process of their box; else each has one."""
+    instances_per_box: Positive = 1000
+    """Most instances in one container."""
+    turn_steps: Positive = 20
+    """Messages with calls in one turn; one more ends the episode, as in the official runner."""
+    single_turn_attempts: Positive = 3
+    """Messages until a single-turn task has an answer that can be read; 1 in the official runner."""
+    strict_irrelevance: bool = False
+    """Fail multi-turn episodes with calls in a turn that needs none, which the official runner does not."""
+    validation_share: Annotated[float, Field(ge=0, le=0.5)] = 0.1
+    """Share of each category that is in the validation splits."""
+    split_seed: Count = 0
+    """Seed of the train and validation splits."""
 
 
 class CodeConfig(Branch):
@@ -42,6 +64,8 @@ class EnvironmentsConfig(Branch):
     """Environments to serve; all that are set up on this machine when missing."""
     packages_dir: Path | None = None
     """Where ``envs setup`` puts packages and data; the user's cache, root's /var/cache, when missing."""
+    bfcl: BfclConfig = BfclConfig()
+    """The BFCL environment."""
     code: CodeConfig = CodeConfig()
     """The code environment."""
     webshop: WebshopConfig = WebshopConfig()

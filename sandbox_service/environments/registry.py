@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
+from .bfcl.catalog import BfclCatalog
 from .code.catalog import CodeCatalog
 from .echo.catalog import EchoCatalog
 from .provisions import find
@@ -38,6 +39,7 @@ _PLAIN: Mapping[str, Callable[[EnvironmentsConfig], Catalog]] = MappingProxyType
 
 _PROVIDED: Mapping[str, Callable[[EnvironmentsConfig, Provisions], Catalog]] = MappingProxyType(
     {
+        "bfcl": lambda config, found: BfclCatalog(config.bfcl, found),
         "webshop": lambda config, found: WebshopCatalog(config.webshop, found),
     }
 )

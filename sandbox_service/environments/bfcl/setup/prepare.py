@@ -38,8 +38,13 @@ from bfcl_eval.constants.executable_backend_config import (  # noqa: E402
     MULTI_TURN_FUNC_DOC_FILE_MAPPING,
 )
 from bfcl_eval.eval_checker.ast_eval.ast_checker import ast_checker  # noqa: E402
-from conversion import offered_name, tool_of  # noqa: E402
-from solutions import ParsedCall, any_call, parse_call, solve_single  # noqa: E402
+from conversion import offered_name, tool_of  # type: ignore[import-not-found]  # noqa: E402
+from solutions import (  # type: ignore[import-not-found]  # noqa: E402
+    ParsedCall,
+    any_call,
+    parse_call,
+    solve_single,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,7 +130,7 @@ def _category(
     hinted = bfcl.load_dataset_entry(category, include_prereq=False)
     plain = bfcl.load_dataset_entry(category, include_prereq=False, include_language_specific_hint=False)
     for number, entry in enumerate(hinted):
-        truth = truths[number]["ground_truth"] if truths else None
+        truth: Any = truths[number]["ground_truth"] if truths else None
         task = {"id": entry["id"], "category": category, "turns": entry["question"]}
         if category.startswith("memory"):
             task |= {"classes": entry["involved_classes"], "scenario": entry["scenario"]}

@@ -1,4 +1,4 @@
-"""Calls that solve a task: read off the ground truth, and checked by the official checker where it is a choice.
+"""Calls that solve a task: read off the ground truth, and checked by the official checker.
 
 Ground truth of single-turn tasks names accepted values of each argument. The first combination that the
 checker accepts is taken; a task whose ground truth its own checker accepts in no form has no solution.

@@ -1,0 +1,135 @@
+"""Tasks and splits of the BFCL environment, from the prepared data. Never imports the package."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from sandbox_service.contract.inspection import Capabilities, Environment, Split
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
+from sandbox_service.errors import ServiceError
+
+from .shelf import Shelf
+from .splits import make_splits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pydantic import JsonValue
+
+    from sandbox_service.config import BfclConfig
+    from sandbox_service.environments.base import Provisions
+
+__all__ = ["BfclCatalog"]
+
+_ACTION_FORMAT = (
+    "An assistant message with OpenAI tool_calls, or with "
+    '<tool_call>{"name": ..., "arguments": {...}}</tool_call> in its content. A message without a call ends '
+    "the turn; the user's next message follows."
+)
+_PARAMS: dict[str, JsonValue] = {
+    "is_open_query": {"type": "boolean", "description": "End the episode after the first turn."},
+    "step_rewards": {
+        "type": "boolean",
+        "description": "Reward each turn, in equal shares, until the official checker rejects one.",
+    },
+    "memory": {
+        "type": "object",
+        "description": "Memory tasks: what the memory holds, as an evaluation's details gave it, in place of "
+        "the conversations before the question.",
+    },
+}
+
+
+class BfclCatalog:
+    """The tasks of all categories that can be run without weights, keys and network."""
+
+    def __init__(self, config: BfclConfig, provisions: Provisions) -> None:
+        self._config = config
+        self._shelf = Shelf(provisions.data)
+        self.spec = EnvironmentSpec(
+            name="bfcl",
+            world_module="sandbox_service.environments.bfcl.world",
+            agent_code=False,
+            many_per_worker=config.many_per_worker,
+            fork=True,
+            deterministic=True,
+            image="sandbox-bfcl",
+            instances_per_box=config.instances_per_box,
+            provisions=provisions,
+        )
+
+    def describe(self) -> Environment:
+        return Environment(
+            name="bfcl",
+            description="Berkeley Function Calling Leaderboard v4: function calls in conversations, "
+            "with state, and single ones; graded by the official checkers.",
+            splits=tuple(Split(name=name, size=len(ids)) for name, ids in self._splits.items()),
+            default_split="train",
+            action_format=_ACTION_FORMAT,
+            capabilities=Capabilities(
+                fork=True,
+                files=False,
+                agent_code=False,
+                deterministic=True,
+                many_per_worker=self.spec.many_per_worker,
+            ),
+            reward_range=(0.0, 1.0),
+            max_steps=max(self._max_steps(task_id) for task_id in self._shelf.places),
+            params={"type": "object", "properties": {**_PARAMS}, "additionalProperties": False},
+        )
+
+    def task_ids(self, split: str) -> Sequence[str]:
+        try:
+            return self._splits[split]
+        except KeyError:
+            known = ", ".join(self._splits)
+            detail = f"bfcl has no split {split!r}; there are: {known}"
+            raise ServiceError(ErrorCode.UNKNOWN_SPLIT, detail) from None
+
+    def payload(self, task_id: str) -> TaskPayload:
+        self._check(task_id)
+        limits: dict[str, JsonValue] = {
+            "turn_steps": self._config.turn_steps,
+            "strict_irrelevance": self._config.strict_irrelevance,
+        }
+        max_steps = self._max_steps(task_id)
+        task: dict[str, JsonValue] = {"id": task_id, "limits": limits, "max_steps": max_steps}
+        grading: dict[str, JsonValue] = {"truth": self._shelf.answer(task_id)["truth"]}
+        return TaskPayload(task=task, grading=grading, max_steps=max_steps)
+
+    def reference(self, task_id: str) -> Sequence[dict[str, JsonValue]]:
+        self._check(task_id)
+        steps = self._shelf.answer(task_id)["solution"]
+        return [_message(number, step) for number, step in enumerate(steps)]
+
+    @cached_property
+    def _splits(self) -> dict[str, tuple[str, ...]]:
+        return make_splits(self._shelf.categories, self._config.validation_share, self._config.split_seed)
+
+    def _max_steps(self, task_id: str) -> int:
+        if not task_id.startswith(("multi_turn", "memory")):
+            return self._config.single_turn_attempts
+        # In each turn, as many messages with calls as are allowed, and the one that ends it.
+        return self._shelf.places[task_id].turns * (self._config.turn_steps + 1)
+
+    def _check(self, task_id: str) -> None:
+        if task_id not in self._shelf.places:
+            raise ServiceError(ErrorCode.UNKNOWN_TASK, f"bfcl has no task {task_id!r}")
+
+
+def _message(number: int, step: Mapping[str, Any]) -> dict[str, JsonValue]:
+    """A step of a solution as an assistant message, with native tool calls."""
+    if "calls" not in step:
+        return {"role": "assistant", "content": step["text"]}
+    given: list[JsonValue] = [
+        {
+            "id": f"call_{number}_{index}",
+            "type": "function",
+            "function": {"name": name, "arguments": json.dumps(arguments)},
+        }
+        for index, (name, arguments) in enumerate(step["calls"])
+    ]
+    return {"role": "assistant", "content": None, "tool_calls": given}

@@ -1,0 +1,87 @@
+"""The official checkers, each on state of its own.
+
+The multi-turn checker keeps its objects in its module's globals under a name of the caller's choice. Every
+evaluation takes a name that was never used before, and removes what was left under it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+from .engine import official
+
+__all__ = ["Judgement", "check_answer", "check_calls", "check_turns", "makes_needless_calls"]
+
+JsonObject = dict[str, Any]
+
+_turn_state = official("eval_checker.multi_turn_eval.multi_turn_utils")
+_turns = official("eval_checker.multi_turn_eval.multi_turn_checker")
+_ast = official("eval_checker.ast_eval.ast_checker")
+_agentic = official("eval_checker.agentic_eval.agentic_checker")
+_languages = official("constants.enums").Language
+_RAISED = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NotImplementedError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What the checkers raise on an answer whose form they did not expect; ground truth raises nothing."""
+_names = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A checker's verdict."""
+
+    valid: bool
+    error_type: str | None = None
+    """The checker's own name for what is wrong; says nothing about ground truth."""
+
+
+def check_turns(task: JsonObject, history: list[list[list[str]]], truth: list[list[str]]) -> Judgement:
+    """Run the history and the ground truth, and compare state and results after each turn."""
+    name = f"evaluation{next(_names)}"
+    entry = {
+        "id": task["id"],
+        "initial_config": task["config"],
+        "involved_classes": task["classes"],
+    }
+    try:
+        return _judgement(_turns.multi_turn_checker(history, truth, entry, task["category"], name))
+    except _RAISED as error:
+        return Judgement(False, f"multi_turn:checker_raised_{type(error).__name__}")
+    finally:
+        space = vars(_turn_state)
+        for key in [key for key in space if key.startswith(f"{name}_")]:
+            del space[key]
+
+
+def makes_needless_calls(history: list[list[list[str]]], truth: list[list[str]]) -> bool:
+    """Whether there are calls in a turn whose ground truth has none."""
+    return not _turns.multi_turn_irrelevance_checker(history, truth)["valid"]
+
+
+def check_calls(task: JsonObject, calls: list[JsonObject], truth: list[JsonObject]) -> Judgement:
+    """Compare calls, each a function's name to its arguments, with the accepted ones."""
+    category = task["category"]
+    language = {"simple_java": "java", "simple_javascript": "javascript"}.get(category, "python")
+    try:
+        verdict = _ast.ast_checker(task["functions"], calls, truth, _languages(language), category, "model")
+        return _judgement(verdict)
+    except _RAISED as error:
+        return Judgement(False, f"ast_checker:raised_{type(error).__name__}")
+
+
+def check_answer(text: str, truth: list[str]) -> Judgement:
+    """Look for one of the accepted answers in a text."""
+    return _judgement(_agentic.agentic_checker(text, truth))
+
+
+def _judgement(verdict: JsonObject) -> Judgement:
+    return Judgement(bool(verdict["valid"]), None if verdict["valid"] else str(verdict.get("error_type")))

@@ -1,0 +1,99 @@
+"""What the kinds of episodes have in common: options, limits, and how calls are answered."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sandbox_service.runner.world import Outcome, Start, WorldError
+
+from .prompts import FUNCTION_CALLS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sandbox_service.environments.actions.calls import Call
+
+__all__ = ["MOST_CALLS", "Dialogue", "Graded", "Options", "answered", "opened", "read_options"]
+
+JsonObject = dict[str, Any]
+
+MOST_CALLS = 64
+"""Calls of one message that are run; later ones are refused, not ignored."""
+_PARAMS = ("is_open_query", "memory", "step_rewards")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The create parameters."""
+
+    is_open_query: bool = False
+    """End after the first turn."""
+    step_rewards: bool = False
+    """Reward each turn that the checker accepts."""
+    memory: JsonObject | None = None
+    """What the memory of a memory task holds, in place of the conversations that fill it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """What an evaluation finds."""
+
+    valid: bool
+    error_type: str | None = None
+    details: JsonObject = field(default_factory=dict)
+
+
+class Dialogue(ABC):
+    """One episode's state: plain data and API objects, so that a deep copy of it is another episode."""
+
+    @abstractmethod
+    def open(self) -> Start:
+        """The opening."""
+
+    @abstractmethod
+    def hear(self, message: JsonObject) -> Outcome:
+        """Take an assistant message."""
+
+    @abstractmethod
+    def grade(self, truth: Any) -> Graded:  # noqa: ANN401  # each kind of task has its form of ground truth
+        """Grade what was said so far, and change nothing."""
+
+
+def read_options(params: Mapping[str, Any]) -> Options:
+    """The create parameters. Raises WorldError(invalid_request)."""
+    unknown = sorted(set(params) - set(_PARAMS))
+    if unknown:
+        detail = f"bfcl has no parameter {unknown[0]!r}; there are: {', '.join(_PARAMS)}"
+        raise WorldError(detail, "invalid_request")
+    for name in ("is_open_query", "step_rewards"):
+        if not isinstance(params.get(name, False), bool):
+            raise WorldError(f"{name} is true or false", "invalid_request")
+    if not isinstance(params.get("memory", {}), dict):
+        raise WorldError("memory is an object", "invalid_request")
+    return Options(**params)
+
+
+def opened(instructions: str, turn: Sequence[Mapping[str, Any]]) -> list[JsonObject]:
+    """A system prompt, with the task's own where it has one, and the first turn."""
+    system = [f"{instructions}\n\n{FUNCTION_CALLS}"]
+    system += [each["content"] for each in turn if each["role"] == "system"]
+    said = [dict(each) for each in turn if each["role"] != "system"]
+    return [{"role": "system", "content": "\n\n".join(system)}, *said]
+
+
+def answered(calls: Sequence[Call], texts: Sequence[str]) -> list[JsonObject]:
+    """Tool messages for native calls; one user message for calls in plain text."""
+    pairs = list(zip(calls, texts, strict=True))
+    if calls[0].native:
+        return [
+            {"role": "tool", "tool_call_id": call.call_id, "name": call.name, "content": text}
+            for call, text in pairs
+        ]
+    blocks = [
+        f"<tool_response>\n{json.dumps({'name': call.name, 'content': text})}\n</tool_response>"
+        for call, text in pairs
+    ]
+    return [{"role": "user", "content": "\n".join(blocks)}]

@@ -1,0 +1,204 @@
+"""The package's API classes, as objects of our own: made, called and written down, never evaluated.
+
+Importing this module imports ``bfcl_eval``. Two of its modules are replaced before that: one that imports the
+SDK of every model vendor, and one that makes folders. A call reaches only a method that the caller allows,
+with arguments that were read from JSON.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import json
+import keyword
+import math
+import sys
+from collections import defaultdict
+from types import MappingProxyType, ModuleType, SimpleNamespace
+from typing import Any
+
+__all__ = [
+    "REFUSED",
+    "CallResult",
+    "call",
+    "call_text",
+    "make_memory",
+    "make_objects",
+    "memory_of",
+    "official",
+    "refusal",
+    "visible",
+]
+
+JsonObject = dict[str, Any]
+
+REFUSED = "call_refused()"
+"""What stands in a history for a call that was not run; no such function exists anywhere."""
+_MOST_DIGITS = 1000
+_MOST_BITS = 100_000
+
+
+def _stand_in(name: str, **content: object) -> None:
+    module = ModuleType(name)
+    vars(module).update(content)
+    sys.modules.setdefault(name, module)
+
+
+def _unused(*_: object) -> None:
+    raise NotImplementedError("memory is kept in objects, not in files")
+
+
+# Names are mapped back before they are checked, so the checker need not know of underscores.
+_stand_in(
+    "bfcl_eval.constants.model_config",
+    MODEL_CONFIG_MAPPING=defaultdict(lambda: SimpleNamespace(underscore_to_dot=False)),
+)
+_stand_in(
+    "bfcl_eval.utils",
+    get_directory_structure_by_id=_unused,
+    is_first_memory_prereq_entry=_unused,
+    is_memory_prereq=_unused,
+)
+
+
+def official(name: str) -> ModuleType:
+    """A module of the package."""
+    return importlib.import_module(f"bfcl_eval.{name}")
+
+
+_paths = official("constants.executable_backend_config")
+_NAMES = (
+    "GorillaFileSystem",
+    "MathAPI",
+    "MessageAPI",
+    "TwitterAPI",
+    "TicketAPI",
+    "TradingBot",
+    "TravelAPI",
+    "VehicleControlAPI",
+    "MemoryAPI_kv",
+    "MemoryAPI_rec_sum",
+)
+_CLASSES = MappingProxyType(
+    {name: getattr(importlib.import_module(_paths.CLASS_FILE_PATH_MAPPING[name]), name) for name in _NAMES}
+)
+_STATELESS = frozenset(_paths.STATELESS_CLASSES)
+
+
+class _Copied(dict[str, Any]):
+    """Entries that everyone gets a copy of: the package hands out its own, and its methods change them."""
+
+    def items(self) -> Any:  # noqa: ANN401  # a view of the copy
+        return copy.deepcopy(dict(self)).items()
+
+
+_travel = importlib.import_module(_paths.CLASS_FILE_PATH_MAPPING["TravelAPI"])
+for _constant in ("CREDIT_CARD_EXTENSION", "BOOKING_RECORD_EXTENSION"):
+    setattr(_travel, _constant, _Copied(getattr(_travel, _constant)))
+
+
+class CallResult:
+    """What a call gave."""
+
+    __slots__ = ("succeeded", "text")
+
+    def __init__(self, text: str, *, succeeded: bool) -> None:
+        self.text = text
+        """What the model is told."""
+        self.succeeded = succeeded
+        """It neither raised nor answered with an error."""
+
+
+def make_objects(classes: list[str], config: JsonObject, *, long_context: bool) -> dict[str, Any]:
+    """New objects by class name; they keep parts of ``config``, which must be theirs alone."""
+    objects = {}
+    for name in classes:
+        objects[name] = made = _CLASSES[name]()
+        if name not in _STATELESS:
+            made._load_scenario(config.get(name, {}), long_context=long_context)  # noqa: SLF001
+    return objects
+
+
+def make_memory(name: str, content: JsonObject) -> dict[str, Any]:
+    """A memory with a content such as ``memory_of`` gives."""
+    made = _CLASSES[name]()
+    vars(made).update(copy.deepcopy(content))
+    return {name: made}
+
+
+def memory_of(objects: dict[str, Any]) -> JsonObject:
+    """What a memory holds."""
+    (memory,) = objects.values()
+    fields = ("memory",) if hasattr(memory, "memory") else ("core_memory", "archival_memory")
+    return {name: copy.deepcopy(getattr(memory, name)) for name in fields}
+
+
+def visible(memory: Any) -> str:  # noqa: ANN401  # one of the memory classes
+    """What of a memory the agent sees without asking."""
+    shown: str = memory._dump_core_memory_to_context()  # noqa: SLF001
+    return shown
+
+
+def refusal(method: str, arguments: JsonObject) -> str | None:
+    """Why a call is not run: arguments that cannot be written down, or that would take for ever."""
+    for name in arguments:
+        if not name.isidentifier() or keyword.iskeyword(name):
+            return f"{name!r} is no argument name"
+    if not _is_finite(arguments):
+        return "a number is not finite"
+    digits = arguments.get("precision", arguments.get("decimal_places", 0))
+    if method in ("logarithm", "square_root", "round_number"):
+        if isinstance(digits, int | float) and abs(digits) > _MOST_DIGITS:
+            return f"at most {_MOST_DIGITS} digits are computed"
+    elif method == "power":
+        base, exponent = arguments.get("base"), arguments.get("exponent")
+        if isinstance(base, int) and isinstance(exponent, int) and _bits(base, exponent) > _MOST_BITS:
+            return "the result is too large"
+    return None
+
+
+def call(target: object, method: str, arguments: JsonObject) -> CallResult:
+    """Call a method that the caller allows; text in the form that the package's own runner gives."""
+    try:
+        result = getattr(target, method)(**arguments)
+    except Exception as error:  # noqa: BLE001  # the capture point of the API classes
+        return CallResult(f"Error during execution: {error}", succeeded=False)
+    failed = isinstance(result, dict) and "error" in result
+    return CallResult(_shown(result), succeeded=not failed)
+
+
+def call_text(method: str, arguments: JsonObject) -> str:
+    """The call as the checkers take it.
+
+    Parentheses in strings are escaped: the checkers' search for names before a parenthesis would otherwise
+    change the strings, too.
+    """
+    values = (f"{name}={_literal(value)}" for name, value in arguments.items())
+    return f"{method}({','.join(values)})"
+
+
+def _bits(base: int, exponent: int) -> int:
+    return base.bit_length() * abs(exponent)
+
+
+def _literal(value: object) -> str:
+    return repr(value).replace("(", "\\x28")
+
+
+def _shown(result: object) -> str:
+    if isinstance(result, str):
+        return result
+    if isinstance(result, dict):
+        try:
+            return json.dumps(result)
+        except (TypeError, ValueError, RecursionError):
+            return str(result)
+    return str(result)
+
+
+def _is_finite(value: object) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(_is_finite(each) for each in value.values())
+    return all(_is_finite(each) for each in value) if isinstance(value, list) else True

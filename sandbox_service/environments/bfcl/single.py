@@ -1,0 +1,73 @@
+"""Single-turn tasks: one message with calls, which are recorded and compared, or with none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sandbox_service.environments.actions.calls import parse_calls
+from sandbox_service.runner.world import JsonObject, Outcome, Start
+
+from . import checkers
+from .dialogue import Dialogue, Graded, answered, opened
+from .prompts import COMPLETED, NOT_RUN, ONE_ANSWER
+
+if TYPE_CHECKING:
+    from .dialogue import Options
+    from .shelf import Shelf
+
+__all__ = ["SingleTurn"]
+
+
+class SingleTurn(Dialogue):
+    """A request, functions, and the calls that answer it."""
+
+    def __init__(self, shelf: Shelf, task: JsonObject, limits: JsonObject, options: Options) -> None:
+        self.shelf = shelf
+        self.task_id: str = task["id"]
+        self.category: str = task["category"]
+        self.limits = limits
+        self.options = options
+        self.calls: list[JsonObject] | None = None
+        """Function name to arguments, for each call; None before the answer."""
+
+    def open(self) -> Start:
+        task = self.shelf.task(self.task_id)
+        return Start(opened(ONE_ANSWER, task["turns"][0]), task["tools"], {"turns": 1})
+
+    def hear(self, message: JsonObject) -> Outcome:
+        calls = parse_calls(message)
+        told = [{"name": call.name, "succeeded": call.problem is None} for call in calls]
+        if any(call.problem is not None for call in calls):
+            # Whoever cannot be understood is asked again.
+            texts = [
+                f"Error: {call.problem}" if call.problem else "Not recorded: another call was broken."
+                for call in calls
+            ]
+            return Outcome(answered(calls, texts), info={"calls": told})
+        task = self.shelf.task(self.task_id)
+        names = {
+            tool["function"]["name"]: document["name"]
+            for tool, document in zip(task["tools"], task["functions"], strict=True)
+        }
+        self.calls = [{names.get(call.name, call.name): call.arguments} for call in calls]
+        messages = answered(calls, [NOT_RUN] * len(calls)) if calls else []
+        if not calls or not calls[0].native:
+            messages = [{"role": "user", "content": COMPLETED}]
+        reward = float(self._is_right(task)) if self.options.step_rewards else 0.0
+        return Outcome(messages, reward, terminated=True, info={"calls": told})
+
+    def _is_right(self, task: JsonObject) -> bool:
+        return self.grade(self.shelf.answer(self.task_id)["truth"], task).valid
+
+    def grade(self, truth: Any, task: JsonObject | None = None) -> Graded:  # noqa: ANN401
+        details: JsonObject = {"turns": 1, "turns_answered": int(self.calls is not None)}
+        if self.calls is None:
+            return Graded(False, "single_turn:no_answer", details)
+        if "irrelevance" in self.category:
+            valid = not self.calls
+            return Graded(valid, None if valid else "irrelevance_error:decoder_success", details)
+        if "relevance" in self.category:
+            valid = bool(self.calls)
+            return Graded(valid, None if valid else "relevance_error:decoder_failed", details)
+        judgement = checkers.check_calls(task or self.shelf.task(self.task_id), self.calls, truth)
+        return Graded(judgement.valid, judgement.error_type, details)

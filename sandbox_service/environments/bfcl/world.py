@@ -1,0 +1,76 @@
+"""The BFCL environment's world: one dialogue, graded by the official checkers.
+
+The task that the box is sent names a task of the prepared data. Ground truth comes with each evaluation; only
+an episode with step rewards reads it earlier.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World, WorldError
+
+from .dialogue import Dialogue, read_options
+from .memory import MemoryTask
+from .shelf import Shelf
+from .single import SingleTurn
+from .turns import MultiTurn
+
+__all__ = ["WORLD", "warm"]
+
+_shelves: list[Shelf] = []
+
+
+def warm(data: str | None) -> None:
+    """Open the prepared data, so that every worker has it."""
+    if data is None:
+        raise WorldError("bfcl has no data: it is not set up")
+    shelf = Shelf(Path(data))
+    _shelves[:] = [shelf]
+    # Read here, these are shared by all workers; the files are mapped.
+    shelf.warm()
+
+
+class BfclWorld(World):
+    """An episode of a task."""
+
+    def start(self) -> Start:
+        options = read_options(self.context.params)
+        if not _shelves:
+            raise WorldError("bfcl has no data: warm() was not called")
+        shelf = _shelves[0]
+        try:
+            task = shelf.task(self.task["id"])
+        except KeyError:
+            raise WorldError(f"the box has no task {self.task['id']!r}") from None
+        category = task["category"]
+        kind = MemoryTask if "memory" in category else MultiTurn if "multi_turn" in category else SingleTurn
+        if options.memory is not None and kind is not MemoryTask:
+            raise WorldError("only memory tasks take the parameter memory", "invalid_request")
+        self.category: str = category
+        self.dialogue: Dialogue = kind(shelf, task, self.task["limits"], options)
+        start = self.dialogue.open()
+        info = {"category": category, "max_steps": self.task["max_steps"], **start.info}
+        return Start(start.messages, start.tools, info)
+
+    def step(self, message: JsonObject, timeout_s: float) -> Outcome:
+        return self.dialogue.hear(message)
+
+    def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
+        sparse = params.get("sparse", False)
+        if set(params) - {"sparse"} or not isinstance(sparse, bool):
+            detail = 'evaluate takes the parameter {"sparse": true} or {"sparse": false}'
+            raise WorldError(detail, "invalid_request")
+        graded = self.dialogue.grade(grading["truth"])
+        details = {
+            "test_category": self.category,
+            "test_id": self.task["id"],
+            "valid": graded.valid,
+            "accuracy": float(graded.valid),
+            "error_type": graded.error_type,
+            **graded.details,
+        }
+        return Verdict(float(graded.valid), graded.valid, details)
+
+
+WORLD = BfclWorld
