@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EchoCatalog"]
 
-_STEPS = {"echo-1": 1, "echo-10": 10, "echo-endless": 1_000_000}
+_MAX_STEPS = 1_000_000
+_STEPS = {"echo-1": 1, "echo-10": 10, "echo-endless": _MAX_STEPS}
 _SPLITS = {"train": ("echo-1", "echo-10"), "endless": ("echo-endless",)}
 
 
@@ -45,7 +46,8 @@ class EchoCatalog:
                 fork=True, files=False, agent_code=False, deterministic=True, many_per_worker=True
             ),
             reward_range=(0.0, 1.0),
-            max_steps=1_000_000,
+            max_steps=_MAX_STEPS,
+            params={"type": "object", "properties": {}, "additionalProperties": False},
         )
 
     def task_ids(self, split: str) -> Sequence[str]:
@@ -57,9 +59,16 @@ class EchoCatalog:
     def payload(self, task_id: str) -> TaskPayload:
         if task_id not in _STEPS:
             raise ServiceError(ErrorCode.UNKNOWN_TASK, f"echo has no task {task_id!r}")
-        task: dict[str, JsonValue] = {"prompt": "Say something.", "steps": _STEPS[task_id]}
-        return TaskPayload(task=task, grading={}, max_steps=1_000_000)
+        task: dict[str, JsonValue] = {
+            "prompt": "Say something.",
+            "steps": _STEPS[task_id],
+            "category": "echo",
+            "max_steps": _MAX_STEPS,
+        }
+        return TaskPayload(task=task, grading={}, max_steps=_MAX_STEPS)
 
     def reference(self, task_id: str) -> Sequence[dict[str, JsonValue]]:
-        steps = min(_STEPS[task_id], 10)
+        steps = _STEPS[task_id]
+        if steps == _MAX_STEPS:
+            return []
         return [{"role": "assistant", "content": f"step {index}"} for index in range(steps)]

@@ -1,0 +1,110 @@
+"""One service for each environment and kind of sandbox, shared by all checks of it; and the table of results.
+
+An environment that is not set up here is skipped with the command that would set it up.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+
+from sandbox_service.config import EnvironmentsConfig
+from sandbox_service.environments.registry import build_registry
+from sandbox_service.errors import ServiceError
+from sandbox_service.sandboxes.docker import Engine
+
+from .serving import serve
+from .subject import Subject
+from .vault.catalog import VaultCatalog
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from sandbox_service.environments.base import Catalog
+
+ENVIRONMENTS = (
+    "vault",
+    "echo",
+    "code",
+    "bfcl",
+    "appworld",
+    "webshop",
+    "textcraft",
+    "babyai",
+    "scienceworld",
+    "textworld",
+    "alfworld",
+)
+KINDS = ("process", "docker")
+SUBJECTS = [
+    pytest.param((name, kind), id=f"{name}-{kind}", marks=[pytest.mark.docker] if kind == "docker" else [])
+    for name in ENVIRONMENTS
+    for kind in KINDS
+]
+_CASE = re.compile(r"tests/contract/environments/.*\[(?P<name>\w+)-(?P<kind>process|docker)\b")
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session", params=SUBJECTS)
+async def served(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
+    """An environment, served for all checks."""
+    name, kind = request.param
+    catalog = _catalog(name)
+    if catalog is None:
+        pytest.skip(f"{name} is not set up; run sandbox-service envs setup {name}")
+    if kind == "docker":
+        await _need_engine()
+    async with serve(catalog, kind) as service:
+        (described,) = (await service.client.environments()).environments
+        yield Subject(name, kind, catalog, described, service)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def subject(served: Subject) -> AsyncIterator[Subject]:
+    """The environment for one check, which harms no later one by what it leaves."""
+    yield served
+    await served.service.release_all()
+
+
+def _catalog(name: str) -> Catalog | None:
+    if name == "vault":
+        return VaultCatalog()
+    return build_registry(EnvironmentsConfig()).catalogs.get(name)
+
+
+async def _need_engine() -> None:
+    try:
+        engine = await Engine.connect(None, 3)
+    except ServiceError as error:
+        if os.environ.get("CI_REQUIRE_DOCKER") == "1":
+            pytest.fail(f"Docker is required here: {error.detail}")
+        pytest.skip(error.detail)
+    await engine.close()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Environments by kinds of sandbox: how many checks passed."""
+    cells: dict[str, dict[str, Counter[str]]] = {}
+    for outcome in ("passed", "failed", "error", "skipped"):
+        for report in terminalreporter.stats.get(outcome, ()):
+            if found := _CASE.search(report.nodeid):
+                row = cells.setdefault(found["name"], {kind: Counter() for kind in KINDS})
+                row[found["kind"]][outcome] += 1
+    if not cells:
+        return
+    terminalreporter.section("conformance of environments")
+    terminalreporter.line(f"{'environment':<14}" + "".join(f"{kind:<34}" for kind in KINDS))
+    for name, row in cells.items():
+        terminalreporter.line(f"{name:<14}" + "".join(f"{_told(row[kind]):<34}" for kind in KINDS))
+
+
+def _told(cell: Counter[str]) -> str:
+    if not cell:
+        return "-"
+    if set(cell) == {"skipped"}:
+        return "not here"
+    return ", ".join(f"{count} {outcome}" for outcome, count in cell.items())

@@ -1,0 +1,103 @@
+"""Ground truth leaves neither by what an episode tells nor by what agent code can reach."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .actions import idle, say
+from .subject import Subject, leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
+
+_LONG_ENOUGH = 8
+"""Characters of a string that does not turn up by chance."""
+
+_PROBE = """\
+import base64, json, os, sys
+secrets = [text.encode() for text in json.loads(base64.b64decode({secrets!r}))]
+found, seen = [], 0
+def look(path):
+    global seen
+    try:
+        data = open(path, 'rb').read(4_000_000)
+    except OSError:
+        return
+    seen += 1
+    found.extend(path for secret in secrets if secret in data)
+for top in {folders!r} + [path for path in sys.path if path]:
+    for folder, _, names in os.walk(top):
+        for name in names:
+            look(os.path.join(folder, name))
+for pid in filter(str.isdigit, os.listdir('/proc')):
+    for name in ('environ', 'cmdline', 'mem', 'fd/0', 'fd/3', 'fd/4', 'fd/5', 'fd/6'):
+        if name != 'mem' and os.path.isfile(f'/proc/{{pid}}/{{name}}'):
+            look(f'/proc/{{pid}}/{{name}}')
+print('looked at', seen > 0, 'found', sorted(set(found)))
+"""
+
+
+def secrets_of(subject: Subject, task_id: str) -> set[str]:
+    """Strings that only the grader knows: those of the grading that the task does not hold."""
+    payload = subject.catalog.payload(task_id)
+    public = [*leaves(payload.task), *leaves(subject.described.model_dump(mode="json")), task_id]
+    public += [split.name for split in subject.described.splits]
+    return {
+        text
+        for text in leaves(payload.grading)
+        if len(text) >= _LONG_ENOUGH and not any(text in known for known in public)
+    }
+
+
+def check_told_nothing(secrets: set[str], told: Iterable[str]) -> None:
+    for text in told:
+        assert [secret for secret in secrets if secret in text] == []
+
+
+async def test_an_episode_tells_nothing_of_the_ground_truth(subject: Subject) -> None:
+    action = idle(await subject.tools())
+    looked_for = 0
+    for split in subject.described.splits:
+        for task_id in subject.sample(split.name, 3):
+            secrets = secrets_of(subject, task_id)
+            looked_for += len(secrets)
+            async with subject.episode(task_id) as episode:
+                created = [episode.observation.model_dump(), episode.info]
+                created += [tool.model_dump() for tool in episode.tools]
+                stepped = (await episode.step(action)).model_dump()
+                graded = (await episode.evaluate()).model_dump()
+            history = (await subject.client.trajectory(episode.instance_id)).model_dump()
+            check_told_nothing(secrets, leaves([created, stepped, graded, history]))
+    if not looked_for:
+        pytest.skip(f"the grading of {subject.name} holds no words of its own")
+
+
+async def test_a_verdict_does_not_name_the_solution(subject: Subject) -> None:
+    solution = {text for text in leaves(subject.reference()) if len(text) >= 5 * _LONG_ENOUGH}
+    async with subject.episode() as episode:
+        opening = list(leaves(episode.observation.model_dump()))
+        secrets = {text for text in solution if not any(text in known for known in opening)}
+        check_told_nothing(secrets, leaves((await episode.evaluate()).details))
+
+
+async def test_agent_code_cannot_find_the_ground_truth(subject: Subject) -> None:
+    """Neither in files, of process boxes their own only, nor in what the kernel tells of processes."""
+    if not subject.described.capabilities.agent_code:
+        pytest.skip(f"agents of {subject.name} run no code")
+    secrets = sorted(secrets_of(subject, subject.task))
+    folders = ["/workspace", "/tmp", "/opt", "/home", "/root", "/run", "/dev/shm", "/var"]
+    if subject.kind == "process":
+        folders = [".", "/dev/shm"]
+    hidden = base64.b64encode(json.dumps(secrets).encode()).decode()
+    probe = say(f"```python\n{_PROBE.format(secrets=hidden, folders=folders)}```")
+    async with subject.episode() as episode:
+        for _ in range(2):
+            answer = (await episode.step(probe)).observation.messages[0].content
+            assert "looked at True found []" in str(answer)
+            await episode.evaluate()
