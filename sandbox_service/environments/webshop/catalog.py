@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from sandbox_service.contract.problems import ErrorCode
@@ -17,13 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from pydantic import JsonValue
+
     from sandbox_service.config import WebshopConfig
     from sandbox_service.environments.base import Provisions
 
 __all__ = ["WebshopCatalog", "read_goals"]
 
 _OFFICIAL_TEST, _OFFICIAL_EVAL = 500, 1000
-_PARAMS = {
+_PARAMS: dict[str, JsonValue] = {
     "type": "object",
     "properties": {
         "show_attrs": {
@@ -95,7 +96,7 @@ def _task(task_id: str, goal: Goal, product: Product, splits: Sequence[str]) -> 
         id=task_id,
         category=product.category,
         splits=tuple(splits),
-        task={"goal": asdict(goal)},
+        task={"goal": goal.to_json()},
         reference=_purchase(goal, product),
     )
 

@@ -38,9 +38,19 @@ class Goal:
     """Option names and values; a human request has no names."""
     price_limit: float
 
+    def to_json(self) -> dict[str, Any]:
+        """What JSON can hold."""
+        return {
+            "asin": self.asin,
+            "instruction": self.instruction,
+            "attributes": list(self.attributes),
+            "options": [list(option) for option in self.options],
+            "price_limit": self.price_limit,
+        }
+
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> Goal:
-        """Back from the dictionary of its fields."""
+        """Back from ``to_json``."""
         options = tuple((name, value) for name, value in raw["options"])
         return cls(raw["asin"], raw["instruction"], tuple(raw["attributes"]), options, raw["price_limit"])
 
