@@ -43,11 +43,10 @@ print('looked at', seen > 0, 'found', sorted(set(found)))
 """
 
 
-def secrets_of(subject: Subject, task_id: str) -> set[str]:
-    """Strings that only the grader knows: those of the grading that the task does not hold."""
+def secrets_of(subject: Subject, task_id: str, asked: Iterable[str] = ()) -> set[str]:
+    """Strings that only the grader knows: those of the grading that no part of the task holds."""
     payload = subject.catalog.payload(task_id)
-    public = [*leaves(payload.task), *leaves(subject.described.model_dump(mode="json")), task_id]
-    public += [split.name for split in subject.described.splits]
+    public = [*leaves(payload.task), *leaves(subject.described.model_dump(mode="json")), task_id, *asked]
     return {
         text
         for text in leaves(payload.grading)
@@ -65,11 +64,13 @@ async def test_an_episode_tells_nothing_of_the_ground_truth(subject: Subject) ->
     looked_for = 0
     for split in subject.described.splits:
         for task_id in subject.sample(split.name, 3):
-            secrets = secrets_of(subject, task_id)
-            looked_for += len(secrets)
             async with subject.episode(task_id) as episode:
                 created = [episode.observation.model_dump(), episode.info]
-                created += [tool.model_dump() for tool in episode.tools]
+                # An answer may be words of the question, or of the tools that it is asked with.
+                asked = [each.content or "" for each in episode.observation.messages if each.role == "user"]
+                asked += leaves([tool.model_dump() for tool in episode.tools])
+                secrets = secrets_of(subject, task_id, asked)
+                looked_for += len(secrets)
                 stepped = (await episode.step(action)).model_dump()
                 graded = (await episode.evaluate()).model_dump()
             history = (await subject.client.trajectory(episode.instance_id)).model_dump()
