@@ -6,9 +6,11 @@ an episode with step rewards reads it earlier.
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from pathlib import Path
 
-from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World, WorldError
+from sandbox_service.runner.world import Context, JsonObject, Outcome, Start, Verdict, World, WorldError
 
 from .dialogue import Dialogue, read_options
 from .memory import MemoryTask
@@ -29,6 +31,23 @@ def warm(data: str | None) -> None:
     _shelves[:] = [shelf]
     # Read here, these are shared by all workers; the files are mapped.
     shelf.warm()
+    for ids in shelf.categories.values():
+        for task_id in ids[:2]:
+            _rehearse(shelf, task_id)
+
+
+def _rehearse(shelf: Shelf, task_id: str) -> None:
+    """Play a solution, so that the code is as fast and as settled as it gets before workers are forked."""
+    answer = shelf.answer(task_id)
+    limits = {"turn_steps": 100, "strict_irrelevance": False}
+    world = BfclWorld({"id": task_id, "limits": limits, "max_steps": 100}, Context("rehearsal", 0))
+    json.dumps(dataclasses.asdict(world.start()))
+    for step in answer["solution"]:
+        calls = [
+            {"function": {"name": name, "arguments": arguments}} for name, arguments in step.get("calls", [])
+        ]
+        world.step({"content": step.get("text"), "tool_calls": calls}, 1.0)
+    world.evaluate({}, {"truth": answer["truth"]})
 
 
 class BfclWorld(World):
