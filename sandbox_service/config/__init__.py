@@ -4,7 +4,14 @@ Each part of the service receives its own branch only. Defaults are the vetted s
 ``key=value`` words override them (``server.port=9000``).
 """
 
-from .environments import BfclConfig, CodeConfig, EnvironmentsConfig, WebshopConfig
+from .environments import (
+    BabyaiConfig,
+    BfclConfig,
+    CodeConfig,
+    EnvironmentsConfig,
+    TextcraftConfig,
+    WebshopConfig,
+)
 from .service import (
     DeadlineConfig,
     FleetConfig,
@@ -18,6 +25,7 @@ from .service import (
 )
 
 __all__ = [
+    "BabyaiConfig",
     "BfclConfig",
     "CodeConfig",
     "DeadlineConfig",
@@ -30,5 +38,6 @@ __all__ = [
     "ServerConfig",
     "ServiceConfig",
     "StoreConfig",
+    "TextcraftConfig",
     "WebshopConfig",
 ]

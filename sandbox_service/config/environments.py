@@ -9,7 +9,23 @@ from pydantic import Field
 
 from .base import Branch, Count, Positive, Seconds
 
-__all__ = ["BfclConfig", "CodeConfig", "EnvironmentsConfig", "WebshopConfig"]
+__all__ = [
+    "BabyaiConfig",
+    "BfclConfig",
+    "CodeConfig",
+    "EnvironmentsConfig",
+    "TextcraftConfig",
+    "WebshopConfig",
+]
+
+
+class BabyaiConfig(Branch):
+    """The BabyAI environment."""
+
+    max_steps: Positive | None = None
+    """Steps after which an episode is truncated; each level's own limit when missing."""
+    many_per_worker: bool = True
+    """Instances share a worker process of their box; else each has one."""
 
 
 class BfclConfig(Branch):
@@ -46,6 +62,15 @@ class CodeConfig(Branch):
     """Output of one tool call that the agent sees."""
 
 
+class TextcraftConfig(Branch):
+    """The TextCraft environment."""
+
+    max_steps: Positive = 100
+    """Steps after which an episode is truncated; the longest reference takes 91."""
+    many_per_worker: bool = True
+    """Instances share a worker process of their box; else each has one."""
+
+
 class WebshopConfig(Branch):
     """The WebShop environment."""
 
@@ -64,9 +89,13 @@ class EnvironmentsConfig(Branch):
     """Environments to serve; all that are set up on this machine when missing."""
     packages_dir: Path | None = None
     """Where ``envs setup`` puts packages and data; the user's cache, root's /var/cache, when missing."""
+    babyai: BabyaiConfig = BabyaiConfig()
+    """The BabyAI environment."""
     bfcl: BfclConfig = BfclConfig()
     """The BFCL environment."""
     code: CodeConfig = CodeConfig()
     """The code environment."""
+    textcraft: TextcraftConfig = TextcraftConfig()
+    """The TextCraft environment."""
     webshop: WebshopConfig = WebshopConfig()
     """The WebShop environment."""

@@ -15,6 +15,7 @@ from .bfcl.catalog import BfclCatalog
 from .code.catalog import CodeCatalog
 from .echo.catalog import EchoCatalog
 from .provisions import find
+from .textcraft.catalog import TextcraftCatalog
 from .webshop.catalog import WebshopCatalog
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ _PLAIN: Mapping[str, Callable[[EnvironmentsConfig], Catalog]] = MappingProxyType
 _PROVIDED: Mapping[str, Callable[[EnvironmentsConfig, Provisions], Catalog]] = MappingProxyType(
     {
         "bfcl": lambda config, found: BfclCatalog(config.bfcl, found),
+        "textcraft": lambda config, found: TextcraftCatalog(config.textcraft, found),
         "webshop": lambda config, found: WebshopCatalog(config.webshop, found),
     }
 )

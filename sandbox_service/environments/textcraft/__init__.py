@@ -1,0 +1,1 @@
+"""TextCraft: make an item of Minecraft by its real recipes, in text."""
