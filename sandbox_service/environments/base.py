@@ -56,7 +56,8 @@ class EnvironmentSpec:
     fork: bool
     deterministic: bool
     image: str
-    """Name of the Dockerfile's image without registry and tag, such as ``sandbox-code``."""
+    """Name of the image without registry and tag, such as ``sandbox-code``. ``docker/<name>.Dockerfile`` is
+    its recipe, or the code environment's where there is none of that name."""
     instances_per_box: int = 1
     """Most instances in one container."""
     provisions: Provisions | None = None

@@ -34,6 +34,8 @@ BUILD_COMMAND = "sandbox-service images build"
 _PROJECT = Path(__file__).resolve().parents[2]
 _BASE = "sandbox-base"
 _PACKAGES = "sandbox-packages"
+_COMMON = "sandbox-code"
+"""Whose recipe serves every environment that has none of its own."""
 _REGISTRY_BASE = ("python", "3.11-slim")
 _TREE_BASE = ("sandbox-debian", "bookworm")
 
@@ -47,7 +49,7 @@ _PACKAGES_S = 900.0
 
 def image_tag(spec: EnvironmentSpec) -> str:
     """The tag of an environment's image: its name, and a digest of everything that goes in."""
-    parts = [_recipe(_BASE), _recipe(spec.image), box_files(spec)]
+    parts = [_recipe(_BASE), _box_recipe(spec.image), box_files(spec)]
     if spec.provisions is not None:
         parts += [_recipe(_PACKAGES), {"provisions": spec.provisions.digest.encode()}]
     return f"{spec.name}-{digest(*parts)}"
@@ -83,7 +85,7 @@ async def build_images(
             base = await _packages_image(engine, progress, spec.name, spec.provisions, base, force=force)
         progress(f"{reference}: building")
         files = box_files(spec)
-        context = _context(_recipe(spec.image), {f"box/{path}": data for path, data in files.items()})
+        context = _context(_box_recipe(spec.image), {f"box/{path}": data for path, data in files.items()})
         arguments = {"BASE": base, "MODULES": " ".join(box_modules(files))}
         await engine.build(context, reference, arguments, _BUILD_S)
         progress(f"{reference}: built")
@@ -170,9 +172,18 @@ async def _bootstrap(tarball: Path, progress: Callable[[str], None]) -> None:
         raise ServiceError(ErrorCode.SANDBOX_FAILED, f"the base image could not be built: {last}")
 
 
+def _box_recipe(image: str) -> dict[str, bytes]:
+    """The Dockerfile of a box: the image's own where there is one, else the common one."""
+    return _recipe(image if _dockerfile(image).is_file() else _COMMON)
+
+
+def _dockerfile(image: str) -> Path:
+    return _PROJECT / "docker" / f"{image.removeprefix('sandbox-')}.Dockerfile"
+
+
 def _recipe(image: str) -> dict[str, bytes]:
     """The Dockerfile of an image, under the name it has in a build context."""
-    path = _PROJECT / "docker" / f"{image.removeprefix('sandbox-')}.Dockerfile"
+    path = _dockerfile(image)
     try:
         return {"Dockerfile": path.read_bytes()}
     except OSError as error:

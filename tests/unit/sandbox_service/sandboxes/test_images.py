@@ -4,10 +4,7 @@ import dataclasses
 import io
 import tarfile
 
-import pytest
-
 from sandbox_service.environments.echo.catalog import EchoCatalog
-from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.images import build_images, image_reference, image_tag
 from tests.fakes.engine import FakeEngine
 
@@ -38,9 +35,10 @@ def test_changed_code_is_another_image(tmp_path, monkeypatch):
     assert image_tag(spec) != before
 
 
-def test_an_image_without_a_recipe_is_an_error():
-    with pytest.raises(ServiceError, match="no recipe"):
-        image_tag(dataclasses.replace(SPEC, image="sandbox-nowhere"))
+def test_an_image_without_a_recipe_of_its_own_is_made_by_the_common_one():
+    other = dataclasses.replace(SPEC, image="sandbox-other")
+    assert image_tag(other) == image_tag(SPEC)
+    assert image_reference(other).startswith("sandbox-other:echo-")
 
 
 async def test_what_is_there_is_not_built_again():
