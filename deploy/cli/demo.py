@@ -11,12 +11,13 @@ from clients import ClientLimits
 from deploy.config_file import read_config
 from deploy.free_port import free_port
 from deploy.policy_runs.player import PolicyRun
+from deploy.policy_runs.selection import PolicyChoice, make_policy
 from deploy.preparation import prepared
 from deploy.serve_app import run_service
 from deploy.stoppable import until_stopped
 
 from .options import ConfigOption, JsonOption, OverridesArgument
-from .run import PolicyName, make_policy, report, run_policy
+from .run import report, run_policy
 from .terminal import explained, notes, notes_line
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ def demo(
 
 
 def _play(config: ServiceConfig, concurrency: int) -> tuple[PolicyRun, Trajectory | None]:
-    policy = make_policy(PolicyName.REFERENCE, "code", None, config)
-    played = PolicyRun("code", _SPLITS, PolicyName.REFERENCE.value, policy, concurrency)
+    choice = PolicyChoice("reference")
+    played = PolicyRun("code", _SPLITS, choice.name, make_policy(choice, "code", config), concurrency)
     limits = ClientLimits(in_flight=max(64, concurrency), creating=concurrency)
     shown: Trajectory | None = None
     notes().print("starting the service ...")

@@ -1,12 +1,12 @@
-"""``sandbox-service run``: a fixed policy over the tasks of a split, with progress and a summary."""
+"""``sandbox-service run``: a policy over the tasks of a split, with progress and a score table."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -15,73 +15,97 @@ from clients import AsyncSandboxClient, ClientLimits, SandboxError, TransportErr
 from clients.errors import Failure
 from deploy.config_file import read_config
 from deploy.policy_runs.display import summary_view
+from deploy.policy_runs.model_policy import Sampling
 from deploy.policy_runs.player import PolicyRun
-from deploy.policy_runs.policies import EmptyPolicy, Policy, PolicyError, ReferencePolicy, read_script
+from deploy.policy_runs.records import EpisodeFile
+from deploy.policy_runs.selection import PolicyChoice, make_policy
 from sandbox_service.contract.problems import FailureClass
-from sandbox_service.environments.registry import build_registry
 
 from .options import DEFAULT_SERVER, ApiKeyOption, ConfigOption, JsonOption, ServerOption
+from .run_options import (
+    ConcurrencyOption,
+    EnvironmentOption,
+    LimitOption,
+    MaxStepsOption,
+    MaxTokensOption,
+    ModelKeyOption,
+    OutputOption,
+    PolicyOption,
+    RepeatOption,
+    ScriptOption,
+    SeedOption,
+    ShowOption,
+    SplitOption,
+    TemperatureOption,
+    TimeoutOption,
+    ToolForm,
+    ToolsOption,
+)
 from .terminal import explained, notes, results, write_json
 from .trajectory_view import trajectory_panels
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from deploy.policy_runs.outcomes import EpisodeOutcome
-    from sandbox_service.config import ServiceConfig
     from sandbox_service.contract.inspection import Trajectory
 
-__all__ = ["PolicyName", "make_policy", "run", "run_policy"]
+__all__ = ["report", "run", "run_policy"]
 
 
 _SHORT = 2000
 _COUNTED = {"solved": "solved", "not solved": "missed", "no verdict": "failed"}
 
 
-class PolicyName(StrEnum):
-    """Policies without a model."""
-
-    REFERENCE = "reference"
-    EMPTY = "empty"
-    SCRIPT = "script"
-
-
 def run(
-    env: Annotated[str, typer.Option("--env", "-e", help="The environment.")] = "code",
-    split: Annotated[
-        list[str] | None, typer.Option(help="A split, or several; the environment's default when missing.")
-    ] = None,
-    policy: Annotated[
-        PolicyName, typer.Option(help="What acts; a script comes from --script.")
-    ] = PolicyName.REFERENCE,
-    script: Annotated[
-        Path | None,
-        typer.Option(help='JSONL of {"task_id": ..., "messages": [...]}.', exists=True, dir_okay=False),
-    ] = None,
-    concurrency: Annotated[int, typer.Option("--concurrency", "-n", min=1, help="Episodes at a time.")] = 32,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many tasks.")] = None,
-    show: Annotated[bool, typer.Option("--show", help="Show one trajectory at the end.")] = False,
+    env: EnvironmentOption = "code",
+    split: SplitOption = None,
+    policy: PolicyOption = "reference",
+    script: ScriptOption = None,
+    concurrency: ConcurrencyOption = 32,
+    limit: LimitOption = None,
+    seed: SeedOption = 0,
+    repeat: RepeatOption = 1,
+    max_steps: MaxStepsOption = None,
+    temperature: TemperatureOption = None,
+    max_tokens: MaxTokensOption = None,
+    timeout: TimeoutOption = 240.0,
+    tools: ToolsOption = ToolForm.NATIVE,
+    model_key: ModelKeyOption = None,
+    output: OutputOption = None,
+    show: ShowOption = False,
     server: ServerOption = DEFAULT_SERVER,
     api_key: ApiKeyOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a policy without a model over a split, through the API, and sum up.
+    """Run a policy over a split, through the API, and print success and scores by category.
 
-    The exit code is 1 when an episode ended without a verdict: the infrastructure failed, not the policy.
+    Policies: reference (the environment's own solutions), random (an offered
+    action, or a random tool call), empty (one empty answer), script (messages
+    from --script FILE), openai:MODEL@URL (any OpenAI-compatible
+    chat-completions server; URL with or without /v1).
+
+    The exit code is 1 when an episode ended without a verdict: infrastructure
+    or model server failed. Those are counted by failure class, without a score.
 
     Examples:
 
         sandbox-service run --env code --split easy --concurrency 32 --show
 
-        sandbox-service run --env code --policy empty
+        sandbox-service run --env textcraft --policy random --seed 7 --limit 100
 
-        sandbox-service run --env code --policy script --script actions.jsonl --json
+        sandbox-service run -e bfcl -p openai:Qwen3-8B@http://127.0.0.1:8000 -k 4 -o episodes.jsonl
     """
     with explained():
-        acting = make_policy(policy, env, script, read_config(config))
+        sampling = Sampling(temperature, max_tokens, text_tools=tools is ToolForm.TEXT)
+        choice = PolicyChoice(policy, script, seed, sampling, timeout, model_key)
+        acting = make_policy(choice, env, read_config(config))
         limits = ClientLimits(in_flight=max(64, concurrency), creating=concurrency)
-        played = PolicyRun(env, tuple(split or ()), policy.value, acting, concurrency)
+        played = PolicyRun(env, tuple(split or ()), policy, acting, concurrency, seed, repeat, max_steps)
         try:
-            shown = asyncio.run(run_policy(played, server, api_key, limits, limit=limit, show=show))
+            with _kept(output, played):
+                shown = asyncio.run(run_policy(played, server, api_key, limits, limit=limit, show=show))
         except KeyboardInterrupt:
             notes().print("interrupted; what was finished:")
             shown = None
@@ -90,15 +114,15 @@ def run(
         raise typer.Exit(1)
 
 
-def make_policy(name: PolicyName, env: str, script: Path | None, config: ServiceConfig) -> Policy:
-    """The policy of a name. Raises PolicyError, ServiceError."""
-    if (name is PolicyName.SCRIPT) != (script is not None):
-        raise PolicyError("--policy script and --script FILE belong together")
-    if script is not None:
-        return read_script(script)
-    if name is PolicyName.EMPTY:
-        return EmptyPolicy()
-    return ReferencePolicy(build_registry(config.environments).catalog(env))
+@contextmanager
+def _kept(output: Path | None, played: PolicyRun) -> Iterator[None]:
+    """Episodes go to a file as they end."""
+    if output is None:
+        yield
+        return
+    with EpisodeFile(output, played.environment, played.policy_name) as file:
+        played.keep = file.write
+        yield
 
 
 async def run_policy(
@@ -119,7 +143,9 @@ async def run_policy(
             )
         task_ids = await played.choose(client)
         with _progress() as progress:
-            bar = progress.add_task(played.name, total=len(task_ids[:limit]), solved=0, missed=0, failed=0)
+            bar = progress.add_task(
+                played.name, total=len(task_ids[:limit]) * played.repeat, solved=0, missed=0, failed=0
+            )
             counts = {"solved": 0, "missed": 0, "failed": 0}
 
             def advance(outcome: EpisodeOutcome) -> None:

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from .outcomes import EpisodeOutcome, GroupSummary, LatencySummary, RunSummary
+    from .outcomes import EpisodeOutcome, LatencySummary
+    from .scores import GroupSummary, RunSummary
 
 __all__ = ["summary_view"]
 
@@ -27,12 +28,9 @@ def summary_view(summary: RunSummary, outcomes: Iterable[EpisodeOutcome]) -> Ren
         f"{summary.policy} policy on {summary.environment}/{'+'.join(summary.splits)}: "
         f"{summary.overall.episodes} episodes in {pace}, {summary.concurrency} at a time"
     )
-    parts: list[RenderableType] = [
-        Text(title, style="bold"),
-        _success(summary),
-        Text("Latency seen by the client, ms", style="bold"),
-        _latencies(summary.latencies),
-    ]
+    parts: list[RenderableType] = [Text(title, style="bold"), _success(summary)]
+    parts += [Text(line) for line in _remarks(summary)]
+    parts += [Text("Latency seen by the client, ms", style="bold"), _latencies(summary.latencies)]
     missed = [outcome for outcome in outcomes if outcome.success is False]
     failed = [outcome for outcome in outcomes if outcome.failed is not None]
     if missed:
@@ -41,29 +39,51 @@ def summary_view(summary: RunSummary, outcomes: Iterable[EpisodeOutcome]) -> Ren
         )
     if summary.failures:
         parts.append(Text("Episodes without a verdict, by failure class", style="bold red"))
-        parts.append(_failures(summary.failures))
+        parts.append(_failures(summary.failure_codes))
         lines = [f"{item.task_id}: {item.failed.detail}" for item in failed if item.failed is not None]
         parts.append(_names("Without a verdict", lines))
     return Group(*parts)
 
 
 def _success(summary: RunSummary) -> Table:
+    """Groups by row; tokens where a model was asked, pass@k where tasks were played more than once."""
     table = Table()
     table.add_column("tasks")
-    for column in ("episodes", "graded", "solved", "success", "mean score"):
+    columns = ["episodes", "graded", "solved", "success"]
+    columns += [f"pass@{summary.repeat}"] if summary.repeat > 1 else []
+    columns += ["mean score", "mean steps"]
+    columns += ["tokens in", "tokens out"] if summary.model_calls else []
+    for column in columns:
         table.add_column(column, justify="right")
     sections = ((summary.overall,), summary.by_difficulty, summary.by_category)
     for section in sections:
         for row in section:
-            table.add_row(*_group_row(row))
+            table.add_row(*_group_row(row, summary))
         table.add_section()
     return table
 
 
-def _group_row(row: GroupSummary) -> tuple[str, ...]:
-    share = f"{100 * row.successes / row.graded:.1f} %" if row.graded else "-"
-    score = "-" if row.mean_score is None else f"{row.mean_score:.3f}"
-    return row.name, str(row.episodes), str(row.graded), str(row.successes), share, score
+def _group_row(row: GroupSummary, summary: RunSummary) -> tuple[str, ...]:
+    cells = [row.name, str(row.episodes), str(row.graded), str(row.successes), _percent(row.success_rate)]
+    if summary.repeat > 1:
+        cells.append(_percent(row.pass_at_k))
+    cells.append("-" if row.mean_score is None else f"{row.mean_score:.3f}")
+    cells.append("-" if row.mean_steps is None else f"{row.mean_steps:.1f}")
+    if summary.model_calls:
+        cells += [f"{row.tokens_in:,}", f"{row.tokens_out:,}"]
+    return tuple(cells)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
+def _remarks(summary: RunSummary) -> list[str]:
+    """What a model did that is neither success nor failure."""
+    told = [f"{count} episodes ended by the policy: {reason}" for reason, count in summary.endings.items()]
+    if summary.cut:
+        told.append(f"{summary.cut} of {summary.model_calls} answers were cut at their longest")
+    return told
 
 
 def _latencies(latencies: Iterable[LatencySummary]) -> Table:
@@ -80,7 +100,7 @@ def _latencies(latencies: Iterable[LatencySummary]) -> Table:
 
 def _failures(failures: Mapping[str, int]) -> Table:
     table = Table()
-    table.add_column("failure class")
+    table.add_column("failure")
     table.add_column("episodes", justify="right")
     for name, count in sorted(failures.items()):
         table.add_row(name, str(count))

@@ -1,26 +1,18 @@
-"""What became of each episode, and of a whole run: figures, no rendering."""
+"""What became of each episode: figures, no rendering."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from clients import Exchange
 
-__all__ = [
-    "EpisodeOutcome",
-    "Failed",
-    "GroupSummary",
-    "LatencySummary",
-    "Recorder",
-    "RunSummary",
-    "percentile",
-]
+__all__ = ["EpisodeOutcome", "Failed", "LatencySummary", "Recorder", "percentile"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +30,8 @@ class EpisodeOutcome:
 
     task_id: str
     elapsed_s: float
+    repeat: int = 0
+    """Which of the task's episodes."""
     instance_id: str | None = None
     difficulty: str = ""
     category: str = ""
@@ -45,17 +39,13 @@ class EpisodeOutcome:
     score: float | None = None
     success: bool | None = None
     failed: Failed | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSummary:
-    """Episodes that share a difficulty or a category."""
-
-    name: str
-    episodes: int
-    graded: int
-    successes: int
-    mean_score: float | None
+    ended: str = ""
+    """Why the policy ended it, where that is worth counting."""
+    model_calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cut: int = 0
+    """The model's answers that ended at the limit of their length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,28 +59,6 @@ class LatencySummary:
     max_ms: float
     run_p50_ms: float | None
     """Time in the sandbox alone, where the service told it."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunSummary:
-    """A whole run."""
-
-    environment: str
-    splits: tuple[str, ...]
-    policy: str
-    concurrency: int
-    elapsed_s: float
-    overall: GroupSummary
-    by_difficulty: tuple[GroupSummary, ...]
-    by_category: tuple[GroupSummary, ...]
-    failures: dict[str, int]
-    """Episodes without a verdict by failure class; no task counts as failed because of them."""
-    latencies: tuple[LatencySummary, ...]
-
-    @property
-    def episodes_per_s(self) -> float:
-        """Throughput of the run."""
-        return self.overall.episodes / self.elapsed_s if self.elapsed_s > 0 else 0.0
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -127,31 +95,3 @@ class Recorder:
             max_ms=max(values),
             run_p50_ms=percentile(run, 0.50) if run else None,
         )
-
-
-def group(name: str, outcomes: Iterable[EpisodeOutcome]) -> GroupSummary:
-    """Success and score over the graded episodes."""
-    members = list(outcomes)
-    scores = [outcome.score for outcome in members if outcome.score is not None]
-    return GroupSummary(
-        name=name,
-        episodes=len(members),
-        graded=len(scores),
-        successes=sum(outcome.success is True for outcome in members),
-        mean_score=sum(scores) / len(scores) if scores else None,
-    )
-
-
-def groups(outcomes: Sequence[EpisodeOutcome], attribute: str) -> tuple[GroupSummary, ...]:
-    """One summary for each value of an attribute; none when no episode has any."""
-    named: dict[str, list[EpisodeOutcome]] = defaultdict(list)
-    for outcome in outcomes:
-        named[getattr(outcome, attribute)].append(outcome)
-    if set(named) <= {""}:
-        return ()
-    return tuple(group(name or "-", named[name]) for name in sorted(named))
-
-
-def failure_counts(outcomes: Iterable[EpisodeOutcome]) -> dict[str, int]:
-    """Episodes without a verdict by failure class."""
-    return dict(Counter(outcome.failed.failure_class for outcome in outcomes if outcome.failed is not None))

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from clients import SandboxError
 
-from .outcomes import EpisodeOutcome, Failed, Recorder, RunSummary, failure_counts, group, groups
-from .policies import PolicyError
+from .conversation import Conversation
+from .outcomes import EpisodeOutcome, Failed, Recorder
+from .policies import PolicyError, Usage
+from .scores import RunSummary, ending_counts, failure_counts, group, groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     from clients import AsyncEpisode, AsyncSandboxClient
 
-    from .policies import Policy
+    from .policies import Actor, Policy
 
 __all__ = ["PolicyRun"]
 
@@ -34,6 +36,14 @@ class PolicyRun:
     policy_name: str
     policy: Policy
     concurrency: int
+    seed: int = 0
+    """Seed of the first episode of each task; the others count on."""
+    repeat: int = 1
+    """Episodes a task."""
+    max_steps: int | None = None
+    """Steps after which the policy stops, where the environment allows more."""
+    keep: Callable[[EpisodeOutcome, Conversation], None] = lambda _outcome, _said: None
+    """Told of every episode as it ends, with what was said in it."""
     recorder: Recorder = field(default_factory=Recorder)
     """Give it to the client as its observer."""
     outcomes: list[EpisodeOutcome] = field(default_factory=list)
@@ -57,21 +67,25 @@ class PolicyRun:
         done: Callable[[EpisodeOutcome], None] = lambda _: None,
     ) -> None:
         """Play every task; what was finished before a cancellation stays in ``outcomes``."""
-        waiting = iter(task_ids)
+        waiting = iter([(task_id, repeat) for repeat in range(self.repeat) for task_id in task_ids])
         started = time.monotonic()
 
         async def worker() -> None:
-            for task_id in waiting:
-                outcome = await self._episode(client, task_id)
+            for task_id, repeat in waiting:
+                conversation = Conversation()
+                outcome = await self._episode(client, task_id, repeat, conversation)
                 self.outcomes.append(outcome)
+                self.keep(outcome, conversation)
                 done(outcome)
 
         try:
+            await self.policy.prepare()
             async with asyncio.TaskGroup() as workers:
-                for _ in range(min(self.concurrency, len(task_ids))):
+                for _ in range(min(self.concurrency, len(task_ids) * self.repeat)):
                     workers.create_task(worker())
         finally:
             self.elapsed_s = time.monotonic() - started
+            await self.policy.aclose()
 
     def summary(self) -> RunSummary:
         """The figures of what was played."""
@@ -86,30 +100,39 @@ class PolicyRun:
             by_category=groups(self.outcomes, "category"),
             failures=failure_counts(self.outcomes),
             latencies=self.recorder.summaries(),
+            failure_codes=failure_counts(self.outcomes, codes=True),
+            endings=ending_counts(self.outcomes),
+            seed=self.seed,
+            repeat=self.repeat,
+            model_calls=sum(outcome.model_calls for outcome in self.outcomes),
+            cut=sum(outcome.cut for outcome in self.outcomes),
         )
 
-    async def _episode(self, client: AsyncSandboxClient, task_id: str) -> EpisodeOutcome:
+    async def _episode(
+        self, client: AsyncSandboxClient, task_id: str, repeat: int, conversation: Conversation
+    ) -> EpisodeOutcome:
         started = time.monotonic()
-        episode = client.episode(self.environment, task_id)
+        seed = self.seed + repeat
+        episode = client.episode(self.environment, task_id, seed=seed)
+        usage = Usage()
         failed: Failed | None = None
         score: float | None = None
         success: bool | None = None
         try:
-            messages = self.policy.messages(task_id)
+            actor = self.policy.actor(task_id, seed)
+            usage = actor.usage
             async with episode:
-                for message in messages:
-                    if episode.finished:
-                        break
-                    await episode.step(message)
+                await self._act(actor, episode, conversation)
                 verdict = await episode.evaluate()
                 score, success = verdict.score, verdict.success
         except SandboxError as error:
             failed = Failed(error.failure_class.value, error.code, str(error))
         except PolicyError as error:
-            failed = Failed("policy", "no_messages", str(error))
+            failed = Failed("policy", error.code, str(error))
         return EpisodeOutcome(
             task_id=task_id,
             elapsed_s=time.monotonic() - started,
+            repeat=repeat,
             instance_id=_instance_of(episode),
             difficulty=_text(episode.info.get("difficulty")),
             category=_text(episode.info.get("category")),
@@ -117,7 +140,21 @@ class PolicyRun:
             score=score,
             success=success,
             failed=failed,
+            ended=usage.ended,
+            model_calls=usage.calls,
+            tokens_in=usage.tokens_in,
+            tokens_out=usage.tokens_out,
+            cut=usage.cut,
         )
+
+    async def _act(self, actor: Actor, episode: AsyncEpisode, conversation: Conversation) -> None:
+        conversation.begin(episode.observation.messages, episode.tools, episode.info)
+        while not episode.finished and (self.max_steps is None or episode.step_index < self.max_steps):
+            message = await actor.act(conversation.view())
+            if message is None:
+                break
+            conversation.act(message)
+            conversation.answer(await episode.step(message))
 
 
 def _instance_of(episode: AsyncEpisode) -> str | None:

@@ -1,66 +1,161 @@
-"""Policies without a model: the reference solution, an empty answer, and messages read from a file."""
+"""What acts in an episode: a policy gives one actor an episode, and the actor says message after message.
+
+Here are the protocol and the policies that look at nothing: the reference solution, an empty answer, and
+messages read from a file.
+"""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from sandbox_service.contract.messages import Message
+from sandbox_service.contract.messages import Message, Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from sandbox_service.contract.base import JsonObject
     from sandbox_service.environments.base import Catalog
 
-__all__ = ["EmptyPolicy", "Policy", "PolicyError", "ReferencePolicy", "ScriptedPolicy", "read_script"]
+__all__ = [
+    "Actor",
+    "EmptyPolicy",
+    "FixedActor",
+    "Policy",
+    "PolicyError",
+    "ReferencePolicy",
+    "ScriptedPolicy",
+    "Usage",
+    "View",
+    "read_script",
+]
 
 _MESSAGES = TypeAdapter(tuple[Message, ...])
 
 
 class PolicyError(ValueError):
-    """The policy has nothing to say on a task, or its file is wrong."""
+    """The policy has nothing to say on a task, its file is wrong, or its model server failed.
+
+    It is never a score: ``code`` says what happened.
+    """
+
+    def __init__(self, detail: str, code: str = "no_messages") -> None:
+        super().__init__(detail)
+        self.code = code
+
+    def __reduce__(self) -> tuple[type[PolicyError], tuple[str, str]]:
+        return (type(self), (str(self), self.code))
 
 
-class Policy(Protocol):
-    """What the assistant says on a task, turn by turn, whatever it sees."""
+@dataclass(frozen=True, slots=True)
+class View:
+    """What an actor sees before it acts."""
 
-    def messages(self, task_id: str) -> Sequence[Message]:
-        """The assistant's messages. Raises PolicyError when there are none for the task."""
+    messages: tuple[Message, ...]
+    """The whole conversation, the newest observation last."""
+    tools: tuple[Tool, ...]
+    """The tools that there are now."""
+    info: JsonObject
+    """What the environment added to the newest observation."""
+
+
+@dataclass(slots=True)
+class Usage:
+    """What an actor used up."""
+
+    calls: int = 0
+    """Answers of a model server."""
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cut: int = 0
+    """Answers that ended at the limit of their length."""
+    ended: str = ""
+    """Why the actor ended the episode, where that is worth counting."""
+
+
+class Actor(Protocol):
+    """Acts in one episode."""
+
+    @property
+    def usage(self) -> Usage:
+        """What it has used up so far."""
+        ...
+
+    async def act(self, view: View) -> Message | None:
+        """The assistant's next message; None ends the episode. Raises PolicyError."""
         ...
 
 
-class ReferencePolicy:
+class Policy(Protocol):
+    """Gives every episode its actor."""
+
+    def actor(self, task_id: str, seed: int) -> Actor:
+        """An actor for an episode of a task. Raises PolicyError when it has nothing to say on it."""
+        ...
+
+    async def prepare(self) -> None:
+        """Called once before the first episode. Raises PolicyError when nothing could be played."""
+        ...
+
+    async def aclose(self) -> None:
+        """Called once after the last."""
+        ...
+
+
+class FixedActor:
+    """Says its messages one after another, whatever it sees."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._messages: Iterator[Message] = iter(messages)
+        self.usage = Usage()
+
+    async def act(self, view: View) -> Message | None:
+        return next(self._messages, None)
+
+
+class Prepared:
+    """A policy that needs neither preparation nor an end."""
+
+    async def prepare(self) -> None:
+        pass
+
+    async def aclose(self) -> None:
+        pass
+
+
+class ReferencePolicy(Prepared):
     """Says what the environment's own solution says."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
-    def messages(self, task_id: str) -> Sequence[Message]:
+    def actor(self, task_id: str, seed: int) -> Actor:
         reference = self._catalog.reference(task_id)
         if not reference:
             raise PolicyError(f"{task_id} has no reference solution")
-        return _MESSAGES.validate_python(reference)
+        return FixedActor(_MESSAGES.validate_python(reference))
 
 
-class EmptyPolicy:
+class EmptyPolicy(Prepared):
     """Says nothing: a task that it passes is a broken task."""
 
-    def messages(self, task_id: str) -> Sequence[Message]:
-        return (Message(role="assistant", content=""),)
+    def actor(self, task_id: str, seed: int) -> Actor:
+        return FixedActor((Message(role="assistant", content=""),))
 
 
-class ScriptedPolicy:
+class ScriptedPolicy(Prepared):
     """Says what a file has for each task."""
 
     def __init__(self, script: Mapping[str, Sequence[Message]]) -> None:
         self._script = script
 
-    def messages(self, task_id: str) -> Sequence[Message]:
+    def actor(self, task_id: str, seed: int) -> Actor:
         try:
-            return self._script[task_id]
+            return FixedActor(self._script[task_id])
         except KeyError:
             raise PolicyError(f"the script has no line for {task_id}") from None
 

@@ -1,0 +1,146 @@
+"""A policy that asks a model: any OpenAI-compatible chat-completions server.
+
+The conversation goes to the server with the tools that there are, the answer is the action as it came. A
+server that fails fails the episode, which then has no score; a conversation that has become too long for the
+model ends it, and it is graded as it stands.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sandbox_service.contract.messages import FunctionCall, Message
+
+from .chat_server import ContextFullError
+from .policies import Actor, Usage, View
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pydantic import JsonValue
+
+    from sandbox_service.contract.base import JsonObject
+    from sandbox_service.contract.messages import Tool, ToolCall
+
+    from .chat_server import ChatServer
+
+__all__ = ["ModelPolicy", "Sampling"]
+
+_TEXT_TOOLS = """\
+# Tools
+
+You may call one or more functions. Their signatures are within <tools></tools>:
+<tools>
+{tools}
+</tools>
+
+For each call give a JSON object with the function's name and arguments within <tool_call></tool_call>:
+<tool_call>
+{{"name": "<function>", "arguments": {{...}}}}
+</tool_call>"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the model is asked; what is None is left to the server."""
+
+    temperature: float | None = None
+    max_tokens: int | None = None
+    text_tools: bool = False
+    """Describe tools in the system prompt, for servers without tool calls."""
+
+
+class ModelPolicy:
+    """Asks one model on one server."""
+
+    def __init__(self, model: str, server: ChatServer, sampling: Sampling | None = None) -> None:
+        self._model = model
+        self._server = server
+        self._sampling = sampling or Sampling()
+
+    def actor(self, task_id: str, seed: int) -> Actor:
+        return _ModelActor(self._model, self._server, self._sampling)
+
+    async def prepare(self) -> None:
+        await self._server.probe()
+
+    async def aclose(self) -> None:
+        await self._server.aclose()
+
+
+class _ModelActor:
+    def __init__(self, model: str, server: ChatServer, sampling: Sampling) -> None:
+        self._model = model
+        self._server = server
+        self._sampling = sampling
+        self._named = 0
+        self.usage = Usage()
+
+    async def act(self, view: View) -> Message | None:
+        try:
+            answer = await self._server.complete(self._body(view))
+        except ContextFullError:
+            self.usage.ended = "context_length"
+            return None
+        self.usage.calls += 1
+        self.usage.tokens_in += answer.tokens_in
+        self.usage.tokens_out += answer.tokens_out
+        self.usage.cut += answer.cut
+        return self._action(answer.message)
+
+    def _body(self, view: View) -> JsonObject:
+        messages = [_sent(message) for message in view.messages]
+        body: JsonObject = {"model": self._model, "messages": messages}
+        if view.tools and self._sampling.text_tools:
+            body["messages"] = _as_text(messages, view.tools)
+        elif view.tools:
+            body["tools"] = _dumped(view.tools)
+        if self._sampling.temperature is not None:
+            body["temperature"] = self._sampling.temperature
+        if self._sampling.max_tokens is not None:
+            body["max_tokens"] = self._sampling.max_tokens
+        return body
+
+    def _action(self, message: Message) -> Message:
+        """The answer as the assistant's message; calls that came without an id get one."""
+        calls = tuple(self._with_id(call) for call in message.tool_calls or ())
+        content = message.content if calls or message.content is not None else ""
+        return Message(role="assistant", content=content, tool_calls=calls or None)
+
+    def _with_id(self, call: ToolCall) -> ToolCall:
+        self._named += 1
+        return call if call.id else call.model_copy(update={"id": f"call_{self._named}"})
+
+
+def _sent(message: Message) -> JsonValue:
+    """A message as servers take it: arguments are text there, and an assistant has a content."""
+    if message.tool_calls:
+        calls = tuple(
+            call.model_copy(update={"function": _with_text(call.function)}) for call in message.tool_calls
+        )
+        message = message.model_copy(update={"tool_calls": calls})
+    sent: dict[str, JsonValue] = message.model_dump(mode="json", exclude_none=True)
+    return {"content": None, **sent} if message.tool_calls else {"content": "", **sent}
+
+
+def _with_text(function: FunctionCall) -> FunctionCall:
+    if isinstance(function.arguments, str):
+        return function
+    return FunctionCall(name=function.name, arguments=json.dumps(function.arguments, ensure_ascii=False))
+
+
+def _as_text(messages: list[JsonValue], tools: Iterable[Tool]) -> list[JsonValue]:
+    """The tools at the end of the system prompt."""
+    told = _TEXT_TOOLS.format(
+        tools="\n".join(json.dumps(tool, ensure_ascii=False) for tool in _dumped(tools))
+    )
+    first = messages[0] if messages else None
+    if isinstance(first, dict) and first.get("role") == "system":
+        return [{**first, "content": f"{first.get('content')}\n\n{told}"}, *messages[1:]]
+    return [{"role": "system", "content": told}, *messages]
+
+
+def _dumped(tools: Iterable[Tool]) -> list[JsonValue]:
+    return [tool.model_dump(mode="json") for tool in tools]

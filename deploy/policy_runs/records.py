@@ -1,0 +1,45 @@
+"""A run's episodes as JSON lines: figures, and every message, for whoever wants to look or to train."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+    from .conversation import Conversation
+    from .outcomes import EpisodeOutcome
+
+__all__ = ["EpisodeFile"]
+
+
+class EpisodeFile:
+    """Written line by line, so that an interrupted run leaves what was finished. A context manager."""
+
+    def __init__(self, path: Path, environment: str, policy: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("w", encoding="utf-8", buffering=1)
+        self._head = {"environment": environment, "policy": policy}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def write(self, outcome: EpisodeOutcome, conversation: Conversation) -> None:
+        """Add an episode."""
+        line = {
+            **self._head,
+            **asdict(outcome),
+            "rewards": conversation.rewards,
+            "messages": [each.model_dump(mode="json", exclude_none=True) for each in conversation.messages],
+            "tools": [each.model_dump(mode="json") for each in conversation.tools],
+        }
+        self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
