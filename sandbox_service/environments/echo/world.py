@@ -14,7 +14,7 @@ class EchoWorld(World):
         if self.context.params:
             raise WorldError(f"echo has no parameter {sorted(self.context.params)[0]!r}", "invalid_request")
         self.heard = 0
-        info = {key: self.task[key] for key in ("category", "max_steps") if key in self.task}
+        info: JsonObject = {key: self.task[key] for key in ("category", "max_steps") if key in self.task}
         return Start(messages=[{"role": "user", "content": str(self.task["prompt"])}], info=info)
 
     def step(self, message: JsonObject, timeout_s: float) -> Outcome:

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from sandbox_service.config import EnvironmentsConfig
-from sandbox_service.environments.registry import build_registry
+from sandbox_service.environments.registry import SETUP_COMMAND, build_registry
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.docker import Engine
 
@@ -25,21 +25,8 @@ from .vault.catalog import VaultCatalog
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from sandbox_service.environments.base import Catalog
-
-ENVIRONMENTS = (
-    "vault",
-    "echo",
-    "code",
-    "bfcl",
-    "appworld",
-    "webshop",
-    "textcraft",
-    "babyai",
-    "scienceworld",
-    "textworld",
-    "alfworld",
-)
+REGISTRY = build_registry(EnvironmentsConfig())
+ENVIRONMENTS = ("vault", *sorted({*REGISTRY.catalogs, *REGISTRY.absent}))
 KINDS = ("process", "docker")
 SUBJECTS = [
     pytest.param((name, kind), id=f"{name}-{kind}", marks=[pytest.mark.docker] if kind == "docker" else [])
@@ -53,9 +40,9 @@ _CASE = re.compile(r"tests/contract/environments/.*\[(?P<name>\w+)-(?P<kind>proc
 async def served(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
     """An environment, served for all checks."""
     name, kind = request.param
-    catalog = _catalog(name)
-    if catalog is None:
-        pytest.skip(f"{name} is not set up; run sandbox-service envs setup {name}")
+    if name in REGISTRY.absent:
+        pytest.skip(f"{name} is not set up; run {SETUP_COMMAND} {name}")
+    catalog = VaultCatalog() if name == "vault" else REGISTRY.catalog(name)
     if kind == "docker":
         await _need_engine()
     async with serve(catalog, kind) as service:
@@ -68,12 +55,6 @@ async def subject(served: Subject) -> AsyncIterator[Subject]:
     """The environment for one check, which harms no later one by what it leaves."""
     yield served
     await served.service.release_all()
-
-
-def _catalog(name: str) -> Catalog | None:
-    if name == "vault":
-        return VaultCatalog()
-    return build_registry(EnvironmentsConfig()).catalogs.get(name)
 
 
 async def _need_engine() -> None:
