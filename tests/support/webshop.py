@@ -75,7 +75,7 @@ class Episode:
         meta = {"deadline_s": 20, "seed": 1, "max_steps": catalog.payload(task_id).max_steps}
         reply = box.request(Op.CREATE, name, meta=meta, body=body)
         if reply.op is not Op.REPLY:
-            raise Refused(error_code(reply), reply.body.decode())
+            raise RefusedError(error_code(reply), reply.body.decode())
         return cls(box, name, json.loads(reply.body))
 
     @property
@@ -88,7 +88,7 @@ class Episode:
         whole = message if isinstance(message, dict) else {"role": "assistant", "content": message}
         reply = self.box.request(Op.STEP, self.name, meta={"deadline_s": 20}, body={"message": whole})
         if reply.op is not Op.REPLY:
-            raise Refused(error_code(reply), reply.body.decode())
+            raise RefusedError(error_code(reply), reply.body.decode())
         self.said = json.loads(reply.body)
         text: str = self.said["observation"]["messages"][-1]["content"]
         return text
@@ -101,7 +101,7 @@ class Episode:
         body = {"params": params, "grading": {}}
         reply = self.box.request(Op.EVALUATE, self.name, meta={"deadline_s": 20}, body=body)
         if reply.op is not Op.REPLY:
-            raise Refused(error_code(reply), reply.body.decode())
+            raise RefusedError(error_code(reply), reply.body.decode())
         verdict: dict[str, Any] = json.loads(reply.body)
         return verdict
 
@@ -109,7 +109,7 @@ class Episode:
         self.box.release(self.name)
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The box answered with an error."""
 
     def __init__(self, code: str, detail: str) -> None:

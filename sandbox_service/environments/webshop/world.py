@@ -34,21 +34,20 @@ well the purchase matches the instruction: kind of product, attributes, options 
 
 Think as much as you need, and end your message with the action:
 Action: click[...]"""
-_shops: dict[str, Shop] = {}
-"""The shop of this box, under its folder: loaded before the first instance, read by all."""
 
 
 def warm(data: str | None) -> None:
     """Load the products. Raises ValueError without data, ProductsError where they cannot be read."""
     if data is None:
         raise ValueError("the shop has no data")
-    _shops[data] = Shop.open(Path(data))
+    WebshopWorld.shop = Shop.open(Path(data))
 
 
 class WebshopWorld(GameWorld):
     """One visit of one customer with one goal."""
 
-    many_per_worker: ClassVar[bool] = True
+    shop: ClassVar[Shop]
+    """The shop of this box: loaded before the first instance, read by all, and no part of a copy."""
     PARAMS: ClassVar[tuple[str, ...]] = ("show_attrs",)
 
     def instructions(self) -> str:
@@ -60,7 +59,7 @@ class WebshopWorld(GameWorld):
             raise WorldError("show_attrs is true or false", "invalid_request")
         self.goal = Goal.from_json(self.task["goal"])
         try:
-            _shop().product(self.goal.asin)
+            self.shop.product(self.goal.asin)
         except KeyError:
             raise WorldError(
                 "the goal's product is not in this shop: other data than the service's"
@@ -76,13 +75,13 @@ class WebshopWorld(GameWorld):
         if verb == "search":
             if not target:
                 return self._page("A search needs words: search[words].")
-            self.visit.search(_shop(), target)
-        elif not self.visit.click(_shop(), target):
+            self.visit.search(self.shop, target)
+        elif not self.visit.click(self.shop, target):
             return self._page(f"There is nothing called {target!r} to click on this page.")
         return self._bought() if self.visit.page is Page.END else self._page()
 
     def _bought(self) -> Turn:
-        shop, visit = _shop(), self.visit
+        shop, visit = self.shop, self.visit
         product, wanted = shop.product(visit.asin), shop.product(self.goal.asin)
         score = reward(product, visit.options, self.goal, wanted)
         told = {"instruction_text": visit.instruction, "has_search_bar": False}
@@ -92,22 +91,18 @@ class WebshopWorld(GameWorld):
 
     def _page(self, problem: str = "") -> Turn:
         """The page that is open, below what was wrong with the action."""
-        visit, text = self.visit, self.visit.text(_shop())
+        visit, text = self.visit, self.visit.text(self.shop)
         searching = visit.page is Page.SEARCH
         if searching:
             words, _, _ = visit.instruction.partition(_PRICE_TEXT)
             actions = [f"search[{words}]"]
         else:
-            actions = [f"click[{target}]" for target in visit.clickables(_shop())]
+            actions = [f"click[{target}]" for target in visit.clickables(self.shop)]
         return Turn(
             f"{problem}\n\n{text}" if problem else text,
             actions=tuple(actions),
             info={"instruction_text": visit.instruction, "has_search_bar": searching},
         )
-
-
-def _shop() -> Shop:
-    return next(iter(_shops.values()))
 
 
 WORLD = WebshopWorld
