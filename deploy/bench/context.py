@@ -52,11 +52,19 @@ class Sizes:
     """The same with a container each."""
     queued_calls: int = 4000
     """Calls queued in the client."""
+    tasks: int = 200
+    """Tasks of an environment whose references are played."""
+    episodes: int = 2000
+    """Most episodes at one number of clients."""
+    level_s: float = 8.0
+    """Seconds after which no further episode is begun at one number of clients."""
+    warm_up_s: float = 2.0
+    """The same before the first."""
 
     @classmethod
     def quick(cls) -> Sizes:
         """Enough to see that everything works; the figures are rough."""
-        return cls(1, 100, 320, 8, 16, 5, 5, 1, 8, 200, 16, 2, 500)
+        return cls(1, 100, 320, 8, 16, 5, 5, 1, 8, 200, 16, 2, 500, 20, 20, 1.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

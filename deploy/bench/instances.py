@@ -21,12 +21,17 @@ __all__ = [
     "NOOP_STEP",
     "batch_body",
     "create",
+    "create_body",
     "create_many",
     "each",
+    "evaluate_body",
     "first_task",
+    "instance_body",
+    "message_body",
     "release_many",
     "settle",
     "step_body",
+    "warmed",
 ]
 
 NOOP_STEP = "x"
@@ -39,6 +44,22 @@ def step_body(instance_id: str, index: int, content: str = NOOP_STEP) -> bytes:
     """A step with everything that a client sends: index and key."""
     message = {"role": "assistant", "content": content}
     body = {"instance_id": instance_id, "message": message, "step_index": index, "idempotency_key": _key()}
+    return json.dumps(body).encode()
+
+
+def message_body(instance_id: str, index: int, message: bytes) -> bytes:
+    """A step with a message that is JSON already."""
+    return b'{"instance_id":"%s","step_index":%d,"idempotency_key":"%s","message":%s}' % (
+        instance_id.encode(),
+        index,
+        _key().encode(),
+        message,
+    )
+
+
+def evaluate_body(instance_id: str) -> bytes:
+    """An evaluation that asks for solved or not."""
+    body = {"instance_id": instance_id, "params": {"sparse": True}, "idempotency_key": _key()}
     return json.dumps(body).encode()
 
 
@@ -55,7 +76,7 @@ def create_body(environment: str, task_id: str, *, fresh: bool = False) -> bytes
 
 
 def instance_body(instance_id: str) -> bytes:
-    """A release, a fork or an evaluation."""
+    """A release or a fork."""
     return json.dumps({"instance_id": instance_id, "idempotency_key": _key()}).encode()
 
 
@@ -77,9 +98,26 @@ async def first_task(target: Target, environment: str) -> str:
     return found[0]
 
 
-async def settle(target: Target, quiet_s: float = 2.0, most_s: float = 60.0) -> None:
+async def warmed(target: Target, environment: str, boxes: int, most_s: float = 300.0) -> None:
+    """Wait until so many boxes of an environment are up. Raises LoadError when they do not come."""
+    request = target.request("/v1/stats", b"", "GET")
+    deadline = time.monotonic() + most_s
+
+    async def ask(lane: Lane) -> None:
+        while time.monotonic() < deadline:
+            stats = json.loads((await lane.connection.send(request)).body)
+            pools = [pool for supervisor in stats["supervisors"] for pool in supervisor["pools"]]
+            if sum(pool["idle"] for pool in pools if pool["environment"] == environment) >= boxes:
+                return
+            await asyncio.sleep(0.1)
+        raise LoadError(f"{boxes} boxes of {environment} were not up within {most_s:g} s")
+
+    await drive(target, [ask])
+
+
+async def settle(target: Target, environment: str, quiet_s: float = 2.0, most_s: float = 60.0) -> None:
     """Wait until the front keeps its connections: HAProxy closes them when it is given new replicas."""
-    body = json.dumps({"environment": "echo", "limit": 1}).encode()
+    body = json.dumps({"environment": environment, "limit": 1}).encode()
 
     async def ask(lane: Lane) -> None:
         until = time.monotonic() + quiet_s

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from typing import Self
 
-__all__ = ["Connection", "Lane", "Load", "LoadError", "Reply", "Target", "connect", "drive"]
+__all__ = ["Connection", "Lane", "Load", "LoadError", "RefusedError", "Reply", "Target", "connect", "drive"]
 
 _HEAD_END = b"\r\n\r\n"
 _LENGTH = b"content-length:"
@@ -26,6 +26,10 @@ _WAIT_S = 300.0
 
 class LoadError(RuntimeError):
     """The service answered with something that must not happen in a measurement."""
+
+
+class RefusedError(LoadError):
+    """A request was answered with an error; the connection can go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +54,11 @@ class Target:
         parts = urlsplit(url)
         return cls(parts.hostname or "127.0.0.1", parts.port or 80, api_key)
 
-    def request(self, path: str, body: bytes) -> bytes:
-        """The bytes of a POST."""
+    def request(self, path: str, body: bytes, method: str = "POST") -> bytes:
+        """The bytes of a request."""
         key = "" if self.api_key is None else f"authorization: Bearer {self.api_key}\r\n"
         head = (
-            f"POST {path} HTTP/1.1\r\nhost: {self.host}:{self.port}\r\ncontent-type: application/json\r\n"
+            f"{method} {path} HTTP/1.1\r\nhost: {self.host}:{self.port}\r\ncontent-type: application/json\r\n"
             f"{key}content-length: {len(body)}\r\n\r\n"
         )
         return head.encode("ascii") + body
@@ -154,13 +158,13 @@ class Lane:
     load: Load
 
     async def post(self, path: str, body: bytes) -> bytes:
-        """Send one request and time it. Raises LoadError unless it succeeds."""
+        """Send one request and time it. Raises RefusedError, or LoadError when there is no answer."""
         request = self.target.request(path, body)
         sent = time.perf_counter()
         reply = await self.connection.send(request)
         self.load.latencies_ms[path].append((time.perf_counter() - sent) * 1e3)
         if reply.status >= 400:
-            raise LoadError(f"{path}: status {reply.status}: {reply.body[:300]!r}")
+            raise RefusedError(f"{path}: status {reply.status}: {reply.body[:300]!r}")
         return reply.body
 
 

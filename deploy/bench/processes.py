@@ -1,7 +1,7 @@
 """CPU and memory of the service's processes, by part, read from /proc.
 
-Parts are told by command lines: Ray names its workers after the actor they hold. A process that ends between
-two looks takes the CPU of its last moments with it, so shares of short-lived workers are a little low.
+Parts are told by command lines: Ray names its workers after the actor they hold. What a box starts belongs to
+the box. A process that ended between two looks counts where its parent waited for it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["PART_MARKS", "CpuLook", "cpu_look", "memory_mb", "parts_of", "processes_of"]
+__all__ = ["PART_MARKS", "CpuLook", "CpuUse", "cpu_look", "memory_mb", "parts_of", "processes_of", "pss_mb"]
 
 PART_MARKS: Mapping[str, tuple[str, ...]] = {
     "runner": ("sandbox_service.runner",),
@@ -31,43 +31,63 @@ PART_MARKS: Mapping[str, tuple[str, ...]] = {
 
 _PROC = Path("/proc")
 _TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
-_USER_TICKS = 11
-_SYSTEM_TICKS = 12
+_BOX = "runner"
+# Fields of /proc/PID/stat after the command's name.
+_PARENT = 1
+_TIMES = slice(11, 15)
+"""User and system time of its own, then of the children that it waited for."""
+_STARTED = 19
+
+
+@dataclass(frozen=True, slots=True)
+class CpuUse:
+    """CPU seconds of one process, the children that it waited for included."""
+
+    part: str
+    parent: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class CpuLook:
-    """CPU seconds used so far, by process."""
+    """CPU used so far, by process id and start time."""
 
-    seconds: Mapping[tuple[int, str], float]
+    uses: Mapping[tuple[int, int], CpuUse]
 
     def until(self, later: CpuLook) -> dict[str, float]:
         """CPU seconds by part between two looks."""
+        waited_for: dict[int, float] = defaultdict(float)
+        for key, use in self.uses.items():
+            if key not in later.uses:
+                # Its parent has all of its time by now, of which this much was counted before.
+                waited_for[use.parent] += use.seconds
         used: dict[str, float] = defaultdict(float)
-        for (pid, part), seconds in later.seconds.items():
-            used[part] += max(0.0, seconds - self.seconds.get((pid, part), 0.0))
+        for key, use in later.uses.items():
+            before = self.uses.get(key)
+            counted = before.seconds + waited_for[key[0]] if before is not None else 0.0
+            used[use.part] += max(0.0, use.seconds - counted)
         return dict(used)
 
 
 def cpu_look() -> CpuLook:
-    """CPU of every process that belongs to a part, threads and waited-for children not counted twice."""
-    seconds: dict[tuple[int, str], float] = {}
+    """CPU of every process that belongs to a part."""
+    uses: dict[tuple[int, int], CpuUse] = {}
     for pid, part in parts_of():
-        try:
-            stat = (_PROC / str(pid) / "stat").read_text()
-        except OSError:
-            continue
-        fields = stat.rpartition(")")[2].split()
-        ticks = int(fields[_USER_TICKS]) + int(fields[_SYSTEM_TICKS])
-        seconds[pid, part] = ticks * _TICK_S
-    return CpuLook(seconds)
+        fields = _stat(pid)
+        if fields is not None:
+            seconds = sum(map(int, fields[_TIMES])) * _TICK_S
+            uses[pid, int(fields[_STARTED])] = CpuUse(part, int(fields[_PARENT]), seconds)
+    return CpuLook(uses)
 
 
 def parts_of() -> Iterator[tuple[int, str]]:
     """Every process that belongs to a part, and the part."""
+    parts: dict[int, str] = {}
+    parents: dict[int, int] = {}
     for entry in _PROC.iterdir():
         if not entry.name.isdigit():
             continue
+        pid = int(entry.name)
         try:
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
@@ -76,7 +96,20 @@ def parts_of() -> Iterator[tuple[int, str]]:
             (name for name, marks in PART_MARKS.items() if any(mark in command for mark in marks)), None
         )
         if part is not None:
-            yield int(entry.name), part
+            parts[pid] = part
+        elif (fields := _stat(pid)) is not None:
+            parents[pid] = int(fields[_PARENT])
+    yield from parts.items()
+    for pid in parents:
+        if parts.get(_first_known(pid, parents)) == _BOX:
+            yield pid, _BOX
+
+
+def _first_known(pid: int, parents: Mapping[int, int]) -> int:
+    """The nearest ancestor that is told by its command line, or nobody's child."""
+    while pid in parents:
+        pid = parents[pid]
+    return pid
 
 
 def processes_of(part: str) -> list[int]:
@@ -86,13 +119,24 @@ def processes_of(part: str) -> list[int]:
 
 def memory_mb(part: str) -> float | None:
     """Share of memory (PSS) of a part's processes; None where the kernel does not let us look."""
-    total = 0
-    for pid in processes_of(part):
-        try:
-            rollup = (_PROC / str(pid) / "smaps_rollup").read_text()
-        except PermissionError:
-            return None
-        except OSError:
-            continue
-        total += next((int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")), 0)
-    return total / 1024
+    shares = [pss_mb(pid) for pid in processes_of(part)]
+    return None if None in shares else sum(share for share in shares if share is not None)
+
+
+def pss_mb(pid: int) -> float | None:
+    """A process's share of memory; nothing when it is gone, None where the kernel does not let us look."""
+    try:
+        rollup = (_PROC / str(pid) / "smaps_rollup").read_text()
+    except PermissionError:
+        return None
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in rollup.splitlines() if line.startswith("Pss:")), 0.0)
+
+
+def _stat(pid: int) -> list[str] | None:
+    try:
+        stat = (_PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return None
+    return stat.rpartition(")")[2].split()

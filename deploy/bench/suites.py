@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 
     from .context import Bench, Figures
 
-__all__ = ["CLIENT", "SUITES", "Pools", "Suite"]
+__all__ = ["CLIENT", "EPISODES", "SUITES", "Pools", "Suite"]
 
 CLIENT = "client"
 """The suite that needs no service."""
+EPISODES = "episodes"
+"""The suite that has a service for each environment."""
 
 
 class Pools(StrEnum):

@@ -10,9 +10,11 @@ from typing import Annotated
 import typer
 
 from deploy.bench.context import Sizes
+from deploy.bench.environments import problems
 from deploy.bench.load import LoadError
-from deploy.bench.session import measure
-from deploy.bench.suites import CLIENT, SUITES
+from deploy.bench.session import Plan, measure
+from deploy.bench.suites import CLIENT, EPISODES, SUITES
+from deploy.bench.variants import VariantError, playable
 from sandbox_service.config import SandboxConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.factory import open_engine
@@ -22,7 +24,8 @@ from .terminal import explained, fail, notes_line, write_json
 __all__ = ["bench"]
 
 _KINDS = ("process", "docker")
-_NAMES = (CLIENT, *SUITES)
+_NAMES = (CLIENT, *SUITES, EPISODES)
+_CLIENTS = [1, 8, 32, 128]
 
 
 def bench(
@@ -37,13 +40,25 @@ def bench(
     docker_instances: Annotated[
         int | None, typer.Option(min=1, help="Containers that hold code instances at once.")
     ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--env", "-e", help="Environment of the suite episodes, repeatable; all that are set up."
+        ),
+    ] = None,
+    clients: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="Clients at once in the suite episodes, repeatable; 1, 8, 32 and 128."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", dir_okay=False, help="Write the JSON to a file, too.")
     ] = None,
 ) -> None:
     """Measure the service through HTTP, beside a bare echo and on a quiet machine; print JSON.
 
-    Every time stands beside a yardstick of the same run and their ratio. Medians of several rounds.
+    Every time stands beside a yardstick of the same run and their ratio. Medians of several rounds. The suite
+    episodes plays reference solutions, about a minute for each environment; the exit code is 1 when one is
+    not solved.
 
     Examples:
 
@@ -52,6 +67,8 @@ def bench(
         sandbox-service bench noop_step batch --kind process
 
         sandbox-service bench code_instances --kind docker --docker-instances 64
+
+        sandbox-service bench episodes --kind process --env bfcl --clients 32
     """
     chosen = suites or list(_NAMES)
     unknown = set(chosen) - set(_NAMES)
@@ -64,13 +81,17 @@ def bench(
         sizes = replace(sizes, docker_instances=docker_instances)
     with explained():
         try:
+            variants = playable(env or ()) if EPISODES in chosen else []
             kinds = kind or asyncio.run(_available())
-            figures = measure(chosen, kinds, sizes, notes_line)
-        except LoadError as error:
+            plan = Plan(chosen, kinds, sizes, variants, clients or _CLIENTS)
+            figures = measure(plan, notes_line)
+        except (LoadError, VariantError) as error:
             raise fail(str(error)) from error
         except asyncio.CancelledError:
             raise fail("interrupted") from None
     write_json(figures, output)
+    if wrong := problems(figures):
+        raise fail("; ".join(wrong))
 
 
 async def _available() -> list[str]:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from deploy.bench.context import Sizes
-from deploy.bench.suites import CLIENT, SUITES
+from deploy.bench.suites import CLIENT, EPISODES, SUITES
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 def branches(figures: object, path: str = "") -> Iterator[tuple[str, dict[str, object]]]:
@@ -23,17 +23,22 @@ def branches(figures: object, path: str = "") -> Iterator[tuple[str, dict[str, o
 
 def test_every_suite_runs_and_every_time_has_its_yardstick(tmp_path: Path) -> None:
     main = "from deploy.cli.app import main; main()"
-    words = ["bench", "--quick", "--kind", "process", "--output", "bench.json"]
+    words = ["bench", "--quick", "--kind", "process", "--output", "bench.json", "--env", "echo"]
     command = [sys.executable, "-c", main, *words]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=380, check=False)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report == json.loads((tmp_path / "bench.json").read_text())
     assert set(report) == {"machine", "in_flight", "rounds", CLIENT, "process", "took_s"}
-    assert set(report["process"]) == set(SUITES)
+    assert set(report["process"]) == {*SUITES, EPISODES}
     assert all(name in done.stderr for name in SUITES)
     for path, figures in branches(report["process"]):
         if "p50_ms" in figures:
             assert figures["yardstick_p50_ms"], path
             assert figures["ratio_p50"], path
     assert report["process"]["code_instances"]["instances"] == Sizes.quick().code_instances
+    episodes = report["process"][EPISODES]["echo"]
+    assert episodes["memory"]["instances"] == Sizes.quick().idle_instances
+    for clients in (1, 8, 32, 128):
+        level = episodes[f"at_{clients}"]
+        assert level["episodes"] == level["solved"] >= clients

@@ -1,4 +1,5 @@
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -7,7 +8,7 @@ import pytest
 
 from deploy.bench.context import Sizes, beside, rounded, spread
 from deploy.bench.machine import available_memory_mb, describe_machine
-from deploy.bench.processes import CpuLook, cpu_look, memory_mb, processes_of
+from deploy.bench.processes import CpuLook, CpuUse, cpu_look, memory_mb, processes_of
 from deploy.bench.suites import SUITES
 
 
@@ -31,10 +32,23 @@ def test_figures_have_four_digits() -> None:
     }
 
 
-def test_cpu_between_two_looks_counts_new_processes_and_forgets_dead_ones() -> None:
-    before = CpuLook({(1, "gateway"): 5.0, (2, "runner"): 1.0})
-    after = CpuLook({(1, "gateway"): 7.0, (3, "runner"): 2.0})
+def test_cpu_between_two_looks_counts_new_processes() -> None:
+    before = CpuLook({(1, 0): CpuUse("gateway", 0, 5.0)})
+    after = CpuLook({(1, 0): CpuUse("gateway", 0, 7.0), (3, 0): CpuUse("runner", 0, 2.0)})
     assert before.until(after) == {"gateway": 2.0, "runner": 2.0}
+
+
+def test_a_process_that_ended_counts_once_in_the_parent_that_waited_for_it() -> None:
+    before = CpuLook({(1, 0): CpuUse("runner", 0, 5.0), (2, 0): CpuUse("runner", 1, 1.0)})
+    # The parent used 0.5 itself, and waited for a child that used 3 in all.
+    after = CpuLook({(1, 0): CpuUse("runner", 0, 8.5)})
+    assert before.until(after) == {"runner": 2.5}
+
+
+def test_a_process_that_nobody_waited_for_is_forgotten() -> None:
+    before = CpuLook({(1, 0): CpuUse("runner", 0, 5.0), (2, 0): CpuUse("shim", 77, 1.0)})
+    after = CpuLook({(1, 0): CpuUse("runner", 0, 6.0)})
+    assert before.until(after) == {"runner": 1.0}
 
 
 def test_processes_are_known_by_their_command_lines() -> None:
@@ -46,12 +60,33 @@ def test_processes_are_known_by_their_command_lines() -> None:
         while marked.pid not in processes_of("runner"):
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        assert (marked.pid, "runner") in cpu_look().seconds
+        uses = {pid: use.part for (pid, _), use in cpu_look().uses.items()}
+        assert uses[marked.pid] == "runner"
         assert os.getpid() not in processes_of("runner")
         assert (memory_mb("runner") or 0.0) > 0
     finally:
         marked.kill()
         marked.wait()
+
+
+def test_what_a_box_starts_belongs_to_the_box() -> None:
+    code = (
+        "import subprocess, time\n"
+        "child = subprocess.Popen(['sleep', '60'])\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(60)"
+    )
+    marked = subprocess.Popen(
+        [sys.executable, "-c", code, "sandbox_service.runner"], stdout=subprocess.PIPE, text=True
+    )
+    assert marked.stdout is not None
+    child = int(marked.stdout.readline())
+    try:
+        assert {marked.pid, child} <= set(processes_of("runner"))
+    finally:
+        os.kill(child, signal.SIGKILL)
+        marked.kill()
+        marked.communicate()
 
 
 def test_the_machine_is_described() -> None:

@@ -1,0 +1,122 @@
+"""The episode suites: what an environment costs, on a service that has no other."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from deploy.readiness import NotReadyError
+from deploy.stoppable import until_stopped
+from sandbox_service.config import ServiceConfig
+from sandbox_service.environments.registry import build_registry
+from sandbox_service.errors import ServiceError
+
+from .episodes import play_many
+from .instances import warmed
+from .levels import levels
+from .lifetimes import copies, memory, one_by_one
+from .load import LoadError
+from .scripts import read_scripts
+from .service import SPARE_BOXES, Setting, running_bench
+from .variants import VariantError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sandbox_service.environments.base import EnvironmentSpec
+
+    from .context import Bench, Figures, Sizes
+    from .load import Target
+    from .scripts import Scripts
+    from .variants import Variant
+
+__all__ = ["FAILED", "box_count", "boxes_capacity", "measure_variant", "problems"]
+
+FAILED = "measurement_failed"
+
+
+def measure_variant(
+    kind: str,
+    variant: Variant,
+    clients: Sequence[int],
+    sizes: Sizes,
+    yardstick: Target,
+    tell: Callable[[str], None],
+) -> Figures:
+    """All figures of one environment in one setting; why there are none, when something broke."""
+    tell(f"  {variant.name}")
+    try:
+        return _measure(kind, variant, clients, sizes, yardstick, tell)
+    except (LoadError, ServiceError, NotReadyError, VariantError) as error:
+        tell(f"    {error}")
+        return {FAILED: str(error)}
+
+
+def _measure(
+    kind: str,
+    variant: Variant,
+    clients: Sequence[int],
+    sizes: Sizes,
+    yardstick: Target,
+    tell: Callable[[str], None],
+) -> Figures:
+    name = variant.environment
+    branch = {"enabled": [name], **({name: dict(variant.settings)} if variant.settings else {})}
+    config = ServiceConfig.model_validate({"environments": branch})
+    catalog = build_registry(config.environments).catalog(name)
+    scripts = read_scripts(catalog, variant, sizes.tasks)
+    capacity = boxes_capacity(catalog.spec, kind)
+    boxes = box_count(capacity, max(clients), sizes.docker_instances if kind == "docker" else None)
+    pool = {"min_boxes": boxes, "max_boxes": boxes + SPARE_BOXES}
+    figures: Figures = {
+        "environment": name,
+        "split": scripts.split,
+        "tasks": len(scripts.each),
+        "steps_per_episode": scripts.steps_per_episode,
+        "many_per_worker": catalog.spec.many_per_worker,
+        "boxes": boxes,
+    }
+    with running_bench(Setting(kind, {name: pool}, branch), yardstick, sizes, tell) as (bench, stopping):
+        places = min(sizes.idle_instances, boxes * capacity)
+        work = _all(bench, scripts, clients, boxes, places, fork=catalog.spec.fork)
+        return figures | uvloop.run(until_stopped(work, stopping))
+
+
+async def _all(
+    bench: Bench, scripts: Scripts, clients: Sequence[int], boxes: int, places: int, *, fork: bool
+) -> Figures:
+    await warmed(bench.service, scripts.environment, boxes)
+    # Boxes and caches that have never played an episode are another measurement.
+    await play_many(bench.service, scripts, 2, 2 * len(scripts.each), bench.sizes.warm_up_s)
+    figures: Figures = {"memory": await memory(bench, scripts, places)}
+    figures["create_warm"] = await one_by_one(bench, scripts)
+    if fork:
+        figures["fork"] = await copies(bench, scripts)
+    return figures | await levels(bench, scripts, clients)
+
+
+def boxes_capacity(spec: EnvironmentSpec, kind: str) -> int:
+    """Instances that one box takes."""
+    if kind == "process" and spec.agent_code:
+        return ServiceConfig().sandbox.process_instances_per_box
+    return spec.instances_per_box
+
+
+def box_count(capacity: int, instances: int, most: int | None) -> int:
+    """Boxes for so many instances at once; past the most, creates wait for each other."""
+    wanted = math.ceil(instances / capacity)
+    return wanted if most is None else min(wanted, most)
+
+
+def problems(report: Figures) -> list[str]:
+    """What went wrong, by environment, in a report of the whole."""
+    found: list[str] = []
+    for kind, figures in report.items():
+        episodes = figures.get("episodes") if isinstance(figures, dict) else None
+        for name, each in episodes.items() if isinstance(episodes, dict) else ():
+            at = [value for value in each.values() if isinstance(value, dict) and "first_problem" in value]
+            first = [str(each[FAILED])] if FAILED in each else [str(value["first_problem"]) for value in at]
+            found += [f"{kind}: {name}: {first[0]}"] if first else []
+    return found

@@ -1,0 +1,71 @@
+"""Reference episodes as bytes, made before the clock runs, so that the load client has little to do."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .variants import VariantError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sandbox_service.environments.base import Catalog
+
+    from .variants import Variant
+
+__all__ = ["Script", "Scripts", "evenly", "read_scripts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A task and the assistant messages that solve it, each as JSON."""
+
+    task_id: str
+    messages: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scripts:
+    """A sample of an environment's tasks."""
+
+    environment: str
+    split: str
+    each: tuple[Script, ...]
+
+    @property
+    def steps_per_episode(self) -> float:
+        """Mean number of messages."""
+        return sum(len(script.messages) for script in self.each) / len(self.each)
+
+    @property
+    def longest(self) -> Script:
+        """The one whose first message is least likely to be its last."""
+        return max(self.each, key=lambda script: len(script.messages))
+
+    def first(self, count: int) -> list[Script]:
+        """So many scripts, each task in turn."""
+        return [self.each[index % len(self.each)] for index in range(count)]
+
+
+def read_scripts(catalog: Catalog, variant: Variant, most: int) -> Scripts:
+    """Tasks spread over the split, with their references; tasks without one are left out.
+
+    Raises VariantError when none has a reference.
+    """
+    split = variant.split or catalog.describe().default_split
+    chosen: list[Script] = []
+    for task_id in evenly(catalog.task_ids(split), most):
+        messages = tuple(json.dumps(message).encode() for message in catalog.reference(task_id))
+        if messages:
+            chosen.append(Script(task_id, messages))
+    if not chosen:
+        raise VariantError(f"no task of {variant.environment}/{split} has a reference")
+    return Scripts(variant.environment, split, tuple(chosen))
+
+
+def evenly(items: Sequence[str], most: int) -> list[str]:
+    """At most so many items, spread over all, in order."""
+    count = min(most, len(items))
+    return [items[index * len(items) // count] for index in range(count)]

@@ -1,0 +1,61 @@
+"""Which environments the episode suites play, and how each is set: some are measured in two settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from sandbox_service.config import ServiceConfig
+from sandbox_service.environments.registry import build_registry
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+__all__ = ["Variant", "VariantError", "playable", "variants_of"]
+
+
+class VariantError(ValueError):
+    """An environment cannot be measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """An environment in one setting."""
+
+    name: str
+    """Its name in the report."""
+    environment: str
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """The environment's branch of the configuration."""
+    split: str | None = None
+    """The environment's default when missing."""
+
+
+_BFCL_SPLIT = "multi_turn_base"
+_SEVERAL: Mapping[str, tuple[Variant, ...]] = MappingProxyType(
+    {
+        "bfcl": (
+            Variant("bfcl", "bfcl", {"many_per_worker": True}, _BFCL_SPLIT),
+            Variant("bfcl_one_a_worker", "bfcl", {"many_per_worker": False}, _BFCL_SPLIT),
+        )
+    }
+)
+"""Environments that are measured in another way than as they come."""
+
+
+def variants_of(environment: str) -> tuple[Variant, ...]:
+    """The settings in which an environment is measured."""
+    return _SEVERAL.get(environment) or (Variant(environment, environment),)
+
+
+def playable(chosen: Collection[str] = ()) -> list[Variant]:
+    """The variants of the chosen environments, or of all that are set up. Raises VariantError."""
+    registry = build_registry(ServiceConfig().environments)
+    unknown = sorted(set(chosen) - registry.catalogs.keys())
+    if unknown:
+        there = ", ".join(sorted(registry.catalogs))
+        remedy = "is not set up" if unknown[0] in registry.absent else "is no environment"
+        raise VariantError(f"{unknown[0]} {remedy}; there are: {there}")
+    names = [name for name in registry.catalogs if not chosen or name in chosen]
+    return [variant for name in names for variant in variants_of(name)]
