@@ -1,0 +1,83 @@
+"""What calls give, beside the package's own runner."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture
+def files(engine, catalog):
+    task = catalog._shelf.task("multi_turn_base_0")
+    return engine.make_objects(["GorillaFileSystem"], task["config"], long_context=False)["GorillaFileSystem"]
+
+
+@pytest.fixture
+def math(engine):
+    return engine.make_objects(["MathAPI"], {}, long_context=False)["MathAPI"]
+
+
+def test_a_text_result_is_shown_as_json_and_an_error_is_no_success(engine, files):
+    found = engine.call(files, "cd", {"folder": "document"})
+    lost = engine.call(files, "cd", {"folder": "nowhere"})
+    assert json.loads(found.text) == {"current_working_directory": "document"}
+    assert (found.succeeded, lost.succeeded) == (True, False)
+
+
+def test_what_a_method_raises_is_told(engine, files):
+    result = engine.call(files, "cd", {"folder": []})
+    assert result.text.startswith("Error during execution: ")
+    assert not result.succeeded
+
+
+@pytest.mark.parametrize("value", ["sort (all)", "\\(", 'it\'s "("', "a\\\\(b", ["x(y", {"k(": "("}]])
+def test_a_call_as_text_is_the_same_call(engine, value):
+    text = engine.call_text("echo", {"content": value})
+    assert text.count("(") == 1
+    assert eval(text, {"echo": lambda content: content}) == value
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        ("logarithm", {"value": 2, "base": 3, "precision": 10**9}),
+        ("square_root", {"number": 2, "precision": 10**9}),
+        ("round_number", {"number": 2, "decimal_places": -(10**9)}),
+        ("power", {"base": 10**9, "exponent": 10**9}),
+        ("mean", {"numbers": [float("inf")]}),
+    ],
+)
+def test_calls_that_would_take_for_ever_are_refused(engine, method, arguments):
+    assert engine.refusal(method, arguments) is not None
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [("power", {"base": 2, "exponent": 10}), ("logarithm", {"value": 8, "base": 2, "precision": 5})],
+)
+def test_ordinary_calls_are_not_refused(engine, math, method, arguments):
+    assert engine.refusal(method, arguments) is None
+    assert engine.call(math, method, arguments).succeeded
+
+
+def test_our_results_are_those_of_the_official_runner(engine, catalog):
+    from sandbox_service.environments.bfcl import checkers
+
+    for task_id in catalog.task_ids("multi_turn")[::40]:
+        task = catalog._shelf.task(task_id)
+        long_context = "long_context" in task_id
+        objects = engine.make_objects(task["classes"], task["config"], long_context=long_context)
+        plain = catalog._shelf.task(task_id)
+        for step in catalog._shelf.answer(task_id)["solution"]:
+            calls = step.get("calls", [])
+            ours = [
+                engine.call(objects[catalog._shelf.owners[name]], name, given).text for name, given in calls
+            ]
+            theirs, _ = checkers._turn_state.execute_multi_turn_func_call(
+                [engine.call_text(name, given) for name, given in calls],
+                plain["config"],
+                plain["classes"],
+                f"comparison_{task_id}",
+                task_id,
+                long_context,
+            )
+            assert ours == theirs
