@@ -18,7 +18,7 @@ from .session_end import SessionEnd
 from .world import Execution, FileInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from .control import Control
 
@@ -40,13 +40,19 @@ class BoxAgent:
     def workspace(self) -> str:
         return self._workspace
 
-    def python(self, code: str, timeout_s: float, max_output: int = 65536) -> Execution:
+    def python(
+        self,
+        code: str,
+        timeout_s: float,
+        max_output: int = 65536,
+        serve: Callable[[JsonObject], JsonObject] | None = None,
+    ) -> Execution:
         started = time.monotonic()
         deadline = started + timeout_s
         if self._session is None:
             self._session = SessionEnd.start(self._control)
         session, capture = self._session, Capture(max_output)
-        code_or_none = session.run(code, capture, deadline)
+        code_or_none = session.run(code, capture, deadline, serve)
         timed_out = code_or_none is None and time.monotonic() >= deadline
         if code_or_none is None:
             # Ended by the deadline, by itself, or no longer understandable: a new one at the next cell.

@@ -19,6 +19,7 @@ import traceback
 import types
 from typing import TYPE_CHECKING
 
+from .asking import Line, connect
 from .packets import JsonObject, receive_packet, send_packet
 from .siblings import fork_sibling
 
@@ -57,7 +58,9 @@ class Session:
             except BaseException:  # noqa: BLE001  # a signal handler of the agent's own raised; wait on
                 continue
             if message.get("do") == "cell":
+                connect(Line(self._control, int(message["number"])).ask if message.get("serves") else None)
                 ok = self._cell(blob.decode("utf-8", "replace"), descriptors[0])
+                connect(None)
                 self._reply({"ok": ok, "number": message.get("number")})
             elif message.get("do") == "fork":
                 self._fork(descriptors[0])

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 from .packets import JsonObject, receive_packet, send_packet
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .capture import Capture
     from .control import Control
 
 __all__ = ["SessionEnd"]
 
 _MAX_REPLY = 4096
+_MAX_QUESTION = 4 << 20
 _PATIENCE_S = 5.0
 
 
@@ -41,10 +44,16 @@ class SessionEnd:
             theirs.close()
         return cls(control, ours)
 
-    def run(self, code: str, capture: Capture, deadline: float) -> int | None:
+    def run(
+        self,
+        code: str,
+        capture: Capture,
+        deadline: float,
+        serve: Callable[[JsonObject], JsonObject] | None = None,
+    ) -> int | None:
         """Run a cell; 0, 1 after an exception, None when the session is of no more use."""
         self._number += 1
-        request = {"do": "cell", "number": self._number}
+        request = {"do": "cell", "number": self._number, "serves": serve is not None}
         try:
             send_packet(self._end, request, code.encode("utf-8", "replace"), (capture.writing,), deadline)
         except (EOFError, TimeoutError):
@@ -55,20 +64,33 @@ class SessionEnd:
 
         def answered() -> bool:
             try:
-                message = self._receive(deadline)
+                message = self._receive(deadline, _MAX_REPLY if serve is None else _MAX_QUESTION)
+                # Words about another cell are an echo of something that a cell has written here.
+                if message.get("number") != self._number:
+                    return False
+                if serve is not None and isinstance(message.get("ask"), int):
+                    self._answer(message, serve, deadline)
+                else:
+                    answers.append(message.get("ok") is True)
             except (EOFError, TimeoutError):
                 return True
-            # An answer to another cell is an echo of something that a cell has written here.
-            if message.get("number") == self._number:
-                answers.append(message.get("ok") is True)
             return bool(answers)
 
         capture.follow(deadline, {self._end.fileno(): answered})
         return int(not answers[0]) if answers else None
 
-    def _receive(self, deadline: float) -> JsonObject:
+    def _answer(
+        self, message: JsonObject, serve: Callable[[JsonObject], JsonObject], deadline: float
+    ) -> None:
+        """Answer a question, whatever it is; who does not fetch the answer in time is late himself."""
+        request = message.get("request")
+        value = serve(request if isinstance(request, dict) else {})
+        reply = {"answer": message["ask"], "number": self._number, "value": value}
+        send_packet(self._end, reply, deadline=deadline)
+
+    def _receive(self, deadline: float, most: int = _MAX_REPLY) -> JsonObject:
         """What the session says next. Raises EOFError or TimeoutError."""
-        message, _, descriptors = receive_packet(self._end, deadline, _MAX_REPLY, 0)
+        message, _, descriptors = receive_packet(self._end, deadline, most, 0)
         for descriptor in descriptors:
             os.close(descriptor)
         return message

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = [
     "Agent",
@@ -91,8 +91,18 @@ class Agent(Protocol):
         """Absolute path of the workspace, the working directory of cells and commands."""
         ...
 
-    def python(self, code: str, timeout_s: float, max_output: int = 65536) -> Execution:
-        """Run a cell in the persistent Python session, which starts at first use and after a kill."""
+    def python(
+        self,
+        code: str,
+        timeout_s: float,
+        max_output: int = 65536,
+        serve: Callable[[JsonObject], JsonObject] | None = None,
+    ) -> Execution:
+        """Run a cell in the persistent Python session, which starts at first use and after a kill.
+
+        While it runs, its calls of ``runner.asking.ask`` are answered by ``serve``, one after another; what
+        it is asked may be anything, from anything that runs as the agent, and it has to be quick.
+        """
         ...
 
     def shell(self, command: str, timeout_s: float, max_output: int = 65536) -> Execution:

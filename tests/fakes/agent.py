@@ -15,17 +15,30 @@ import sys
 import time
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sandbox_service.runner.world import Execution, FileInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["FakeAgent", "FakeCandidate"]
 
 _SESSION = """
-import ast, io, json, os, sys, traceback
+import ast, io, json, os, sys, traceback, types
+from sandbox_service.runner import asking
 replies = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
-namespace = {"__name__": "__main__"}
+sys.modules["__main__"] = types.ModuleType("__main__")
+namespace = sys.modules["__main__"].__dict__
+namespace["__builtins__"] = __builtins__
+def say(value):
+    replies.write(json.dumps(value) + chr(10))
+    replies.flush()
+def ask(request):
+    say({"ask": request})
+    return json.loads(sys.stdin.readline())
+asking.connect(ask)
 for line in sys.stdin:
     output = io.StringIO()
     sys.stdout = sys.stderr = output
@@ -41,8 +54,7 @@ for line in sys.stdin:
     except BaseException:
         traceback.print_exc()
         status = 1
-    replies.write(json.dumps([status, output.getvalue()]) + chr(10))
-    replies.flush()
+    say([status, output.getvalue()])
 """
 
 
@@ -120,7 +132,13 @@ class FakeAgent:
     def workspace(self) -> str:
         return str(self._root)
 
-    def python(self, code: str, timeout_s: float, max_output: int = 65536) -> Execution:
+    def python(
+        self,
+        code: str,
+        timeout_s: float,
+        max_output: int = 65536,
+        serve: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    ) -> Execution:
         if self._session is None or self._session.poll() is not None:
             command = [sys.executable, "-I", "-c", _SESSION]
             pipe = subprocess.PIPE
@@ -130,15 +148,21 @@ class FakeAgent:
         session = self._session
         assert session.stdin is not None
         assert session.stdout is not None
-        session.stdin.write(json.dumps(code) + "\n")
-        session.stdin.flush()
         killed = _Alarm(session, timeout_s)
-        line = session.stdout.readline()
+        said: Any = code
+        while True:
+            session.stdin.write(json.dumps(said) + "\n")
+            session.stdin.flush()
+            line = session.stdout.readline()
+            said = json.loads(line) if line else None
+            if not isinstance(said, dict):
+                break
+            said = {} if serve is None else serve(said["ask"])
         killed.cancel()
-        if not line:
+        if said is None:
             self._end_session()
             return Execution("", None, timed_out=killed.fired, died=not killed.fired)
-        status, output = json.loads(line)
+        status, output = said
         return _execution(output.encode(), status, max_output)
 
     def shell(self, command: str, timeout_s: float, max_output: int = 65536) -> Execution:

@@ -29,6 +29,21 @@ class AgentWorld(World):
     def do_python(self, code: str, timeout_s: float = 20, max_output: int = 65536) -> JsonObject:
         return asdict(self.context.agent.python(code, timeout_s, max_output))
 
+    def do_serve(self, code: str, timeout_s: float = 20, max_output: int = 65536) -> JsonObject:
+        """Run a cell whose questions are answered by what they were, and how many came before."""
+        asked: list[JsonObject] = []
+
+        def serve(request: JsonObject) -> JsonObject:
+            asked.append(request)
+            return {
+                "asked": request,
+                "before": len(asked) - 1,
+                "padding": "x" * int(request.get("wanted", 0)),
+            }
+
+        execution = self.context.agent.python(code, timeout_s, max_output, serve)
+        return {**asdict(execution), "questions": len(asked)}
+
     def do_shell(self, command: str, timeout_s: float = 20, max_output: int = 65536) -> JsonObject:
         return asdict(self.context.agent.shell(command, timeout_s, max_output))
 

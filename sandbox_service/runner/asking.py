@@ -1,0 +1,61 @@
+"""How a cell asks its world: one question, one answer, both JSON, over the session's own socket.
+
+Agent territory, as the session is: a cell may send whatever it likes in place of a question, so the world treats
+every question as hostile. Cells call ``ask`` while they run; at other times, and where the world does not
+serve, there is nobody to answer.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+from typing import TYPE_CHECKING, Any
+
+from .packets import receive_packet, send_packet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Line", "ask", "connect"]
+
+JsonObject = dict[str, Any]
+_lines: list[Callable[[JsonObject], JsonObject]] = []
+
+
+def ask(request: JsonObject) -> JsonObject:
+    """The world's answer. Raises RuntimeError when nobody answers, EOFError when the world has gone."""
+    if not _lines:
+        raise RuntimeError("nobody answers here")
+    return _lines[-1](request)
+
+
+def connect(line: Callable[[JsonObject], JsonObject] | None) -> None:
+    """Have questions answered by ``line`` from now on; by nobody when None."""
+    _lines[:] = [] if line is None else [line]
+
+
+class Line:
+    """The line of one cell."""
+
+    def __init__(self, control: socket.socket, cell: int) -> None:
+        self._control = control
+        self._cell = cell
+        self._asked = 0
+        self._one_at_a_time = threading.Lock()
+
+    def ask(self, request: JsonObject) -> JsonObject:
+        """Ask, and wait for the answer to this very question."""
+        # An alarm of the agent's between two halves of a packet would make nonsense of all that follow.
+        masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM, signal.SIGINT})
+        try:
+            with self._one_at_a_time:
+                self._asked += 1
+                send_packet(self._control, {"ask": self._asked, "number": self._cell, "request": request})
+                while True:
+                    message, _, _ = receive_packet(self._control)
+                    if message.get("answer") == self._asked and message.get("number") == self._cell:
+                        value = message.get("value")
+                        return value if isinstance(value, dict) else {}
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, masked)
