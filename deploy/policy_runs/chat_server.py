@@ -129,7 +129,8 @@ class ChatServer:
 
     async def complete(self, body: JsonObject) -> ChatAnswer:
         """One completion. Raises ContextFullError, or PolicyError when there is none before the deadline."""
-        began, wait_s, last = time.monotonic(), self._first_wait_s, "no answer"
+        began, wait_s = time.monotonic(), self._first_wait_s
+        last, code = "no answer", "model_timeout"
         while True:
             left_s = self._timeout_s - (time.monotonic() - began)
             try:
@@ -137,7 +138,7 @@ class ChatServer:
                     reply = await self._http.post(f"{self._base}/chat/completions", json=body)
             except TimeoutError:
                 detail = f"the model server gave no answer in {self._timeout_s:g} s; last: {last}"
-                raise PolicyError(detail, "model_timeout") from None
+                raise PolicyError(detail, code) from None
             except httpx.TransportError as error:
                 last, asked_s, code = _said(error), 0.0, "model_unreachable"
             else:

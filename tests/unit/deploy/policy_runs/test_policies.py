@@ -2,13 +2,30 @@ from pathlib import Path
 
 import pytest
 
-from deploy.policy_runs.policies import EmptyPolicy, PolicyError, ReferencePolicy, read_script
+from deploy.policy_runs.policies import (
+    EmptyPolicy,
+    Policy,
+    PolicyError,
+    ReferencePolicy,
+    View,
+    read_script,
+)
 from sandbox_service.environments.echo.catalog import EchoCatalog
 
+NOTHING = View((), (), {})
 
-def test_the_reference_policy_says_what_the_catalog_says() -> None:
-    messages = ReferencePolicy(EchoCatalog()).messages("echo-10")
-    assert [message.content for message in messages] == [f"step {index}" for index in range(10)]
+
+async def said(policy: Policy, task_id: str) -> list[str | None]:
+    actor = policy.actor(task_id, 0)
+    texts = []
+    while (message := await actor.act(NOTHING)) is not None:
+        assert message.role == "assistant"
+        texts.append(message.content)
+    return texts
+
+
+async def test_the_reference_policy_says_what_the_catalog_says() -> None:
+    assert await said(ReferencePolicy(EchoCatalog()), "echo-10") == [f"step {index}" for index in range(10)]
 
 
 def test_a_task_without_a_reference_is_named() -> None:
@@ -17,21 +34,20 @@ def test_a_task_without_a_reference_is_named() -> None:
             return []
 
     with pytest.raises(PolicyError, match="echo-1 has no reference"):
-        ReferencePolicy(NoReference()).messages("echo-1")
+        ReferencePolicy(NoReference()).actor("echo-1", 0)
 
 
-def test_the_empty_policy_says_nothing_once() -> None:
-    (message,) = EmptyPolicy().messages("any")
-    assert (message.role, message.content) == ("assistant", "")
+async def test_the_empty_policy_says_nothing_once() -> None:
+    assert await said(EmptyPolicy(), "any") == [""]
 
 
-def test_a_script_is_read_line_by_line(tmp_path: Path) -> None:
+async def test_a_script_is_read_line_by_line(tmp_path: Path) -> None:
     file = tmp_path / "script.jsonl"
     file.write_text('{"task_id": "a", "messages": [{"role": "assistant", "content": "x"}]}\n\n')
     script = read_script(file)
-    assert script.messages("a")[0].content == "x"
+    assert await said(script, "a") == ["x"]
     with pytest.raises(PolicyError, match="no line for b"):
-        script.messages("b")
+        script.actor("b", 0)
 
 
 @pytest.mark.parametrize(
