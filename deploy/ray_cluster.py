@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from .descendants import Descendants
 from .haproxy import find_haproxy, front_environment
+from .readiness import NotReadyError
 from .run_folder import run_folder
 
 if TYPE_CHECKING:
@@ -81,14 +82,17 @@ def _start(config: ServiceConfig, folder: Path, *, show_logs: bool) -> None:
     import ray
 
     _read_token_again()
-    ray.init(
-        address="local",
-        include_dashboard=config.fleet.dashboard,
-        object_store_memory=config.fleet.object_store_mib * 1024 * 1024,
-        log_to_driver=show_logs,
-        configure_logging=False,
-        _temp_dir=str(folder),
-    )
+    try:
+        ray.init(
+            address="local",
+            include_dashboard=config.fleet.dashboard,
+            object_store_memory=config.fleet.object_store_mib * 1024 * 1024,
+            log_to_driver=show_logs,
+            configure_logging=False,
+            _temp_dir=str(folder),
+        )
+    except Exception as error:  # Ray tells by a plain Exception that it was not up in time
+        raise NotReadyError(f"Ray did not start: {error}") from error
 
 
 def _shut_down() -> None:
