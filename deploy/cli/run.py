@@ -102,7 +102,9 @@ def run(
         choice = PolicyChoice(policy, script, seed, sampling, timeout, model_key)
         acting = make_policy(choice, env, read_config(config))
         limits = ClientLimits(in_flight=max(64, concurrency), creating=concurrency)
-        played = PolicyRun(env, tuple(split or ()), policy, acting, concurrency, seed, repeat, max_steps)
+        played = PolicyRun(
+            env, tuple(split or ()), choice.label, acting, concurrency, seed, repeat, max_steps
+        )
         try:
             with _kept(output, played):
                 shown = asyncio.run(run_policy(played, server, api_key, limits, limit=limit, show=show))

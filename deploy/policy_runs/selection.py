@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ __all__ = ["NAMES", "PolicyChoice", "make_policy"]
 
 NAMES = ("reference", "random", "empty", "script", "openai:MODEL@URL")
 _MODEL = "openai:"
+_SECRET = re.compile(r"//[^/@]*@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,11 @@ class PolicyChoice:
     timeout_s: float = 240.0
     """Longest wait for one answer of a model, all attempts together."""
     api_key: str | None = None
+
+    @property
+    def label(self) -> str:
+        """The word without what its address may have of a password."""
+        return _SECRET.sub("//", self.name)
 
 
 def make_policy(choice: PolicyChoice, env: str, config: ServiceConfig) -> Policy:

@@ -73,10 +73,17 @@ class FakeChatServer:
         if not self._known(request):
             return JSONResponse({"error": {"message": "Incorrect API key provided"}}, 401)
         reply = self._answer(self.bodies[-1])
-        await asyncio.sleep(reply.delay_s)
+        await _pause(request, reply.delay_s)
         if isinstance(reply.body, str):
             return PlainTextResponse(reply.body, reply.status, reply.headers)
         return JSONResponse(reply.body, reply.status, reply.headers)
 
     def _known(self, request: Request) -> bool:
         return self._key is None or request.headers.get("authorization") == f"Bearer {self._key}"
+
+
+async def _pause(request: Request, seconds: float) -> None:
+    """Wait, but not for a client that has gone."""
+    until = asyncio.get_running_loop().time() + seconds
+    while asyncio.get_running_loop().time() < until and not await request.is_disconnected():  # noqa: ASYNC110
+        await asyncio.sleep(0.02)

@@ -39,7 +39,9 @@ def test_a_model_without_a_name_or_an_address_is_refused(name: str) -> None:
 
 
 async def test_names_of_models_may_have_slashes_and_at_signs() -> None:
-    policy = make_policy(PolicyChoice("openai:org/m@v2@http://key:secret@h:1/v1"), "echo", CONFIG)
+    choice = PolicyChoice("openai:org/m@v2@http://key:secret@h:1/v1")
+    policy = make_policy(choice, "echo", CONFIG)
+    assert choice.label == "openai:org/m@v2@http://h:1/v1"
     assert isinstance(policy, ModelPolicy)
     assert policy._model == "org/m@v2"
     await policy.aclose()
