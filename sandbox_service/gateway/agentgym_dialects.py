@@ -113,11 +113,10 @@ def _science_scored(scene: Scene, text: str) -> dict[str, Any]:
 
 
 def _science_opening(_: Place, scene: Scene) -> models.SciWorldOpening:
-    variation = scene.start.get("variation")
     return models.SciWorldOpening(
         **_science_scored(scene, scene.after_description),
         task_name=scene.told("task_name") or scene.told("category"),
-        var_num=variation if isinstance(variation, int) else -1,
+        var_num=scene.variation,
         task_description=scene.description,
     )
 

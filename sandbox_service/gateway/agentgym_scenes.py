@@ -59,6 +59,9 @@ class Scene:
     @property
     def searchable(self) -> bool:
         """Whether the page has a search bar."""
+        told = self.info.get("has_search_bar")
+        if isinstance(told, bool):
+            return told
         return any(action.strip().lower().startswith("search[") for action in self.actions)
 
     @property
@@ -80,6 +83,15 @@ class Scene:
         if self.moves or not description:
             return self.text if self.moves else ""
         return self.text.replace(description, "", 1).strip()
+
+    @property
+    def variation(self) -> int:
+        """Number of the task within its kind: told, or at the end of its id; -1 when it has none."""
+        told = self.start.get("variation")
+        number = self.task_id.rpartition("-")[2]
+        if isinstance(told, int):
+            return told
+        return int(number) if number.isascii() and number.isdigit() else -1
 
     def told(self, name: str) -> str:
         """A text of the newest info, or of the first; empty when neither has it."""

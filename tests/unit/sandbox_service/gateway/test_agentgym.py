@@ -132,6 +132,7 @@ async def test_sciworld_tells_its_task_apart_and_counts_in_percent(http):
     opening = await client.reset(2)
     assert opening["task_description"] == "Leave the corridor of 3."
     assert "Leave the corridor" not in opening["observation"]
+    assert (opening["task_name"], opening["var_num"]) == ("long", 3)
     state, score, done = await client.step("go north")
     assert (score, done) == (pytest.approx(33.333333), False)
     assert await client.get("action_hint") == {"possible_actions": [*ACTIONS], "possible_objects": []}

@@ -53,3 +53,10 @@ def test_clicks_are_what_stands_in_brackets():
     scene = opened(created(available_actions=["search[your query]", "click[Buy Now]", "click[[odd] size]"]))
     assert scene.clickables == ["Buy Now", "[odd] size"]
     assert scene.searchable
+    assert not opened(created(available_actions=["search[x]"], has_search_bar=False)).searchable
+
+
+def test_a_variation_is_told_or_ends_the_tasks_id() -> None:
+    assert opened({**created(), "task_id": "boil-12"}).variation == 12
+    assert opened({**created(variation=3), "task_id": "boil-12"}).variation == 3
+    assert opened(created()).variation == -1
