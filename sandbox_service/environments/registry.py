@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
+from .babyai.catalog import BabyaiCatalog
 from .bfcl.catalog import BfclCatalog
 from .code.catalog import CodeCatalog
 from .echo.catalog import EchoCatalog
 from .provisions import find
+from .scienceworld.catalog import ScienceworldCatalog
 from .textcraft.catalog import TextcraftCatalog
 from .webshop.catalog import WebshopCatalog
 
@@ -40,7 +42,9 @@ _PLAIN: Mapping[str, Callable[[EnvironmentsConfig], Catalog]] = MappingProxyType
 
 _PROVIDED: Mapping[str, Callable[[EnvironmentsConfig, Provisions], Catalog]] = MappingProxyType(
     {
+        "babyai": lambda config, found: BabyaiCatalog(config.babyai, found),
         "bfcl": lambda config, found: BfclCatalog(config.bfcl, found),
+        "scienceworld": lambda config, found: ScienceworldCatalog(config.scienceworld, found),
         "textcraft": lambda config, found: TextcraftCatalog(config.textcraft, found),
         "webshop": lambda config, found: WebshopCatalog(config.webshop, found),
     }

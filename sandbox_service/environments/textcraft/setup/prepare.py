@@ -121,9 +121,12 @@ def name_of(item: str) -> str:
 
 def commands_of(tree: CraftingTree, goal: str) -> list[str]:
     """The recipes that a task shows: all that lead to its goal, and some that do not."""
-    # The package's search adds to the recipes it walks through, so it walks through a copy.
+    # The package's search adds to the lists of recipes that it walks through, so it is given other lists.
+    walked = copy.copy(tree)
+    walked.itemid_recipes = {item: list(recipes) for item, recipes in tree.itemid_recipes.items()}
+    walked.tag_recipes = {tag: list(recipes) for tag, recipes in tree.tag_recipes.items()}
     random.seed(SEED)
-    recipes, others = copy.deepcopy(tree).create_recipe_set(goal)
+    recipes, others = walked.create_recipe_set(goal)
     needed = sorted({recipe.recipe_str for recipe in recipes})
     distractors = sorted({recipe.recipe_str for recipe in others} - set(needed))
     chance = random.Random(f"{SEED} {goal}")

@@ -1,0 +1,51 @@
+"""The levels and seeds of BabyAI as tasks, from the prepared data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sandbox_service.environments.base import EnvironmentSpec
+from sandbox_service.environments.games.catalog import GameCatalog, GameFacts, read_tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from sandbox_service.config import BabyaiConfig
+    from sandbox_service.environments.base import Provisions
+    from sandbox_service.environments.games.catalog import GameTask
+
+__all__ = ["BabyaiCatalog"]
+
+_LONGEST = 2880
+"""The engine's own limit of the largest level."""
+
+
+class BabyaiCatalog(GameCatalog):
+    """Forty levels, a task for each seed of them."""
+
+    def __init__(self, config: BabyaiConfig, provisions: Provisions) -> None:
+        spec = EnvironmentSpec(
+            name="babyai",
+            world_module="sandbox_service.environments.babyai.world",
+            agent_code=False,
+            many_per_worker=config.many_per_worker,
+            fork=True,
+            deterministic=True,
+            image="sandbox-babyai",
+            instances_per_box=10_000,
+            provisions=provisions,
+        )
+        facts = GameFacts(
+            description="Carry out an instruction in a grid of rooms, seen and acted in by words.",
+            actions="One of the available actions that each observation lists, such as: go to red ball 1.",
+            default_split="train",
+            max_steps=config.max_steps or _LONGEST,
+        )
+        super().__init__(spec, facts, lambda: _tasks(provisions.data, config.max_steps))
+
+
+def _tasks(data: Path, limit: int | None) -> Iterator[GameTask]:
+    for task in read_tasks(data):
+        own = task.max_steps or _LONGEST
+        yield task.model_copy(update={"max_steps": min(own, limit or own)})
