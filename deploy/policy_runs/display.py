@@ -48,7 +48,7 @@ def summary_view(summary: RunSummary, outcomes: Iterable[EpisodeOutcome]) -> Ren
 def _success(summary: RunSummary) -> Table:
     """Groups by row; tokens where a model was asked, pass@k where tasks were played more than once."""
     table = Table()
-    table.add_column("tasks")
+    table.add_column("tasks", overflow="fold")
     columns = ["episodes", "graded", "solved", "success"]
     columns += [f"pass@{summary.repeat}"] if summary.repeat > 1 else []
     columns += ["mean score", "mean steps"]

@@ -162,7 +162,9 @@ def _page_turn(scene: Scene) -> models.PageTurn:
 
 
 def _page_actions(_: Place, scene: Scene) -> Told:
-    return models.ShopActions(has_search_bar=scene.searchable, clickables=scene.clickables)
+    # The button beside the search bar can be clicked there, to no effect.
+    clickables = ["search", *scene.clickables] if scene.searchable else scene.clickables
+    return models.ShopActions(has_search_bar=scene.searchable, clickables=clickables)
 
 
 def _page(_: Place, scene: Scene) -> Told:

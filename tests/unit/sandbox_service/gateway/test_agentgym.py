@@ -165,7 +165,7 @@ async def test_webshop_tells_pages(http, backend):
     assert await client.get("instruction_text") == "Leave the corridor of 2."
     assert await client.get("available_actions") == {
         "has_search_bar": True,
-        "clickables": ["Buy Now", "< Prev"],
+        "clickables": ["search", "Buy Now", "< Prev"],
     }
     assert await client.get("state") == {
         "url": "",
