@@ -105,7 +105,7 @@ def _install_packages(recipe: Recipe, packages: Path, tell: Callable[[str], None
 
 def _run(name: str, words: Sequence[str], tell: Callable[[str], None], timeout_s: float) -> None:
     """Run a program, telling its lines as they come."""
-    settings = {**os.environ, "PYC_INVALIDATION_MODE": "unchecked-hash"}
+    settings = {**os.environ, "PYC_INVALIDATION_MODE": "UNCHECKED_HASH"}
     if "PIP_FIND_LINKS" in settings:
         # uv does not read pip's settings: a folder of wheels that pip was told of is passed on.
         settings.setdefault("UV_FIND_LINKS", settings["PIP_FIND_LINKS"])
