@@ -1,0 +1,65 @@
+"""What an assistant message wants to be run: a block of Python, or native calls of the tool ``appworld``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sandbox_service.environments.actions.calls import native_calls, plain_text
+
+from .prompts import NOTHING_TO_RUN
+
+if TYPE_CHECKING:
+    from sandbox_service.environments.actions.calls import Call
+
+__all__ = ["Action", "read_actions"]
+
+JsonObject = dict[str, Any]
+
+_OPENING = "```python"
+_CLOSING = "```"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Code to run, or why there is none."""
+
+    code: str = ""
+    problem: str | None = None
+    call_id: str | None = None
+    native: bool = False
+
+
+def read_actions(message: JsonObject, *, simple: bool) -> list[Action]:
+    """The actions of a message, at least one."""
+    if message.get("tool_calls"):
+        return [_from_call(call) for call in native_calls(message["tool_calls"])]
+    text = plain_text(message.get("content"))
+    if simple:
+        return [Action(text) if text.strip() else Action(problem="Nothing was run: the message is empty.")]
+    code = _first_block(text)
+    return [Action(problem=NOTHING_TO_RUN) if code is None else Action(code)]
+
+
+def _first_block(text: str) -> str | None:
+    """The first block; one that is not closed goes to the end."""
+    start = text.find(_OPENING)
+    if start < 0:
+        return None
+    code = text[start + len(_OPENING) :]
+    end = code.find("\n" + _CLOSING)
+    if end < 0:
+        end = code.find(_CLOSING)
+    return code if end < 0 else code[:end]
+
+
+def _from_call(call: Call) -> Action:
+    problem = call.problem
+    if problem is None and call.name != "appworld":
+        problem = f"There is no tool {call.name!r}; the only one is appworld."
+    code = call.arguments.get("code")
+    if problem is None and not isinstance(code, str):
+        problem = 'The tool appworld takes {"code": "..."}.'
+    if problem is None and set(call.arguments) != {"code"}:
+        problem = 'The tool appworld takes {"code": "..."} and nothing else.'
+    return Action(code if isinstance(code, str) else "", problem, call.call_id, native=True)

@@ -1,0 +1,31 @@
+"""The clock of a world's process: frozen for AppWorld, running for us.
+
+AppWorld freezes time with freezegun, in the whole process. Patching every module takes long, so it is done once,
+before any fork: a freezer of ours is held from then on, and those of AppWorld only push a time upon it. Our
+own modules are left out, and the clocks that measure durations are given back at once: deadlines need them, and
+nothing of AppWorld reads them.
+"""
+
+from __future__ import annotations
+
+import time
+
+import freezegun
+
+__all__ = ["hold_clock"]
+
+_DURATIONS = ("monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")
+_held: list[object] = []
+
+
+def hold_clock(moment: str) -> None:
+    """Freeze the date of this process and of its forks; once is enough."""
+    if _held:
+        return
+    running = {name: getattr(time, name) for name in _DURATIONS}
+    freezegun.configure(extend_ignore_list=["sandbox_service"])
+    freezer = freezegun.freeze_time(moment)
+    freezer.start()
+    _held.append(freezer)
+    for name, function in running.items():
+        setattr(time, name, function)

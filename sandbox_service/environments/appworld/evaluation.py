@@ -1,0 +1,113 @@
+"""AppWorld's evaluation of the live databases, in a process of its own that is thrown away.
+
+AppWorld evaluates by pointing its models at other databases and back, and by loading the task's beginning beside its
+end. In a fork of the world none of that reaches the world, so it may be asked for at any time and as often as wanted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+from typing import Any, NamedTuple
+
+from appworld import evaluator
+from appworld.apps.model_lib import ModelHashHandler
+
+from sandbox_service.runner import kernel
+
+from .engine import OUTPUT
+
+__all__ = ["EvaluationError", "Score", "evaluate"]
+
+_PATIENCE_S = 110.0
+_IN_MEMORY = ":memory:"
+"""Stands for the name of an experiment: AppWorld looks for no folder of a name like that."""
+
+
+class EvaluationError(Exception):
+    """The task could not be evaluated."""
+
+
+class Score(NamedTuple):
+    """How many of a task's requirements hold."""
+
+    passes: int
+    failures: int
+    success: bool
+
+    @property
+    def share(self) -> float:
+        """AppWorld's share of passed tests."""
+        return self.passes / max(1, self.passes + self.failures)
+
+
+def evaluate(task_id: str) -> Score:
+    """Evaluate the open task. Raises EvaluationError."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _leave_with(writing, task_id)
+    os.close(writing)
+    try:
+        answer = _read(reading)
+    finally:
+        os.close(reading)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    if "passes" not in answer:
+        raise EvaluationError(str(answer.get("failed", "the evaluation ended without a word")))
+    return Score(answer["passes"], answer["failures"], answer["success"])
+
+
+def _leave_with(writing: int, task_id: str) -> None:
+    """Never returns: this is the fork."""
+    try:
+        kernel.die_with_parent()
+        os.write(writing, json.dumps(_evaluate(task_id)).encode())
+    except BaseException as error:  # noqa: BLE001  # graders are foreign code
+        sys.excepthook(type(error), error, error.__traceback__)
+        os.write(writing, json.dumps({"failed": f"the grader raised {type(error).__name__}"}).encode())
+    finally:
+        os._exit(0)
+
+
+def _evaluate(task_id: str) -> dict[str, Any]:
+    load, home = ModelHashHandler.load, evaluator.get_db_home_path
+
+    def load_hashes(from_path: str | None = None, to_path: str | None = None) -> None:
+        # The live ones are in memory, where AppWorld expects to read them from its last save.
+        if to_path != OUTPUT:
+            load(from_path, to_path)
+
+    def home_of(storage_type: str, type: str, task_id: str | None = None, **more: Any) -> str:  # noqa: A002, ANN401
+        if (storage_type, type) == ("memory", "task_output"):
+            return OUTPUT
+        return str(home(storage_type, type, task_id, **more))
+
+    ModelHashHandler.load = load_hashes
+    evaluator.get_db_home_path = home_of
+    tests = evaluator.evaluate_task(task_id, _IN_MEMORY, suppress_errors=True, save_report=False)
+    return {
+        "passes": len(tests.passes),
+        "failures": tests.num_tests - len(tests.passes),
+        "success": bool(tests.success),
+    }
+
+
+def _read(descriptor: int) -> dict[str, Any]:
+    deadline = time.monotonic() + _PATIENCE_S
+    data = b""
+    while select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        part = os.read(descriptor, 65536)
+        if not part:
+            break
+        data += part
+    try:
+        answer = json.loads(data)
+    except ValueError:
+        return {}
+    return answer if isinstance(answer, dict) else {}

@@ -1,0 +1,120 @@
+"""AppWorld in the box: databases, ground truth and evaluator here, the agent's code in another process.
+
+One world a process. All of AppWorld is loaded once, in the process that worlds are forked from.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from sandbox_service.runner.world import Context, Outcome, Start, Verdict, World, WorldError
+
+from .actions import Action, read_actions
+from .cells import Cells, read_preamble
+from .engine import Engine
+from .evaluation import EvaluationError, Score, evaluate
+from .prompts import TOOL, introduction, task_message
+
+if TYPE_CHECKING:
+    from .engine import Specs
+
+__all__ = ["WORLD", "AppWorldWorld", "warm"]
+
+JsonObject = dict[str, Any]
+
+_PARAMS = ("prompt", "simple", "sparse")
+_OVER = "Nothing was run: the task has been completed."
+_loaded: list[tuple[Engine, str]] = []
+
+
+def warm(data: str | None) -> None:
+    """Load AppWorld with its data. Raises RuntimeError when there is none."""
+    if data is None:
+        raise RuntimeError("AppWorld has no data here")
+    if not _loaded:
+        _loaded.append((Engine(data), read_preamble()))
+
+
+class AppWorldWorld(World):
+    """One task, from its opening to ``complete_task``."""
+
+    def __init__(self, task: JsonObject, context: Context) -> None:
+        super().__init__(task, context)
+        self._flags = {name: _flag(context.params, name, default=name == "prompt") for name in _PARAMS}
+        unknown = sorted(set(context.params) - set(_PARAMS))
+        if unknown:
+            detail = f"appworld has no parameter {unknown[0]!r}; there are: {', '.join(_PARAMS)}"
+            raise WorldError(detail, "invalid_request")
+        if context.agent is None:
+            raise WorldError("AppWorld needs an agent to run code")
+        if not _loaded:
+            raise WorldError("AppWorld is not loaded")
+        self._engine, preamble = _loaded[0]
+        self._cells = Cells(self._engine, context.agent, preamble, int(task["max_output"]))
+
+    def start(self) -> Start:
+        try:
+            specs: Specs = self._engine.open(str(self.task["id"]))
+        except (OSError, KeyError, ValueError) as error:
+            raise WorldError(f"task {self.task['id']} cannot be opened: {error}") from error
+        self._cells.moment = specs.moment.isoformat()
+        system = introduction(specs, simple=self._flags["simple"], full=self._flags["prompt"])
+        messages = [
+            {"role": "system", "content": system},
+            {"role": "user", "content": task_message(specs)},
+        ]
+        info = {key: self.task[key] for key in ("category", "max_steps") if key in self.task}
+        return Start(messages, [TOOL], info)
+
+    def step(self, message: JsonObject, timeout_s: float) -> Outcome:
+        # Some of the time is left for the evaluation of a completed task.
+        deadline = time.monotonic() + timeout_s - min(5.0, timeout_s * 0.2)
+        messages: list[JsonObject] = []
+        over = False
+        for action in read_actions(message, simple=self._flags["simple"]):
+            text = _OVER if over else self._run(action, deadline)
+            over = over or (action.problem is None and self._engine.completed())
+            messages.append(self._told(action, text))
+        if not over:
+            return Outcome(messages)
+        score = self._evaluate()
+        reward = float(score.success) if self._flags["sparse"] else score.share
+        return Outcome(messages, reward, terminated=True)
+
+    def _run(self, action: Action, deadline: float) -> str:
+        if action.problem is not None:
+            return action.problem
+        patience_s = max(0.1, deadline - time.monotonic())
+        return self._cells.run(action.code, int(self.task["cell_timeout_s"]), patience_s)
+
+    def _told(self, action: Action, text: str) -> JsonObject:
+        if action.problem is None and not self._flags["simple"]:
+            text = f"Output:\n```\n{text}```\n\n"
+        if action.native:
+            return {"role": "tool", "tool_call_id": action.call_id, "content": text}
+        return {"role": "user", "content": text}
+
+    def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
+        if set(params) - {"sparse"}:
+            raise WorldError('evaluate takes the parameter {"sparse": true} or {"sparse": false}', "invalid_request")
+        sparse = _flag(params, "sparse", default=False)
+        score = self._evaluate()
+        details = {"passes": score.passes, "failures": score.failures, "completed": self._engine.completed()}
+        return Verdict(float(score.success) if sparse else score.share, score.success, details)
+
+    def _evaluate(self) -> Score:
+        try:
+            return evaluate(str(self.task["id"]))
+        except (EvaluationError, OSError) as error:
+            raise WorldError(str(error), "grader_failed") from error
+
+
+def _flag(params: JsonObject, name: str, *, default: bool) -> bool:
+    value = params.get(name, default)
+    if not isinstance(value, bool):
+        raise WorldError(f"the parameter {name} is true or false", "invalid_request")
+    return value
+
+
+WORLD = AppWorldWorld
