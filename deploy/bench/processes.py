@@ -1,7 +1,8 @@
 """CPU and memory of the service's processes, by part, read from /proc.
 
 Parts are told by command lines: Ray names its workers after the actor they hold. What a box starts belongs to
-the box. A process that ended between two looks counts where its parent waited for it.
+the box. Of other services on the machine only those of the Docker engine count: they are nobody's children.
+A process that ended between two looks counts where its parent waited for it.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ PART_MARKS: Mapping[str, tuple[str, ...]] = {
 _PROC = Path("/proc")
 _TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 _BOX = "runner"
+_ENGINE = ("engine", "shim")
 # Fields of /proc/PID/stat after the command's name.
 _PARENT = 1
 _TIMES = slice(11, 15)
@@ -82,34 +84,38 @@ def cpu_look() -> CpuLook:
 
 def parts_of() -> Iterator[tuple[int, str]]:
     """Every process that belongs to a part, and the part."""
-    parts: dict[int, str] = {}
     parents: dict[int, int] = {}
+    marked: dict[int, str] = {}
     for entry in _PROC.iterdir():
-        if not entry.name.isdigit():
+        if not entry.name.isdigit() or (fields := _stat(int(entry.name))) is None:
             continue
         pid = int(entry.name)
-        try:
-            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        part = next(
-            (name for name, marks in PART_MARKS.items() if any(mark in command for mark in marks)), None
-        )
+        parents[pid] = int(fields[_PARENT])
+        part = _part_of(pid)
         if part is not None:
-            parts[pid] = part
-        elif (fields := _stat(pid)) is not None:
-            parents[pid] = int(fields[_PARENT])
-    yield from parts.items()
+            marked[pid] = part
     for pid in parents:
-        if parts.get(_first_known(pid, parents)) == _BOX:
-            yield pid, _BOX
+        line = list(_line(pid, parents))
+        part = next((marked[each] for each in line if each in marked), None)
+        ours = os.getpid() in line[1:] or any(marked.get(each) in _ENGINE for each in line)
+        if ours and part is not None and (pid in marked or part == _BOX):
+            yield pid, part
 
 
-def _first_known(pid: int, parents: Mapping[int, int]) -> int:
-    """The nearest ancestor that is told by its command line, or nobody's child."""
+def _part_of(pid: int) -> str | None:
+    """What a command line says."""
+    try:
+        command = (_PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return None
+    return next((name for name, marks in PART_MARKS.items() if any(mark in command for mark in marks)), None)
+
+
+def _line(pid: int, parents: Mapping[int, int]) -> Iterator[int]:
+    """A process and its ancestors."""
     while pid in parents:
+        yield pid
         pid = parents[pid]
-    return pid
 
 
 def processes_of(part: str) -> list[int]:
