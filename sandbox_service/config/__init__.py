@@ -9,6 +9,7 @@ from .environments import (
     BfclConfig,
     CodeConfig,
     EnvironmentsConfig,
+    ScienceworldConfig,
     TextcraftConfig,
     WebshopConfig,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "LimitsConfig",
     "PoolConfig",
     "SandboxConfig",
+    "ScienceworldConfig",
     "ServerConfig",
     "ServiceConfig",
     "StoreConfig",

@@ -14,6 +14,7 @@ __all__ = [
     "BfclConfig",
     "CodeConfig",
     "EnvironmentsConfig",
+    "ScienceworldConfig",
     "TextcraftConfig",
     "WebshopConfig",
 ]
@@ -62,6 +63,17 @@ class CodeConfig(Branch):
     """Output of one tool call that the agent sees."""
 
 
+class ScienceworldConfig(Branch):
+    """The ScienceWorld environment."""
+
+    max_steps: Positive = 100
+    """Steps after which an episode is truncated; three tasks that take longer have limits of their own."""
+    many_per_worker: bool = True
+    """Instances share a worker and its Java process; else each has its own, and cannot be forked."""
+    instances_per_box: Positive = 64
+    """Most instances in one container."""
+
+
 class TextcraftConfig(Branch):
     """The TextCraft environment."""
 
@@ -95,6 +107,8 @@ class EnvironmentsConfig(Branch):
     """The BFCL environment."""
     code: CodeConfig = CodeConfig()
     """The code environment."""
+    scienceworld: ScienceworldConfig = ScienceworldConfig()
+    """The ScienceWorld environment."""
     textcraft: TextcraftConfig = TextcraftConfig()
     """The TextCraft environment."""
     webshop: WebshopConfig = WebshopConfig()

@@ -1,0 +1,1 @@
+"""ScienceWorld: thirty kinds of science experiments for primary school, in a simulated house."""

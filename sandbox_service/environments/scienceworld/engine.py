@@ -1,0 +1,164 @@
+"""Many games in one Java process, each exactly as it would be in a process of its own.
+
+The engine keeps three things once for the whole process: the counter of object ids, the random generator and
+the simplifications. They are put away when another game's turn comes, and put back before a game goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .jvm import EngineError, EngineLost, Jvm, translated_errors
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
+
+__all__ = ["Engine", "EngineError", "EngineLost", "Game", "Observation"]
+
+_SCRAMBLE = 0x5DEECE66D
+"""What ``java.util.Random.setSeed`` mixes in; mixed in before, the state comes out as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What the engine says after an action."""
+
+    text: str
+    points: int
+    """The official score, 100 at most; -100 when the task has failed for good."""
+    over: bool
+
+
+class Engine:
+    """One Java process, and whose turn it is in it."""
+
+    def __init__(self) -> None:
+        """Raises EngineLost when Java does not start."""
+        self.jvm = Jvm()
+        with translated_errors():
+            packages = self.jvm.gateway.jvm
+            self._interface = packages.scienceworld.runtime.pythonapi.PythonInterface
+            self._ids = packages.util.UniqueIdentifier
+            self._simplifier = packages.main.scala.scienceworld.runtime.SimplifierProcessor
+            self._random = getattr(getattr(packages.scala.util, "Random$"), "MODULE$").self()
+            self._seed = self._random.getClass().getDeclaredField("seed")
+            self._seed.setAccessible(True)
+        self._current: Game | None = None
+
+    def open(self, task: str, variation: int, simplifications: str) -> Game:
+        """A new game. Raises EngineError or EngineLost."""
+        self._put_away()
+        with translated_errors():
+            interface = self._interface()
+            problem = interface.load(task, variation, simplifications, False)
+            if problem:
+                self.jvm.release(interface)
+                raise EngineError(str(problem))
+            # It holds the objects of all thirty tasks, 11 MB, and only loading needs it.
+            getattr(interface, "taskMaker_$eq")(None)
+            agent = interface.agentInterface().get()
+            simplified = str(agent.simplificationStr())
+        self.jvm.release(agent)
+        self._current = game = Game(self, interface, (task, variation, simplifications), simplified)
+        return game
+
+    def enter(self, game: Game) -> None:
+        """Make it this game's turn."""
+        if game is self._current:
+            return
+        self._put_away()
+        seed, count = game.globals
+        with translated_errors():
+            self._random.setSeed(seed ^ _SCRAMBLE)
+            getattr(self._ids, "count_$eq")(count)
+            self._simplifier.parseSimplificationStr(game.simplified)
+        self._current = game
+
+    def _put_away(self) -> None:
+        if self._current is not None:
+            with translated_errors():
+                self._current.globals = (self.seed(), int(self._ids.count()))
+            self._current = None
+
+    def seed(self) -> int:
+        """The state of the random generator."""
+        return int(self._seed.get(self._random))
+
+    def reseed(self, seed: int) -> None:
+        """Set the state of the random generator back."""
+        self._random.setSeed(seed ^ _SCRAMBLE)
+
+    def leave(self, game: Game) -> None:
+        """The game is over and needs nothing put back."""
+        if game is self._current:
+            self._current = None
+
+
+class Game:
+    """One task under way. Every method raises EngineLost, and EngineError where the engine raises."""
+
+    def __init__(
+        self, engine: Engine, interface: JavaObject, opening: tuple[str, int, str], simplified: str
+    ) -> None:
+        self._engine = engine
+        self._interface = interface
+        self._opening = opening
+        self._taken: list[str] = []
+        self.simplified = simplified
+        self.globals = (0, 0)
+        """Random state and id counter, while it is another game's turn."""
+
+    def step(self, action: str) -> Observation:
+        """Take an action."""
+        self._engine.enter(self)
+        self._taken.append(action)
+        with translated_errors():
+            text = str(self._interface.step(action))
+            points = round(100 * float(self._interface.getScore()))
+            completed = bool(self._interface.getCompleted())
+        return Observation(text, points, completed or points < 0)
+
+    def description(self) -> str:
+        """The task, in the engine's words."""
+        with translated_errors():
+            return str(self._interface.getTaskDescription())
+
+    def templates(self) -> list[str]:
+        """Forms of the actions that there are, with OBJ for an object."""
+        self._engine.enter(self)
+        return self._texts("getPossibleActions")
+
+    def valid_actions(self) -> list[str]:
+        """Every action that has an effect now. Slow; the game does not notice."""
+        self._engine.enter(self)
+        with translated_errors():
+            seed = self._engine.seed()
+        try:
+            return self._texts("getValidActionObjectCombinations")
+        finally:
+            with translated_errors():
+                self._engine.reseed(seed)
+
+    def twin(self) -> Game:
+        """A game in the same state: the same beginning, and the same actions."""
+        twin = self._engine.open(*self._opening)
+        for action in self._taken:
+            try:
+                twin.step(action)
+            except EngineError:
+                continue
+        return twin
+
+    def close(self) -> None:
+        """Give its memory back."""
+        self._engine.leave(self)
+        self._engine.jvm.release(self._interface)
+
+    def _texts(self, method: str) -> list[str]:
+        with translated_errors():
+            found = getattr(self._interface, method)()
+            # One message instead of one for each text.
+            text = str(self._engine.jvm.gateway.jvm.java.lang.String.join("\n", found))
+        self._engine.jvm.release(found)
+        return text.split("\n") if text else []

@@ -1,0 +1,136 @@
+"""A task of ScienceWorld on the official engine, a Java process that the games of a worker share."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, ClassVar, NoReturn
+
+from sandbox_service.environments.games.world import GameWorld, Turn
+from sandbox_service.runner.world import WorldError
+
+from .engine import Engine, EngineError, EngineLost, Observation
+
+if TYPE_CHECKING:
+    from sandbox_service.runner.world import Context
+
+__all__ = ["WORLD"]
+
+_INSTRUCTIONS = """\
+You do a science experiment in a simulated house with several rooms. You act by commands of these forms, \
+where OBJ stands for an object that you have seen, such as "metal pot" or "door to kitchen":
+
+{templates}
+
+"wait" lets ten moments pass, "wait1" one. "focus on OBJ" tells which object the task is about: do it only \
+with the object that the task asks for, since a wrong one ends the task in failure. "task" repeats the task. \
+When a command is ambiguous you are shown numbered readings: answer with the number alone. \
+Answer each observation with one command.\
+"""
+_FAILED = "The engine could not carry out that action. Try another."
+_SIMPLIFICATIONS = (
+    "easy",
+    "noElectricalAction",
+    "openContainers",
+    "openDoors",
+    "selfWateringFlowerPots",
+    "teleportAction",
+)
+_engines: dict[int, Engine] = {}
+"""The engine of this process, by process id: a copy of the process must not talk to its source's."""
+
+
+def _engine() -> Engine:
+    own = os.getpid()
+    if own not in _engines:
+        _engines.clear()
+        _engines[own] = Engine()
+    return _engines[own]
+
+
+def _end_worker(lost: EngineLost) -> NoReturn:
+    """Without Java every game of this worker is lost; its end says so to the runner, and no score does."""
+    print(f"scienceworld: {lost}", flush=True)  # noqa: T201  # the worker's log
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise lost
+
+
+class ScienceWorld(GameWorld):
+    """The task has ``task``, the engine's name of it, and ``variation``."""
+
+    PARAMS: ClassVar[tuple[str, ...]] = ("simplifications", "valid_actions")
+
+    def instructions(self) -> str:
+        return _INSTRUCTIONS.format(templates="\n".join(self._templates))
+
+    def open(self) -> Turn:
+        simplifications = _simplifications(self.context.params.get("simplifications", "easy"), self.task)
+        self._with_valid = self.context.params.get("valid_actions", False)
+        if not isinstance(self._with_valid, bool):
+            raise WorldError("valid_actions is true or false", "invalid_request")
+        self._points = 0
+        try:
+            self._game = _engine().open(self.task["task"], self.task["variation"], simplifications)
+            self._templates = self._game.templates()
+            task = self._game.description()
+            turn = self._turn(self._game.step("look around"))
+        except EngineError as error:
+            raise WorldError(f"the engine cannot open the task: {error}") from error
+        except EngineLost as lost:
+            _end_worker(lost)
+        info = {**turn.info, "task_description": task}
+        return Turn(f"{task}\n\n{turn.text}", actions=turn.actions, info=info)
+
+    def play(self, action: str, timeout_s: float) -> Turn:
+        # One line, and no lone surrogates, which cannot be sent.
+        line = " ".join(action.encode("utf-8", "replace").decode().split())
+        try:
+            return self._turn(self._game.step(line))
+        except EngineError:
+            last = self.turn
+            return Turn(_FAILED, 0.0, last.score, actions=last.actions, info=last.info)
+        except EngineLost as lost:
+            _end_worker(lost)
+
+    def _turn(self, seen: Observation) -> Turn:
+        points = max(0, seen.points)
+        reward = (points - self._points) / 100
+        self._points = points
+        actions = tuple(self._game.valid_actions()) if self._with_valid and not seen.over else ()
+        info = {"failed": seen.points < 0}
+        return Turn(seen.text, reward, points / 100, seen.over, seen.points == 100, actions, info)
+
+    def fork(self, context: Context) -> ScienceWorld:
+        twin = type(self)(self.task, context)
+        try:
+            game = self._game.twin()
+        except EngineLost as lost:
+            _end_worker(lost)
+        twin.__dict__ |= {**self.__dict__, "context": context, "_game": game}
+        return twin
+
+    def close(self) -> None:
+        try:
+            self._game.close()
+        except EngineLost as lost:
+            _end_worker(lost)
+
+
+def _simplifications(wanted: object, task: dict[str, object]) -> str:
+    """The engine's word for the simplifications. Raises WorldError."""
+    known = ", ".join(_SIMPLIFICATIONS)
+    if not isinstance(wanted, str):
+        raise WorldError(f"simplifications is a text with commas of {known}", "invalid_request")
+    names = [name.strip() for name in wanted.split(",") if name.strip()]
+    for name in names:
+        if name not in _SIMPLIFICATIONS:
+            raise WorldError(f"there is no simplification {name!r}; there are: {known}", "invalid_request")
+    if "easy" in names and len(names) > 1:
+        raise WorldError("easy stands alone: it is a set of the others", "invalid_request")
+    electrical = any(part in str(task["task"]) for part in ("power-component", "conductivity"))
+    if electrical and "noElectricalAction" in names:
+        raise WorldError("this task needs electrical actions", "invalid_request")
+    return ",".join(names)
+
+
+WORLD = ScienceWorld
