@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pydantic import JsonValue
+
     from sandbox_service.config import BabyaiConfig
     from sandbox_service.environments.base import Provisions
     from sandbox_service.environments.games.catalog import GameTask
@@ -19,6 +21,17 @@ __all__ = ["BabyaiCatalog"]
 
 _LONGEST = 2880
 """The engine's own limit of the largest level."""
+_PARAMS: dict[str, JsonValue] = {
+    "type": "object",
+    "properties": {
+        "efficiency": {
+            "type": "boolean",
+            "default": False,
+            "description": "Score a solved task by minigrid's reward, which falls with each step, not by 1.",
+        }
+    },
+    "additionalProperties": False,
+}
 
 
 class BabyaiCatalog(GameCatalog):
@@ -41,6 +54,7 @@ class BabyaiCatalog(GameCatalog):
             actions="One of the available actions that each observation lists, such as: go to red ball 1.",
             default_split="train",
             max_steps=config.max_steps or _LONGEST,
+            params=_PARAMS,
         )
         super().__init__(spec, facts, lambda: _tasks(provisions.data, config.max_steps))
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import io
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
 
 import gymnasium
 import minigrid  # noqa: F401  # registers the levels
 
 from sandbox_service.environments.games.world import GameWorld, Turn
+from sandbox_service.runner.world import WorldError
 
 from .moves import CHECK, Carried, moves
-from .sight import see
+from .picture import see
 from .words import described, plain
 
 if TYPE_CHECKING:
-    from sandbox_service.runner.world import JsonObject
+    from sandbox_service.runner.world import JsonObject, Verdict
 
 __all__ = ["WORLD", "warm"]
 
@@ -35,8 +37,8 @@ its color in your hands
 - toggle: open or close the door, or open the box, right in front of you
 - check available actions
 
-An object's name and number are those of the last observation. You see only what is in front of you. The \
-score is higher the fewer steps and turns you take.\
+An object's name and number are those of the last observation. You see only what is in front of you. Steps \
+and turns are counted: take few.\
 """
 
 
@@ -57,10 +59,15 @@ def _level(name: str, seed: int) -> tuple[gymnasium.Env, JsonObject]:
 class BabyaiWorld(GameWorld):
     """One level. The task has ``name``, the level's in gymnasium, and ``seed``, which settles everything."""
 
+    PARAMS: ClassVar[tuple[str, ...]] = ("efficiency",)
+
     def instructions(self) -> str:
         return _INSTRUCTIONS
 
     def open(self) -> Turn:
+        if not isinstance(self.context.params.get("efficiency", False), bool):
+            raise WorldError("efficiency is true or false", "invalid_request")
+        self.reward = 0.0
         self.env, picture = _level(self.task["name"], self.task["seed"])
         self.image = picture["image"]
         return self._look(before=f"Your goal: {self.env.mission}\n")
@@ -79,6 +86,10 @@ class BabyaiWorld(GameWorld):
                 return self._end(float(reward), ended=ended)
         return self._look()
 
+    def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
+        verdict = super().evaluate(params, grading)
+        return replace(verdict, details={**verdict.details, "reward": self.reward})
+
     def _carried(self) -> Carried | None:
         thing = self.env.carrying
         return None if thing is None else (thing.type, thing.color)
@@ -95,11 +106,14 @@ class BabyaiWorld(GameWorld):
         return Turn(text, actions=self.turn.actions, info=self._count())
 
     def _end(self, reward: float, *, ended: bool) -> Turn:
-        if reward > 0:
+        self.reward = reward
+        solved = reward > 0
+        score = reward if self.context.params.get("efficiency") else float(solved)
+        if solved:
             text = "The task is completed."
         else:
             text = "The task has failed." if ended else "There are no steps left."
-        return Turn(text, reward, reward, done=True, success=reward > 0, info=self._count())
+        return Turn(text, reward, score, done=True, success=solved, info=self._count())
 
     def _count(self) -> JsonObject:
         return {"engine_steps": int(self.env.step_count), "engine_max_steps": int(self.env.max_steps)}
