@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from sandbox_service.config import EnvironmentsConfig
-from sandbox_service.environments.registry import SETUP_COMMAND, build_registry
+from sandbox_service.environments.registry import SETUP_COMMAND, Registry, build_registry
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.docker import Engine
 
@@ -25,24 +25,30 @@ from .vault.catalog import VaultCatalog
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-REGISTRY = build_registry(EnvironmentsConfig())
+SETTINGS = EnvironmentsConfig()
+REGISTRY = build_registry(SETTINGS)
 ENVIRONMENTS = ("vault", *sorted({*REGISTRY.catalogs, *REGISTRY.absent}))
-KINDS = ("process", "docker")
+SHARING = {name for name in ENVIRONMENTS if getattr(getattr(SETTINGS, name, None), "many_per_worker", False)}
+"""Environments whose instances share a worker unless the configuration says otherwise."""
+COLUMNS = ("process", "alone", "docker")
+"""Process boxes; process boxes with a worker for each instance, where that is a setting; and containers."""
 SUBJECTS = [
-    pytest.param((name, kind), id=f"{name}-{kind}", marks=[pytest.mark.docker] if kind == "docker" else [])
+    pytest.param((name, column), id=f"{name}-{column}", marks=[pytest.mark.docker] * (column == "docker"))
     for name in ENVIRONMENTS
-    for kind in KINDS
+    for column in COLUMNS
+    if column != "alone" or name in SHARING
 ]
-_CASE = re.compile(r"tests/contract/environments/.*\[(?P<name>\w+)-(?P<kind>process|docker)\b")
+_CASE = re.compile(r"tests/contract/environments/.*\[(?P<name>\w+)-(?P<column>process|alone|docker)\b")
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session", params=SUBJECTS)
 async def served(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
     """An environment, served for all checks."""
-    name, kind = request.param
+    name, column = request.param
+    kind = "docker" if column == "docker" else "process"
     if name in REGISTRY.absent:
         pytest.skip(f"{name} is not set up; run {SETUP_COMMAND} {name}")
-    catalog = VaultCatalog() if name == "vault" else REGISTRY.catalog(name)
+    catalog = VaultCatalog() if name == "vault" else _registry(name, column).catalog(name)
     if kind == "docker":
         await _need_engine()
     async with serve(catalog, kind) as service:
@@ -55,6 +61,13 @@ async def subject(served: Subject) -> AsyncIterator[Subject]:
     """The environment for one check, which harms no later one by what it leaves."""
     yield served
     await served.service.release_all()
+
+
+def _registry(name: str, column: str) -> Registry:
+    if column != "alone":
+        return REGISTRY
+    branch = getattr(SETTINGS, name).model_copy(update={"many_per_worker": False})
+    return build_registry(SETTINGS.model_copy(update={name: branch}))
 
 
 async def _need_engine() -> None:
@@ -73,14 +86,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for outcome in ("passed", "failed", "error", "skipped"):
         for report in terminalreporter.stats.get(outcome, ()):
             if found := _CASE.search(report.nodeid):
-                row = cells.setdefault(found["name"], {kind: Counter() for kind in KINDS})
-                row[found["kind"]][outcome] += 1
+                row = cells.setdefault(found["name"], {column: Counter() for column in COLUMNS})
+                row[found["column"]][outcome] += 1
     if not cells:
         return
     terminalreporter.section("conformance of environments")
-    terminalreporter.line(f"{'environment':<14}" + "".join(f"{kind:<34}" for kind in KINDS))
+    terminalreporter.line(f"{'environment':<14}" + "".join(f"{column:<30}" for column in COLUMNS))
     for name, row in cells.items():
-        terminalreporter.line(f"{name:<14}" + "".join(f"{_told(row[kind]):<34}" for kind in KINDS))
+        terminalreporter.line(f"{name:<14}" + "".join(f"{_told(row[column]):<30}" for column in COLUMNS))
 
 
 def _told(cell: Counter[str]) -> str:
