@@ -1,31 +1,41 @@
 """BabyAI's levels in a box: words, moves, references, scores, copies."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from sandbox_service.config import BabyaiConfig
 from sandbox_service.environments.babyai.catalog import BabyaiCatalog
-from sandbox_service.runner.frames import Op
-from tests.support.game_box import GameEpisode, game_box, provisions_of, reference
-from tests.support.runner_box import RunnerBox, error_code
+from sandbox_service.environments.games.catalog import GameCatalog
+from tests.support.game_box import GameEpisode, RefusedError, catalog_of, game_box, reference
+from tests.support.runner_box import RunnerBox
 
 TASK = "OpenRedDoor-1"
 
 
-@pytest.fixture(scope="module")
-def catalog() -> BabyaiCatalog:
-    return BabyaiCatalog(BabyaiConfig(), provisions_of("babyai"))
+def last(episode: GameEpisode) -> str:
+    """The text of the last message."""
+    text: str = episode.said["observation"]["messages"][-1]["content"]
+    return text
+
+
+def answers(episode: GameEpisode, actions: Sequence[str]) -> list[str]:
+    return [episode.act(action) for action in actions]
 
 
 @pytest.fixture(scope="module")
-def box(catalog: BabyaiCatalog) -> Iterator[RunnerBox]:
+def catalog() -> GameCatalog:
+    return catalog_of("babyai")
+
+
+@pytest.fixture(scope="module")
+def box(catalog: GameCatalog) -> Iterator[RunnerBox]:
     with game_box(catalog) as box:
         yield box
 
 
-def test_forty_levels_have_thirty_seeds_each_in_agentgyms_order(catalog: BabyaiCatalog) -> None:
+def test_forty_levels_have_thirty_seeds_each_in_agentgyms_order(catalog: GameCatalog) -> None:
     everything = catalog.task_ids("all")
     assert len(everything) == 1200
     levels = [task_id.rpartition("-")[0] for task_id in everything[:40]]
@@ -33,7 +43,7 @@ def test_forty_levels_have_thirty_seeds_each_in_agentgyms_order(catalog: BabyaiC
     assert everything[40:80] == tuple(f"{level}-1" for level in levels)
 
 
-def test_splits_share_no_seed_and_hold_solved_tasks_only(catalog: BabyaiCatalog) -> None:
+def test_splits_share_no_seed_and_hold_solved_tasks_only(catalog: GameCatalog) -> None:
     seeds: set[str] = set()
     for split in ("train", "validation", "test"):
         ids = catalog.task_ids(split)
@@ -45,14 +55,14 @@ def test_splits_share_no_seed_and_hold_solved_tasks_only(catalog: BabyaiCatalog)
     assert len(solved) == 1173
 
 
-def test_references_of_all_levels_solve_them(box: RunnerBox, catalog: BabyaiCatalog) -> None:
+def test_references_of_all_levels_solve_them(box: RunnerBox, catalog: GameCatalog) -> None:
     for task_id in catalog.task_ids("validation")[:40]:
-        episode = GameEpisode(box, catalog, task_id)
+        episode = GameEpisode.create(box, catalog, task_id)
         actions = reference(catalog, task_id)
         episode.play(actions[:-1])
         assert episode.verdict()["score"] == 0.0
         episode.play(actions[-1:])
-        assert episode.text == "The task is completed."
+        assert last(episode) == "The task is completed."
         assert episode.said["terminated"] is True
         limit = episode.said["info"]["engine_max_steps"]
         official = 1 - 0.9 * len(actions) / limit
@@ -64,9 +74,9 @@ def test_references_of_all_levels_solve_them(box: RunnerBox, catalog: BabyaiCata
 
 
 def test_the_score_is_minigrids_reward_where_efficiency_is_asked_for(
-    box: RunnerBox, catalog: BabyaiCatalog
+    box: RunnerBox, catalog: GameCatalog
 ) -> None:
-    episode = GameEpisode(box, catalog, TASK, efficiency=True)
+    episode = GameEpisode.create(box, catalog, TASK, efficiency=True)
     episode.play(["turn left", "turn right", "go to red closed door 1", "toggle"])
     verdict = episode.verdict()
     assert (verdict["score"], verdict["success"]) == (pytest.approx(1 - 0.9 * 6 / 50), True)
@@ -74,10 +84,10 @@ def test_the_score_is_minigrids_reward_where_efficiency_is_asked_for(
 
 
 def test_the_observation_tells_what_is_seen_and_what_can_be_done(
-    box: RunnerBox, catalog: BabyaiCatalog
+    box: RunnerBox, catalog: GameCatalog
 ) -> None:
-    episode = GameEpisode(box, catalog, TASK)
-    assert episode.text.splitlines() == [
+    episode = GameEpisode.create(box, catalog, TASK)
+    assert last(episode).splitlines() == [
         "Your goal: open the red door",
         "In front of you in this room, you can see several objects: There is a red closed door 1 "
         "1 steps in front of you and 2 steps to your right. The room has walls around you. "
@@ -85,7 +95,7 @@ def test_the_observation_tells_what_is_seen_and_what_can_be_done(
         'Available actions: ["turn left", "turn right", "move forward", "toggle and go through '
         'red closed door 1", "go to red closed door 1", "check available actions"]',
     ]
-    told = re.findall(r'"(.*?)"', episode.text.splitlines()[-1])
+    told = re.findall(r'"(.*?)"', last(episode).splitlines()[-1])
     assert episode.said["info"]["available_actions"] == told
 
 
@@ -101,33 +111,33 @@ def test_the_observation_tells_what_is_seen_and_what_can_be_done(
     ],
 )
 def test_what_cannot_be_done_is_told_and_costs_no_step_of_the_engine(
-    box: RunnerBox, catalog: BabyaiCatalog, action: str, answer: str
+    box: RunnerBox, catalog: GameCatalog, action: str, answer: str
 ) -> None:
-    episode = GameEpisode(box, catalog, TASK)
+    episode = GameEpisode.create(box, catalog, TASK)
     assert episode.act(action).startswith(answer)
     assert episode.said["info"]["engine_steps"] == 0
     assert episode.said["terminated"] is False
 
 
-def test_things_are_picked_up_and_dropped(box: RunnerBox, catalog: BabyaiCatalog) -> None:
-    episode = GameEpisode(box, catalog, "PutNextLocalS6N4-0")
+def test_things_are_picked_up_and_dropped(box: RunnerBox, catalog: GameCatalog) -> None:
+    episode = GameEpisode.create(box, catalog, "PutNextLocalS6N4-0")
     (name, *_) = [
         action for action in episode.said["info"]["available_actions"] if action.startswith("pick up ")
     ]
     thing = name.removeprefix("pick up ").rpartition(" ")[0]
     assert f"You are carrying a {thing}." in episode.act(f"pickup {name.removeprefix('pick up ')}")
     assert "You are not carrying anything." in episode.act("Action: drop")
-    assert f"{thing} 1 right in front of you 1 steps away" in episode.text
+    assert f"{thing} 1 right in front of you 1 steps away" in last(episode)
 
 
-def test_a_failed_mission_ends_with_nothing(box: RunnerBox, catalog: BabyaiCatalog) -> None:
+def test_a_failed_mission_ends_with_nothing(box: RunnerBox, catalog: GameCatalog) -> None:
     failing = [
         task_id
         for task_id in catalog.task_ids("all")
         if task_id.startswith("OpenDoorsOrderN4Debug") and not catalog.reference(task_id)
     ]
     for task_id in failing[:3]:
-        episode = GameEpisode(box, catalog, task_id)
+        episode = GameEpisode.create(box, catalog, task_id)
         for _ in range(8):
             doors = [
                 action
@@ -137,40 +147,39 @@ def test_a_failed_mission_ends_with_nothing(box: RunnerBox, catalog: BabyaiCatal
             episode.act(doors[0] if doors else "turn left")
             if episode.said["terminated"]:
                 break
-        assert episode.text == "The task has failed."
+        assert last(episode) == "The task has failed."
         assert (episode.verdict()["score"], episode.said["reward"]) == (0.0, 0.0)
 
 
-def test_the_engines_own_limit_ends_an_episode(box: RunnerBox, catalog: BabyaiCatalog) -> None:
-    episode = GameEpisode(box, catalog, TASK)
+def test_the_engines_own_limit_ends_an_episode(box: RunnerBox, catalog: GameCatalog) -> None:
+    episode = GameEpisode.create(box, catalog, TASK)
     while not episode.said.get("terminated"):
         episode.act("turn left")
-    assert episode.text == "There are no steps left."
+    assert last(episode) == "There are no steps left."
     assert episode.said["info"]["engine_steps"] == 50
     assert episode.verdict()["success"] is False
 
 
-def test_a_copy_goes_its_own_way_and_both_reach_the_goal(box: RunnerBox, catalog: BabyaiCatalog) -> None:
+def test_a_copy_goes_its_own_way_and_both_reach_the_goal(box: RunnerBox, catalog: GameCatalog) -> None:
     task_id = "UnlockPickupDist-0"
     actions = reference(catalog, task_id)
-    source, undisturbed = GameEpisode(box, catalog, task_id), GameEpisode(box, catalog, task_id)
-    expected = undisturbed.play(actions)
-    assert source.play(actions[:9]) == expected[:9]
+    source, undisturbed = GameEpisode.create(box, catalog, task_id), GameEpisode.create(box, catalog, task_id)
+    expected = answers(undisturbed, actions)
+    assert answers(source, actions[:9]) == expected[:9]
     copy = source.fork()
-    assert copy.play(actions[9:]) == expected[9:]
+    assert answers(copy, actions[9:]) == expected[9:]
     assert (copy.verdict()["score"], source.verdict()["score"]) == (1.0, 0.0)
-    assert source.play(actions[9:]) == expected[9:]
+    assert answers(source, actions[9:]) == expected[9:]
 
 
-def test_parameters_are_checked(box: RunnerBox, catalog: BabyaiCatalog) -> None:
-    payload = catalog.payload(TASK)
-    for params in ({"efficiency": "yes"}, {"speed": 1}):
-        body = {"environment": "babyai", "task_id": TASK, "task": payload.task, "params": params}
-        reply = box.request(Op.CREATE, "bad", meta={"deadline_s": 20, "seed": 1, "max_steps": 9}, body=body)
-        assert error_code(reply) == "invalid_request"
+@pytest.mark.parametrize("params", [{"efficiency": "yes"}, {"speed": 1}])
+def test_parameters_are_checked(box: RunnerBox, catalog: GameCatalog, params: dict[str, object]) -> None:
+    with pytest.raises(RefusedError) as caught:
+        GameEpisode.create(box, catalog, TASK, **params)
+    assert caught.value.code == "invalid_request"
 
 
-def test_the_step_limit_is_the_levels_unless_the_operators_is_lower(catalog: BabyaiCatalog) -> None:
+def test_the_step_limit_is_the_levels_unless_the_operators_is_lower(catalog: GameCatalog) -> None:
     assert catalog.payload(TASK).max_steps == 50
     assert catalog.spec.provisions is not None
     short = BabyaiCatalog(BabyaiConfig(max_steps=40), catalog.spec.provisions)
