@@ -121,7 +121,9 @@ class EchoBackend:
         self._serial += 1
         name = call.instance_id or f"s1.{self._serial:032x}"
         task = {"prompt": "Say something.", "steps": STEPS[request["task_id"]]}
-        world = EchoWorld(task, Context(name, 0, request.get("params", {})))
+        # Parameters are of the other environment, whose world this is too; echo knows none.
+        params = request.get("params", {}) if request["environment"] == "echo" else {}
+        world = EchoWorld(task, Context(name, 0, params))
         episode = Episode(request["environment"], request["task_id"], call.tenant, world)
         self.episodes[name] = episode
         return _json(
