@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from . import kernel, sweep
 from .channel import Message, receive, send
 from .leaving import run_and_leave
+from .loopback import bring_up_loopback
 from .processes import Process, descendants, has_children, snapshot
 from .wakeup import drain, woken_by_children
 from .worker import Worker
@@ -37,6 +38,8 @@ def run_zygote(upstream: socket.socket, config: RunnerConfig) -> None:
     kernel.become_reaper()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    if not config.agent_code:
+        bring_up_loopback()
     if config.drop_uids:
         groups = (config.env_group,) if config.env_group else ()
         kernel.become(kernel.Identity.of(config.env_uid), groups)

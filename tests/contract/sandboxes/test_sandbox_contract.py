@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import os
 import secrets
@@ -112,6 +113,14 @@ async def test_a_copy_has_the_session_and_the_files_of_its_source_and_a_life_of_
     assert await one.release() is True
     assert (await two.python("import subprocess; print(x, subprocess.call('true'))")).strip() == "[1, 2] 0"
     assert await two.release() is True
+
+
+async def test_a_world_without_agent_code_may_speak_to_an_engine_beside_it_over_loopback(start):
+    data = dataclasses.replace(PROBE, agent_code=False)
+    one = await episode(await start(data), data)
+    answer = await one.say(json.dumps({"world": "connect"}))
+    assert answer["observation"]["messages"][0]["content"] == "connected"
+    assert await one.release() is True
 
 
 async def test_operations_after_release_are_refused(start):

@@ -1,12 +1,14 @@
 """A world whose steps are code: the content of a message is a JSON object that says what the agent does.
 
 ``{"python": source}`` and ``{"shell": command}`` run as the agent, with an optional ``timeout``. The
-answer is the execution as JSON. ``{"world": "exit"}`` ends the world's own process.
+answer is the execution as JSON. ``{"world": "exit"}`` ends the world's own process,
+``{"world": "connect"}`` lets it speak to itself over loopback.
 """
 
 import dataclasses
 import json
 import os
+import socket
 
 from sandbox_service.runner.world import Outcome, Start, Verdict, World
 
@@ -25,6 +27,8 @@ class ProbeWorld(World):
             execution = agent.shell(order["shell"], timeout)
         elif order.get("world") == "exit":
             os._exit(3)
+        elif order.get("world") == "connect":
+            return Outcome(messages=[{"role": "user", "content": connect()}])
         else:
             raise ValueError(f"unknown order {order}")
         answer = {"role": "user", "content": json.dumps(dataclasses.asdict(execution))}
@@ -38,6 +42,16 @@ class ProbeWorld(World):
             answer = ""
         right = answer == grading["answer"]
         return Verdict(score=float(right), success=right)
+
+
+def connect():
+    """What comes of speaking to ourselves over loopback."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        try:
+            socket.create_connection(server.getsockname(), 5).close()
+        except OSError as error:
+            return type(error).__name__
+    return "connected"
 
 
 WORLD = ProbeWorld
