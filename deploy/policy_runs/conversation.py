@@ -29,6 +29,7 @@ class Conversation:
         self.tools: tuple[Tool, ...] = ()
         self.rewards: list[float] = []
         self._info: JsonObject = {}
+        self._session = 0
 
     def begin(self, messages: Iterable[Message], tools: tuple[Tool, ...], info: JsonObject) -> None:
         """The opening."""
@@ -41,7 +42,13 @@ class Conversation:
         self.messages.append(message)
 
     def answer(self, result: StepResult) -> None:
-        """The environment answered; tools that it names in its info replace those that there were."""
+        """The environment answered.
+
+        Tools that it names in its info replace those that there were; where it begins a new session, what
+        was said before is no longer in view.
+        """
+        if result.info.get("new_session") is True:
+            self._session = len(self.messages)
         self.messages.extend(result.observation.messages)
         self.rewards.append(result.reward)
         self._info = result.info
@@ -54,4 +61,4 @@ class Conversation:
 
     def view(self) -> View:
         """What an actor sees now."""
-        return View(tuple(self.messages), self.tools, self._info)
+        return View(tuple(self.messages[self._session :]), self.tools, self._info)

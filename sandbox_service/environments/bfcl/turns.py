@@ -48,9 +48,12 @@ class MultiTurn(Dialogue):
         )
 
     def open(self) -> Start:
-        held = {name for names in self.held.values() for name in names}
-        tools = [tool for tool in self._tools() if tool["function"]["name"] not in held]
-        return Start(self._opening(), tools, {"turns": len(self.turns)})
+        return Start(self._opening(), self._offered(0), {"turns": len(self.turns)})
+
+    def _offered(self, turn: int) -> list[JsonObject]:
+        """The tools that there are in a turn: those that come later are left out."""
+        held = {name for due, names in self.held.items() if int(due) > turn for name in names}
+        return [tool for tool in self._tools() if tool["function"]["name"] not in held]
 
     def _tools(self) -> list[JsonObject]:
         return [tool for name in self.objects for tool in self.shelf.tools[name]]
@@ -112,10 +115,11 @@ class MultiTurn(Dialogue):
         held = self.held.get(str(number))
         if not held:
             return messages, {}
-        given = [tool for tool in self._tools() if tool["function"]["name"] in held]
+        offered = self._offered(number)
+        given = [tool for tool in offered if tool["function"]["name"] in held]
         schemas = "\n".join(json.dumps(tool["function"]) for tool in given)
         text = f"{MORE_FUNCTIONS}\n\n{NEW_FUNCTIONS}\n<tools>\n{schemas}\n</tools>"
-        return [*messages, {"role": "user", "content": text}], {"tools": given}
+        return [*messages, {"role": "user", "content": text}], {"tools": offered}
 
     def _turn_reward(self) -> float:
         """An equal share for each turn up to the first that the checker rejects."""

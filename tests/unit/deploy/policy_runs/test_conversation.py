@@ -37,6 +37,13 @@ def test_tools_that_a_step_names_replace_those_that_there_were_from_then_on() ->
     assert conversation.view().tools == ()
 
 
+def test_a_new_session_hides_what_was_said_before_and_forgets_nothing() -> None:
+    conversation = begun()
+    conversation.answer(result({"new_session": True}))
+    assert [message.content for message in conversation.view().messages] == ["seen"]
+    assert [message.content for message in conversation.messages] == ["task", "seen"]
+
+
 def test_an_info_that_means_something_else_by_tools_changes_nothing() -> None:
     conversation = begun()
     conversation.answer(result({"tools": "hammer"}))
