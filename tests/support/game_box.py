@@ -22,7 +22,7 @@ class RefusedError(Exception):
     """The box answered with an error."""
 
     def __init__(self, code: str, detail: str) -> None:
-        super().__init__(code, detail)
+        super().__init__(f"{code}: {detail}")
         self.code = code
         self.detail = detail
 

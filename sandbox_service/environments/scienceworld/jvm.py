@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import scienceworld.constants
 from py4j.java_gateway import GatewayParameters, JavaGateway, find_jar_path
-from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from sandbox_service.runner import kernel
 
@@ -109,5 +109,5 @@ def translated_errors() -> Iterator[None]:
     except Py4JJavaError as error:
         name = error.java_exception.getClass().getSimpleName()
         raise EngineError(name) from error
-    except (Py4JNetworkError, OSError) as error:
+    except (Py4JError, OSError) as error:
         raise EngineLost(str(error)) from error

@@ -79,7 +79,7 @@ class ScienceWorld(GameWorld):
         except EngineLost as lost:
             _end_worker(lost)
         info = {**turn.info, "task_description": task}
-        return Turn(f"{task}\n\n{turn.text}", actions=turn.actions, info=info)
+        return Turn(f"{task}\n\n{turn.text}", score=turn.score, actions=turn.actions, info=info)
 
     def play(self, action: str, timeout_s: float) -> Turn:
         # One line, and no lone surrogates, which cannot be sent.
