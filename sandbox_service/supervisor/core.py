@@ -78,6 +78,7 @@ class SupervisorCore:
         """Clear what an earlier life left, warm the pools and begin the upkeep."""
         await self._parts.pools.start()
         await self._recovery.settle_earlier_life()
+        await self._creation.recall()
         self._upkeep.start()
 
     async def handle(self, frame: Frame) -> Frame:

@@ -22,6 +22,8 @@ from .executions import Answer, execute, repeat
 from .idempotency import KeyMemory, conflict, digest_of, recorded_answer, same_json
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from sandbox_service.trajectories.records import EventRecord
 
     from .instances import Instance
@@ -41,8 +43,14 @@ class Creation:
         self._parts = parts
         self._keys: KeyMemory[tuple[str, str]] = KeyMemory(_REMEMBERED_ANSWERS, _REMEMBERED_KEYS)
         self._began = parts.clock.monotonic()
+        self._earlier: Collection[tuple[str, str]] | None = None
+        """Keys that may have been used before; None when only the store can tell."""
         self.refusing = False
         """The supervisor drains: no new instance."""
+
+    async def recall(self) -> None:
+        """Learn which keys an earlier life used, so that new ones need no look into the store."""
+        self._earlier = await self._parts.store.create_keys(_REMEMBERED_KEYS)
 
     async def create(self, frame: Frame) -> Frame:
         """Start an episode, or answer from the key."""
@@ -141,10 +149,12 @@ class Creation:
 
     async def _earlier_life(self, frame: Frame) -> Answer | None:
         """The answer that the key got before the supervisor restarted, as long as a retry may still come."""
-        parts, key = self._parts, frame.meta.get("key")
-        if key is None or parts.clock.monotonic() - self._began > parts.config.lease.tombstone_s:
+        parts, tenant, key = self._parts, frame.meta["tenant"], frame.meta.get("key")
+        if parts.clock.monotonic() - self._began > parts.config.lease.tombstone_s:
+            self._earlier = ()
+        if key is None or (self._earlier is not None and (tenant, key) not in self._earlier):
             return None
-        event = await parts.store.created_by_key(frame.meta["tenant"], key)
+        event = await parts.store.created_by_key(tenant, key)
         if event is None:
             return None
         if not same_json(event.request, frame.body):

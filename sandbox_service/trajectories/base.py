@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from .records import EventRecord, InstanceRecord
 
@@ -48,6 +48,13 @@ class TrajectoryStore(Protocol):
         """The create that a tenant made with an idempotency key, in an earlier life of a supervisor.
 
         Does not flush: keys of the present life are in the supervisor's memory.
+        """
+        ...
+
+    async def create_keys(self, most: int) -> Collection[tuple[str, str]] | None:
+        """Tenant and idempotency key of the latest creates on record, at most so many.
+
+        None where other supervisors write to the same database, so that what is there now says little.
         """
         ...
 

@@ -21,6 +21,7 @@ __all__ = [
     "InstanceFilter",
     "StoredInstance",
     "count_instances",
+    "create_keys",
     "create_of_key",
     "events_of",
     "find_instance",
@@ -98,6 +99,19 @@ def create_of_key(connection: Connection, tenant: str, key: str) -> EventRecord 
     )
     row = connection.execute(query).first()
     return None if row is None else _event(row)
+
+
+def create_keys(connection: Connection, most: int) -> frozenset[tuple[str, str]]:
+    """Tenants and keys of the latest creates."""
+    query = (
+        sa.select(instances.c.tenant, events.c.idempotency_key)
+        # The create is an instance's first event: found by the primary key, however many there are.
+        .join(events, sa.and_(events.c.instance_id == instances.c.instance_id, events.c.sequence == 0))
+        .where(events.c.kind == EventKind.CREATE.value, events.c.idempotency_key.is_not(None))
+        .order_by(instances.c.created_at.desc(), instances.c.instance_id.desc())
+        .limit(most)
+    )
+    return frozenset((row.tenant, row.idempotency_key) for row in connection.execute(query))
 
 
 def own_events(connection: Connection, instance_id: str, through: int | None = None) -> list[EventRecord]:

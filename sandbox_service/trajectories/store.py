@@ -23,7 +23,7 @@ from .schema import prepare
 from .writer import Writer, WriterStats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from sqlalchemy.engine import Connection, Engine
 
@@ -78,6 +78,12 @@ class SqlTrajectoryStore:
 
     async def created_by_key(self, tenant: str, key: str) -> EventRecord | None:
         return await self._read(lambda connection: reader.create_of_key(connection, tenant, key))
+
+    async def create_keys(self, most: int) -> Collection[tuple[str, str]] | None:
+        if self._engine.dialect.name != "sqlite":
+            return None
+        await self.flush()
+        return await self._read(lambda connection: reader.create_keys(connection, most))
 
     def stats(self) -> WriterStats:
         """How the writer is doing."""

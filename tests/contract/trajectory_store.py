@@ -102,6 +102,14 @@ class TrajectoryStoreContract:
         assert await store.created_by_key("acme", "k2") is None
         assert await store.created_by_key("nobody", "k1") is None
 
+    async def test_keys_of_creates_are_listed_the_latest_first_or_not_at_all(self, store):
+        for number, tenant in enumerate(["acme", "acme", "other"]):
+            store.open_instance(instance(f"s1.{number}", tenant=tenant, created_at=float(number)))
+            store.append(create(f"s1.{number}", key=f"k{number}"))
+            store.append(event(f"s1.{number}", 1, EventKind.STEP, idempotency_key="step"))
+        found = await store.create_keys(2)
+        assert found is None or set(found) == {("acme", "k1"), ("other", "k2")}
+
     async def test_a_record_that_is_there_already_is_passed_over(self, store):
         for _ in range(2):
             store.open_instance(instance())

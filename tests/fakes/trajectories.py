@@ -9,7 +9,7 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.records import EventKind, EventRecord, InstanceRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 __all__ = ["MemoryTrajectoryStore"]
 
@@ -70,6 +70,14 @@ class MemoryTrajectoryStore:
                 ):
                     return event
         return None
+
+    async def create_keys(self, most: int) -> Collection[tuple[str, str]] | None:
+        return [
+            (record.tenant, event.idempotency_key)
+            for record in self.records.values()
+            for event in self.own_events[record.instance_id]
+            if event.kind is EventKind.CREATE and event.idempotency_key is not None
+        ][-most:]
 
     async def close(self) -> None:
         return

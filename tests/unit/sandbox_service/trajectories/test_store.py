@@ -20,6 +20,9 @@ class TestSqliteStore(TrajectoryStoreContract):
     def url(self, tmp_path):
         return f"sqlite:///{tmp_path}/folder/that/is/new/trajectories.sqlite"
 
+    async def test_an_own_file_lists_its_keys(self, store):
+        assert set(await store.create_keys(10)) == set()
+
 
 @pytest.fixture
 def path(tmp_path):
