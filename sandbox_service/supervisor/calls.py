@@ -15,6 +15,8 @@ from sandbox_service.stream.failures import error_of
 from .instances import gone
 
 if TYPE_CHECKING:
+    from sandbox_service.environments.base import TaskPayload
+
     from .boxes import LiveBox
     from .endings import Endings
     from .instances import Instance
@@ -49,9 +51,8 @@ async def ask(endings: Endings, instance: Instance, box: LiveBox, frame: Frame, 
     return reply
 
 
-def create_frame(instance: Instance, deadline_s: float) -> Frame:
+def create_frame(instance: Instance, payload: TaskPayload, deadline_s: float) -> Frame:
     """The frame that sets an instance up in a box; the same one each time it is rebuilt."""
-    payload = instance.catalog.payload(instance.task_id)
     meta: dict[str, Any] = {
         "deadline_s": deadline_s,
         "seed": instance.seed,

@@ -24,6 +24,7 @@ from .idempotency import KeyMemory, conflict, digest_of, recorded_answer, same_j
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from sandbox_service.environments.base import TaskPayload
     from sandbox_service.trajectories.records import EventRecord
 
     from .instances import Instance
@@ -76,9 +77,10 @@ class Creation:
             return earlier
         started = self._parts.clock.monotonic()
         request = parse(CreateInstanceRequest, frame.body)
+        payload = self._parts.registry.catalog(request.environment).payload(request.task_id)
         instance = await self._reserve(frame.meta["tenant"], request)
         try:
-            reply, queue_ms = await self._set_up(instance, fresh=request.fresh)
+            reply, queue_ms = await self._set_up(instance, payload, fresh=request.fresh)
             run_ms = float(reply.meta.get("run_ms", 0.0))
             total_ms = (self._parts.clock.monotonic() - started) * 1000
             route_ms = round(max(0.0, total_ms - queue_ms - run_ms), 3)
@@ -94,7 +96,6 @@ class Creation:
     async def _reserve(self, tenant: str, request: CreateInstanceRequest) -> Instance:
         parts = self._parts
         catalog = parts.registry.catalog(request.environment)
-        catalog.payload(request.task_id)
         check_quota(parts, tenant, request.environment, 1)
         chosen = request.instance_id
         if chosen is not None and (chosen in parts.table or await parts.store.instance(chosen) is not None):
@@ -104,10 +105,11 @@ class Creation:
         instance.params = request.params
         return instance
 
-    async def _set_up(self, instance: Instance, *, fresh: bool) -> tuple[Frame, float]:
+    async def _set_up(self, instance: Instance, payload: TaskPayload, *, fresh: bool) -> tuple[Frame, float]:
         """A place, and a world in it. A box that died while it was idle costs a second try, not a failure."""
         clock, pool = self._parts.clock, self._parts.pools.of(instance.spec.name)
         limit = self._parts.config.deadline.create_s
+        request = create_frame(instance, payload, limit)
         queue_ms = 0.0
         for last in (False, True):
             asked = clock.monotonic()
@@ -115,7 +117,7 @@ class Creation:
             queue_ms += (clock.monotonic() - asked) * 1000
             instance.box = box
             try:
-                reply = await box.request(create_frame(instance, limit), limit + GRACE_S)
+                reply = await box.request(request, limit + GRACE_S)
             except ServiceError as error:
                 box.doom(error.detail)
                 instance.take_box()

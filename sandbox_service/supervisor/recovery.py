@@ -105,9 +105,9 @@ class Recovery:
     async def _replay(self, instance: Instance, box: LiveBox, events: Sequence[EventRecord]) -> None:
         deadline = self._parts.config.deadline
         endings = self._parts.endings
-        reply = await ask(
-            endings, instance, box, create_frame(instance, deadline.create_s), deadline.create_s
-        )
+        payload = instance.catalog.payload(instance.task_id)
+        request = create_frame(instance, payload, deadline.create_s)
+        reply = await ask(endings, instance, box, request, deadline.create_s)
         if reply.op is Op.ERROR:
             self._give_up(instance, "it could not be set up again")
         index = 0
