@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deploy.config_file import read_config
-from sandbox_service.environments.installation import install, note_operator_data
+from sandbox_service.environments.installation import install, note_operator_data, prune
 from sandbox_service.environments.provisions import default_root, recipes
 from sandbox_service.errors import ServiceError
 
@@ -38,6 +38,9 @@ def setup(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Make anew what is there already.")] = False,
+    old: Annotated[
+        bool, typer.Option("--prune", help="Remove what older versions left; no service may be using it.")
+    ] = False,
     config: ConfigOption = None,
     override: Annotated[
         list[str] | None, typer.Option("--set", help="A setting: environments.packages_dir=/srv/environments")
@@ -70,6 +73,9 @@ def setup(
     if data is not None and len(chosen) != 1:
         raise fail("--data is for one environment")
     failed = [name for name in chosen if not _set_up(known[name], root, data, force=force)]
+    if old:
+        for path in (each for name in chosen for each in prune(known[name], root)):
+            notes().print(f"removed: {path}", soft_wrap=True)
     if failed:
         raise fail(f"not set up: {', '.join(failed)}")
 

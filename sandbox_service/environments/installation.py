@@ -26,16 +26,18 @@ if TYPE_CHECKING:
 
     from .provisions import Recipe
 
-__all__ = ["install", "note_operator_data"]
+__all__ = ["install", "note_operator_data", "prune"]
 
 _INSTALL_S = 1800.0
 _PREPARE_S = 1800.0
 _RUN = """
-import os, runpy, sys
-del sys.argv[0]
-sys.path[:0] = [sys.argv[1], os.path.dirname(sys.argv[0])]
-runpy.run_path(sys.argv[0], run_name="__main__")
+import runpy, sys
+_, folder, packages, data = sys.argv
+sys.path[:] = [packages, *sys.path, folder, folder + "/setup"]
+sys.argv[1:] = [packages, data]
+runpy.run_module("setup.prepare", run_name="__main__", alter_sys=True)
 """
+"""Runs ``setup/prepare.py`` as part of its folder, so that it can import its neighbours relatively."""
 
 
 def install(recipe: Recipe, root: Path, tell: Callable[[str], None], *, force: bool = False) -> Path:
@@ -55,11 +57,16 @@ def install(recipe: Recipe, root: Path, tell: Callable[[str], None], *, force: b
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise
-        for old in root.glob(f"{recipe.name}-*"):
-            if old != target:
-                tell(f"{recipe.name}: removing {old.name}, which an older recipe made")
-                shutil.rmtree(old, ignore_errors=True)
     return target
+
+
+def prune(recipe: Recipe, root: Path) -> list[Path]:
+    """Remove what older recipes made, which a service that still runs may use; what was removed."""
+    with _alone(root, recipe.name):
+        old = [path for path in root.glob(f"{recipe.name}-*") if path != recipe.folder(root)]
+        for path in old:
+            shutil.rmtree(path, ignore_errors=True)
+    return sorted(old)
 
 
 def note_operator_data(name: str, root: Path, data: Path) -> None:
@@ -81,7 +88,7 @@ def _fill(recipe: Recipe, draft: Path, tell: Callable[[str], None]) -> None:
         tell(f"{recipe.name}: preparing its data")
         # The interpreter behind a virtual environment: the service's packages are not the environment's.
         interpreter = str(Path(sys.executable).resolve())
-        words = [interpreter, "-I", "-S", "-c", _RUN, str(prepare), str(packages), str(data)]
+        words = [interpreter, "-I", "-S", "-c", _RUN, str(recipe.source.parent), str(packages), str(data)]
         _run(recipe.name, words, tell, _PREPARE_S)
     _guard(draft)
 

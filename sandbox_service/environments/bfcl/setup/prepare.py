@@ -38,8 +38,9 @@ from bfcl_eval.constants.executable_backend_config import (  # noqa: E402
     MULTI_TURN_FUNC_DOC_FILE_MAPPING,
 )
 from bfcl_eval.eval_checker.ast_eval.ast_checker import ast_checker  # noqa: E402
-from conversion import offered_name, tool_of  # type: ignore[import-not-found]  # noqa: E402
-from solutions import (  # type: ignore[import-not-found]  # noqa: E402
+
+from .conversion import offered_name, tool_of  # noqa: E402
+from .solutions import (  # noqa: E402
     ParsedCall,
     any_call,
     parse_call,

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from sandbox_service.environments.installation import install, note_operator_data
+from sandbox_service.environments.installation import install, note_operator_data, prune
 from sandbox_service.environments.provisions import GROUP, find, recipes
 from sandbox_service.errors import ServiceError
 from tests.support.tiny_recipe import tiny_recipe
@@ -44,12 +44,14 @@ def test_a_preparation_that_fails_leaves_nothing_and_says_why(tmp_path):
     assert [path.name for path in (tmp_path / "root").iterdir()] == ["provided.lock"]
 
 
-def test_what_an_older_recipe_made_is_removed(tmp_path):
-    root = tmp_path / "root"
+def test_what_an_older_recipe_made_stays_until_it_is_pruned(tmp_path):
+    recipe, root = tiny_recipe(tmp_path), tmp_path / "root"
     old = root / "provided-00000000"
     old.mkdir(parents=True)
-    install(tiny_recipe(tmp_path), root, lambda _: None)
-    assert not old.exists()
+    folder = install(recipe, root, lambda _: None)
+    assert old.is_dir()
+    assert prune(recipe, root) == [old]
+    assert (old.exists(), folder.exists()) == (False, True)
 
 
 def test_an_environment_that_is_not_set_up_is_not_found(tmp_path):
