@@ -6,11 +6,16 @@ evaluation takes a name that was never used before, and removes what was left un
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from dataclasses import dataclass
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 from .engine import official
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["Judgement", "check_answer", "check_calls", "check_turns", "makes_needless_calls"]
 
@@ -33,6 +38,20 @@ _RAISED = (
 )
 """What the checkers raise on an answer whose form they did not expect; ground truth raises nothing."""
 _names = itertools.count()
+_methods: dict[type, list[tuple[str, object]]] = {}
+
+
+def _members(of: object, predicate: Callable[[object], bool]) -> list[tuple[str, object]]:
+    """The methods of an object, looked up once a class: the checker asks before every step of a history."""
+    kind = type(of)
+    if kind not in _methods:
+        _methods[kind] = [(name, getattr(kind, name)) for name, _ in inspect.getmembers(of, predicate)]
+    return _methods[kind]
+
+
+_turn_state.inspect = SimpleNamespace(  # type: ignore[attr-defined]
+    getmembers=_members, ismethod=inspect.ismethod
+)
 
 
 @dataclass(frozen=True, slots=True)
