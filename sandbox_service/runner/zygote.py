@@ -38,6 +38,9 @@ def run_zygote(upstream: socket.socket, config: RunnerConfig) -> None:
     kernel.become_reaper()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    # Until the loop below, children are those of imports that run a program.
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if not config.agent_code:
         bring_up_loopback()
     if config.drop_uids:

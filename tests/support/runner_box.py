@@ -69,7 +69,14 @@ def uid_drop_missing() -> str | None:
 class RunnerBox:
     """One runner and a connection to it."""
 
-    def __init__(self, folder: Path, process: subprocess.Popen[bytes], config: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        process: subprocess.Popen[bytes],
+        config: dict[str, Any],
+        patience_s: float = 30,
+    ) -> None:
+        self._patience_s = patience_s
         self.folder = folder
         self.process = process
         self.config = config
@@ -98,7 +105,7 @@ class RunnerBox:
                     raise
                 time.sleep(0.005)
         self._sockets.append(self.socket)
-        self.socket.settimeout(30)
+        self.socket.settimeout(self._patience_s)
         self._decoder = Decoder()
         self._frames: list[Frame] = []
 
@@ -214,7 +221,9 @@ def error_code(frame: Frame) -> str:
 
 
 @contextlib.contextmanager
-def runner_box(world: str = ECHO, *, drop: bool = False, **changes: Any) -> Iterator[RunnerBox]:
+def runner_box(
+    world: str = ECHO, *, drop: bool = False, patience_s: float = 30, **changes: Any
+) -> Iterator[RunnerBox]:
     """A runner that has said HELLO; stopped, with everything of it, at the end."""
     base = next(_ranges)
     folder = Path(tempfile.mkdtemp(prefix="rb-", dir="/tmp"))
@@ -242,7 +251,7 @@ def runner_box(world: str = ECHO, *, drop: bool = False, **changes: Any) -> Iter
     )
     box = None
     try:
-        box = RunnerBox(folder, process, config)
+        box = RunnerBox(folder, process, config, patience_s)
         reply = box.hello()
         assert reply.op is Op.REPLY, reply.body
         yield box

@@ -12,6 +12,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from . import importing  # noqa: F401  # isort: skip  # before AppWorld
 import appworld
 from appworld.common.safety_guard import SafetyGuard
 

@@ -14,9 +14,11 @@ import json
 import os
 import random
 import re
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from . import importing  # noqa: F401  # isort: skip  # before AppWorld
 from appworld.apps import build_main_app, get_all_apps
 from appworld.apps.api_lib import set_local_date_and_time
 from appworld.apps.model_lib import CachedDBHandler, ModelHashHandler, apply_db_changes, db_home_to_app_path
@@ -89,7 +91,9 @@ class Engine:
             for api in names:
                 if _method(app, api) == "GET" or api == "login":
                     with contextlib.suppress(Exception):
-                        self.call(app, api, {"username": "nobody", "password": "none", "access_token": "none"})
+                        self.call(
+                            app, api, {"username": "nobody", "password": "none", "access_token": "none"}
+                        )
         self._requester = None
 
     def specs(self, task_id: str) -> Specs:
@@ -144,7 +148,11 @@ class Engine:
     def call(self, app: str, api: str, arguments: JsonObject, *, wrapped: bool = True) -> Answer:
         """Call a public API as the agent does, through ``apis`` or through ``requester``; raises what AppWorld raises."""
         if api not in self.apis.get(app, ()):
-            what = f"No app named '{app}' found." if app not in self.apis else f"No API named '{api}' found in the {app} app."
+            what = (
+                f"No app named '{app}' found."
+                if app not in self.apis
+                else f"No API named '{api}' found in the {app} app."
+            )
             raise Exception(what)  # noqa: TRY002  # AppWorld's own text and class
         requester = self._live()
         self._guard.routes = self._routes[app]
@@ -174,6 +182,8 @@ def _settle(data: Path) -> None:
     """Tell AppWorld where its data is. It writes nowhere: nothing that would is used."""
     os.environ["APPWORLD_ROOT"] = str(data.parent)
     os.environ["APPWORLD_CACHE"] = "/nonexistent"
+    # AppWorld signs with keys that are no secrets, and says so with each token.
+    warnings.simplefilter("ignore")
     PathStore.data = property(lambda _: str(data))
     random.seed(_SEED)
 

@@ -83,7 +83,7 @@ def _evaluate(task_id: str) -> dict[str, Any]:
         if to_path != OUTPUT:
             load(from_path, to_path)
 
-    def home_of(storage_type: str, type: str, task_id: str | None = None, **more: Any) -> str:  # noqa: A002, ANN401
+    def home_of(storage_type: str, type: str, task_id: str | None = None, **more: Any) -> str:  # noqa: ANN401
         if (storage_type, type) == ("memory", "task_output"):
             return OUTPUT
         return str(home(storage_type, type, task_id, **more))

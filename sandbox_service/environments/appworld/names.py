@@ -43,10 +43,10 @@ def _raise(chain: Sequence[JsonObject]) -> NoReturn:
         raise error
     try:
         _raise(earlier)
-    except Exception as context:  # noqa: BLE001  # it is only shown
+    except Exception as context:  # it is only shown
         if last["cause"]:
             raise error from context
-        raise error  # noqa: B904, TRY201  # the context is what is meant
+        raise error  # noqa: B904  # the context is what is meant
 
 
 @cache

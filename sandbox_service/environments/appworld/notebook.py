@@ -54,7 +54,7 @@ def run(code: str, timeout_s: int, most: int) -> None:
         data = data[os.write(1, data) :]
 
 
-class TimeoutError(Exception):  # noqa: A001, N818  # AppWorld's name of it
+class TimeoutError(Exception):  # AppWorld's name of it
     """What an alarm raises."""
 
     __module__ = "appworld.common.utils"
@@ -122,7 +122,7 @@ class Notebook:
             return
         self._words = None
         archive = os.memfd_create("packages")
-        with open(archive, "wb", closefd=False) as file:  # noqa: PTH123
+        with open(archive, "wb", closefd=False) as file:
             file.write(base64.b64decode(ask({"op": "packages"})["archive"]))
         path = f"/proc/self/fd/{archive}"
         sys.path.append(path)

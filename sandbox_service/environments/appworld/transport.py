@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import anyio
+from anyio import to_thread
 from starlette import concurrency
 from starlette.testclient import TestClient
 
@@ -24,14 +25,24 @@ Scope = dict[str, Any]
 
 
 def run_endpoints_in_place() -> None:
-    """Have FastAPI and Starlette call endpoints where they are, instead of in threads."""
-    threaded = concurrency.run_in_threadpool
-    for module in list(sys.modules.values()):
-        if getattr(module, "run_in_threadpool", None) is threaded:
-            module.run_in_threadpool = _run_in_place  # type: ignore[attr-defined]
+    """Have the apps' libraries call functions where they are, instead of in threads."""
+    for threaded, name in (
+        (concurrency.run_in_threadpool, "run_in_threadpool"),
+        (to_thread.run_sync, "run_sync"),
+    ):
+        for module in list(sys.modules.values()):
+            if getattr(module, name, None) is threaded:
+                setattr(module, name, _run_in_place)
 
 
-async def _run_in_place(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+async def _run_in_place(
+    function: Callable[..., Any],
+    *args: Any,  # noqa: ANN401
+    abandon_on_cancel: bool = False,
+    cancellable: bool | None = None,
+    limiter: object = None,
+    **kwargs: Any,  # noqa: ANN401
+) -> Any:  # noqa: ANN401
     return function(*args, **kwargs)
 
 

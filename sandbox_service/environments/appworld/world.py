@@ -97,7 +97,9 @@ class AppWorldWorld(World):
 
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
         if set(params) - {"sparse"}:
-            raise WorldError('evaluate takes the parameter {"sparse": true} or {"sparse": false}', "invalid_request")
+            raise WorldError(
+                'evaluate takes the parameter {"sparse": true} or {"sparse": false}', "invalid_request"
+            )
         sparse = _flag(params, "sparse", default=False)
         score = self._evaluate()
         details = {"passes": score.passes, "failures": score.failures, "completed": self._engine.completed()}

@@ -22,7 +22,10 @@ def pack(packages: Path, target: Path) -> None:
     """Write the archive."""
     found = [path for name in _WHOLE for path in sorted((packages / name).rglob("*")) if _wanted(path)]
     found += [packages / name for name in _SINGLE if (packages / name).is_file()]
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive, tempfile.TemporaryDirectory() as draft:
+    with (
+        zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive,
+        tempfile.TemporaryDirectory() as draft,
+    ):
         for path in found:
             name = path.relative_to(packages).as_posix()
             archive.write(path, name)

@@ -161,7 +161,12 @@ def add_content(apis: Any, models: Any) -> None:  # noqa: ANN401
         )
     members = [person(name).email for name in ("Ana", "Teo")]
     me("splitwise", "create_group", name="Flat", member_emails=members)
-    me("splitwise", "create_group", name="Lake trip", member_emails=[person("Lena").email, person("Ana").email])
+    me(
+        "splitwise",
+        "create_group",
+        name="Lake trip",
+        member_emails=[person("Lena").email, person("Ana").email],
+    )
     _add_shop(models)
 
 

@@ -34,7 +34,7 @@ for path in paths:
         )
 apis.supervisor.complete_task()
 """,
-    changes=("file_system.File",),
+    changes=("file_system.File", "file_system.Directory"),
     checks=(
         Check(
             "the files are in their new place, with their old content",
@@ -96,7 +96,8 @@ _STAR = Scenario(
     ),
     solution=tokens("gmail", "phone")
     + """
-[contact] = apis.phone.search_contacts(query=$name, access_token=phone_token)
+contacts = apis.phone.search_contacts(query=$name, access_token=phone_token)
+[contact] = [each for each in contacts if each['first_name'] + ' ' + each['last_name'] == $name]
 threads = apis.gmail.show_inbox_threads(from_email=contact['email'], page_limit=20, access_token=gmail_token)
 print(threads)
 ----
@@ -135,7 +136,8 @@ _SEND = Scenario(
     solution=tokens("gmail", "simple_note", "phone")
     + """
 [contact] = apis.phone.search_contacts(relationship=$relationship, access_token=phone_token)
-[found] = apis.simple_note.search_notes(query=$title, access_token=simple_note_token)
+notes = apis.simple_note.search_notes(query=$title, access_token=simple_note_token)
+[found] = [each for each in notes if each['title'] == $title]
 note = apis.simple_note.show_note(note_id=found['note_id'], access_token=simple_note_token)
 ----
 apis.gmail.send_email(

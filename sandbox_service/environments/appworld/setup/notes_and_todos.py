@@ -63,12 +63,17 @@ _TICK = Scenario(
     apps=("todoist",),
     instruction="Mark all open tasks of {priority} priority in my Todoist project '{project}' as completed.",
     variants=(
-        {"project": "Kitchen", "priority": "high", "titles": ["Clean the hood", "Fix the tap", "Order a lamp"]},
+        {
+            "project": "Kitchen",
+            "priority": "high",
+            "titles": ["Clean the hood", "Fix the tap", "Order a lamp"],
+        },
         {"project": "Garden", "priority": "low", "titles": ["Buy soil"]},
     ),
     solution=tokens("todoist")
     + """
-[project] = apis.todoist.show_projects(query=$project, access_token=todoist_token)
+projects = apis.todoist.show_projects(page_limit=20, access_token=todoist_token)
+[project] = [each for each in projects if each['name'] == $project]
 shown = apis.todoist.show_tasks(project_id=project['project_id'], access_token=todoist_token)
 print(shown)
 ----
@@ -116,7 +121,8 @@ _FROM_NOTE = Scenario(
     ),
     solution=tokens("simple_note", "todoist")
     + """
-[found] = apis.simple_note.search_notes(query=$title, access_token=simple_note_token)
+notes = apis.simple_note.search_notes(query=$title, access_token=simple_note_token)
+[found] = [each for each in notes if each['title'] == $title]
 note = apis.simple_note.show_note(note_id=found['note_id'], access_token=simple_note_token)
 print(note)
 ----
@@ -160,15 +166,19 @@ _PIN = Scenario(
     ),
     solution=tokens("simple_note")
     + """
-[gone] = apis.simple_note.search_notes(query=$gone, access_token=simple_note_token)
-[pinned] = apis.simple_note.search_notes(query=$pinned, access_token=simple_note_token)
+notes = apis.simple_note.search_notes(page_limit=20, access_token=simple_note_token)
+[gone] = [each for each in notes if each['title'] == $gone]
+[pinned] = [each for each in notes if each['title'] == $pinned]
 apis.simple_note.delete_note(note_id=gone['note_id'], access_token=simple_note_token)
 apis.simple_note.update_note(note_id=pinned['note_id'], pinned=True, access_token=simple_note_token)
 apis.supervisor.complete_task()
 """,
     changes=("simple_note.Note",),
     checks=(
-        Check("that note is deleted", _NOTE + "test.case([each.title for each in removed], '==', [expected['gone']])"),
+        Check(
+            "that note is deleted",
+            _NOTE + "test.case([each.title for each in removed], '==', [expected['gone']])",
+        ),
         Check(
             "the other is pinned, and no third one is touched",
             _NOTE

@@ -117,11 +117,14 @@ apis.supervisor.complete_task()
         ),
         Check(
             "it goes to the right person",
-            _PAID + _EMAIL + "test.case([email_of[each.receiver_id] for each in added], '==', [expected['email']])",
+            _PAID
+            + _EMAIL
+            + "test.case([email_of[each.receiver_id] for each in added], '==', [expected['email']])",
         ),
         Check(
             "it is private and has that description",
-            _PAID + "test.case([(each.description, each.private) for each in added], '==', [(expected['what'], True)])",
+            _PAID
+            + "test.case([(each.description, each.private) for each in added], '==', [(expected['what'], True)])",
         ),
     ),
 )
@@ -136,7 +139,8 @@ _SUM = Scenario(
     ),
     solution=tokens("phone", "venmo")
     + """
-[contact] = apis.phone.search_contacts(query=$friend, access_token=phone_token)
+contacts = apis.phone.search_contacts(query=$friend, access_token=phone_token)
+[contact] = [each for each in contacts if each['first_name'] == $friend]
 total, page = 0, 0
 while payments := apis.venmo.show_transactions(
     user_email=contact['email'], min_created_at=$from, direction='sent', page_index=page, access_token=venmo_token
@@ -173,7 +177,8 @@ apis.supervisor.complete_task()
         ),
         Check(
             "the large ones are denied",
-            _ASKED + "test.case(sorted(each.amount for each in updated if each.denied_at), '==', expected['denied'])",
+            _ASKED
+            + "test.case(sorted(each.amount for each in updated if each.denied_at), '==', expected['denied'])",
         ),
         Check(
             "exactly the approved ones are paid",

@@ -61,7 +61,9 @@ def _make_base() -> None:
     apps = get_all_apps()
     live = ":memory:base-build"
     set_local_date_and_time(NOW)
-    models = ModelCollection.load(to_db_home_path=live, from_db_home_path=live, load_apps=apps, create_db=True)
+    models = ModelCollection.load(
+        to_db_home_path=live, from_db_home_path=live, load_apps=apps, create_db=True
+    )
     docs = ApiDocCollection.build(load_apps=tuple(get_all_apps(skip_admin=True)))
     standard = DATA / "api_docs" / "standard"
     standard.mkdir(parents=True)
@@ -110,9 +112,7 @@ def _make_task(task_id: str, scenario: Any, variant: dict[str, Any]) -> None:  #
         ).save()
     instruction = scenario.told(variant)
     models.supervisor.Task(supervisor_id=supervisor.id, instruction=instruction).save()
-    models.save(
-        db_home_path=str(folder / "dbs"), format="changes", app_names=apps, save_model_hashes=True
-    )
+    models.save(db_home_path=str(folder / "dbs"), format="changes", app_names=apps, save_model_hashes=True)
     clear_local_dbs_cache()
     specs = {
         "instruction": instruction,

@@ -68,7 +68,9 @@ class Scenario:
 
 def tokens(*apps: str) -> str:
     """Lines that log in to apps: ``<app>_token`` for each."""
-    lines = ["passwords = {a['account_name']: a['password'] for a in apis.supervisor.show_account_passwords()}"]
+    lines = [
+        "passwords = {a['account_name']: a['password'] for a in apis.supervisor.show_account_passwords()}"
+    ]
     lines.append("me = apis.supervisor.show_profile()")
     for app in apps:
         name = "me['phone_number']" if app == "phone" else "me['email']"
