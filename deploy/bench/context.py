@@ -60,11 +60,13 @@ class Sizes:
     """Seconds after which no further episode is begun at one number of clients."""
     warm_up_s: float = 2.0
     """The same before the first."""
+    plain_worlds: int = 5
+    """Worlds of an environment's own package in a plain process."""
 
     @classmethod
     def quick(cls) -> Sizes:
         """Enough to see that everything works; the figures are rough."""
-        return cls(1, 100, 320, 8, 16, 5, 5, 1, 8, 200, 16, 2, 500, 20, 20, 1.0, 1.0)
+        return cls(1, 100, 320, 8, 16, 5, 5, 1, 8, 200, 16, 2, 500, 20, 20, 1.0, 1.0, 1)
 
 
 @dataclass(frozen=True, slots=True)

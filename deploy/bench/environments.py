@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
@@ -13,6 +13,7 @@ from sandbox_service.config import ServiceConfig
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.errors import ServiceError
 
+from .comparisons import beside_plain, plain_process
 from .episodes import play_many
 from .instances import warmed
 from .levels import levels
@@ -78,19 +79,26 @@ def _measure(
         "many_per_worker": catalog.spec.many_per_worker,
         "boxes": boxes,
     }
+    plain = plain_process(name, catalog.spec.provisions, sizes.plain_worlds)
     with running_bench(Setting(kind, {name: pool}, branch), yardstick, sizes, tell) as (bench, stopping):
         places = min(sizes.idle_instances, boxes * capacity)
         work = _all(bench, scripts, clients, boxes, places, fork=catalog.spec.fork)
-        return figures | uvloop.run(until_stopped(work, stopping))
+        measured = uvloop.run(until_stopped(work, stopping))
+    if plain is not None:
+        memory_mb, create = measured["memory"], measured["create_warm"]["create"]
+        figures["plain_process"] = beside_plain(
+            plain, memory_mb["mb_per_instance_after_step"], create["p50_ms"]
+        )
+    return figures | measured
 
 
 async def _all(
     bench: Bench, scripts: Scripts, clients: Sequence[int], boxes: int, places: int, *, fork: bool
-) -> Figures:
+) -> dict[str, Any]:
     await warmed(bench.service, scripts.environment, boxes)
     # Boxes and caches that have never played an episode are another measurement.
     await play_many(bench.service, scripts, 2, 2 * len(scripts.each), bench.sizes.warm_up_s)
-    figures: Figures = {"memory": await memory(bench, scripts, places)}
+    figures: dict[str, Any] = {"memory": await memory(bench, scripts, places)}
     figures["create_warm"] = await one_by_one(bench, scripts)
     if fork:
         figures["fork"] = await copies(bench, scripts)

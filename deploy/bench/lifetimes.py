@@ -95,7 +95,7 @@ def memory_figures(
     """Differences by instance; nothing where the kernel did not let us look."""
     figures: Figures = {"instances": count}
     if empty is None or created is None or stepped is None or yardstick is None:
-        return figures | {"mb_per_instance": None}
+        return figures | {"mb_per_instance": None, "mb_per_instance_after_step": None}
     after_step = (stepped - empty) / count
     return figures | {
         "mb_boxes_empty": empty,

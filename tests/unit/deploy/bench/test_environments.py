@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from deploy.bench.comparisons import beside_plain, plain_process
 from deploy.bench.environments import FAILED, box_count, boxes_capacity, problems
 from deploy.bench.episodes import Tally
 from deploy.bench.levels import Echo, level_figures
@@ -51,7 +52,20 @@ def test_memory_is_the_difference_by_instance() -> None:
 
 def test_memory_that_may_not_be_looked_at_is_no_figure() -> None:
     figures = memory_figures(10, empty=None, created=130.0, stepped=150.0, yardstick=50.0)
-    assert figures == {"instances": 10, "mb_per_instance": None}
+    assert figures == {"instances": 10, "mb_per_instance": None, "mb_per_instance_after_step": None}
+
+
+def test_a_plain_process_is_told_in_instances_of_ours() -> None:
+    plain = {"first_world_mb": 260.0, "first_world_s": 4.0, "later_world_s": 0.2}
+    figures = beside_plain(plain, mb_per_instance=65.0, create_p50_ms=100.0)
+    assert figures["ratio_memory"] == 4.0
+    assert figures["ratio_create_to_first_world"] == 40.0
+    assert figures["ratio_create_to_later_world"] == 2.0
+    assert "ratio_memory" not in beside_plain(plain, mb_per_instance=None, create_p50_ms=100.0)
+
+
+def test_most_environments_have_no_plain_process_to_compare_with() -> None:
+    assert plain_process("echo", None, 1) is None
 
 
 @pytest.mark.parametrize(
