@@ -30,13 +30,14 @@ REGISTRY = build_registry(SETTINGS)
 ENVIRONMENTS = ("vault", *sorted({*REGISTRY.catalogs, *REGISTRY.absent}))
 SHARING = {name for name in ENVIRONMENTS if getattr(getattr(SETTINGS, name, None), "many_per_worker", False)}
 """Environments whose instances share a worker unless the configuration says otherwise."""
+HEAVY_ALONE = {"scienceworld": "a worker has a Java process, and sixteen at once take minutes to start"}
 COLUMNS = ("process", "alone", "docker")
 """Process boxes; process boxes with a worker for each instance, where that is a setting; and containers."""
 SUBJECTS = [
     pytest.param((name, column), id=f"{name}-{column}", marks=[pytest.mark.docker] * (column == "docker"))
     for name in ENVIRONMENTS
     for column in COLUMNS
-    if column != "alone" or name in SHARING
+    if column != "alone" or name in SHARING - HEAVY_ALONE.keys()
 ]
 _CASE = re.compile(r"tests/contract/environments/.*\[(?P<name>\w+)-(?P<column>process|alone|docker)\b")
 
@@ -83,22 +84,28 @@ async def _need_engine() -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Environments by kinds of sandbox: how many checks passed."""
     cells: dict[str, dict[str, Counter[str]]] = {}
-    for outcome in ("passed", "failed", "error", "skipped"):
+    elapsed: Counter[tuple[str, str]] = Counter()
+    for outcome in ("passed", "failed", "error", "skipped", ""):
         for report in terminalreporter.stats.get(outcome, ()):
             if found := _CASE.search(report.nodeid):
                 row = cells.setdefault(found["name"], {column: Counter() for column in COLUMNS})
-                row[found["column"]][outcome] += 1
+                elapsed[found["name"], found["column"]] += report.duration
+                if outcome:
+                    row[found["column"]][outcome] += 1
     if not cells:
         return
     terminalreporter.section("conformance of environments")
-    terminalreporter.line(f"{'environment':<14}" + "".join(f"{column:<30}" for column in COLUMNS))
+    terminalreporter.line(f"{'environment':<14}" + "".join(f"{column:<34}" for column in COLUMNS))
     for name, row in cells.items():
-        terminalreporter.line(f"{name:<14}" + "".join(f"{_told(row[column]):<30}" for column in COLUMNS))
+        terminalreporter.line(
+            f"{name:<14}" + "".join(f"{_told(row[column], elapsed[name, column]):<34}" for column in COLUMNS)
+        )
 
 
-def _told(cell: Counter[str]) -> str:
+def _told(cell: Counter[str], elapsed_s: float) -> str:
     if not cell:
         return "-"
     if set(cell) == {"skipped"}:
         return "not here"
-    return ", ".join(f"{count} {outcome}" for outcome, count in cell.items())
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in cell.items())
+    return f"{counts}, {elapsed_s:.0f} s"
