@@ -21,6 +21,7 @@ CLI = [sys.executable, "-c", "from deploy.cli.app import main; main()"]
 def serving(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """``serve`` that has said that it is ready, and its address."""
     words = ["--port", str(free_port()), "sandbox.kind=process", "pools.code.max_boxes=1"]
+    words.append("environments.enabled=['code', 'echo']")
     process = subprocess.Popen(
         [*CLI, "serve", *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

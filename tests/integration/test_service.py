@@ -47,6 +47,7 @@ def config_in(folder: Path, **server: object) -> ServiceConfig:
             "sandbox": {"kind": "process", "state_dir": folder / "state"},
             "store": {"url": f"sqlite:///{folder}/trajectories.sqlite"},
             "pool": {"min_boxes": 0},
+            "environments": {"enabled": ("code", "echo")},
         }
     )
 
@@ -176,6 +177,7 @@ def test_a_signal_ends_the_command_and_everything_it_started(tmp_path: Path, num
     words = [
         f"server.port={port}",
         "sandbox.kind=process",
+        "environments.enabled=['code', 'echo']",
         f"sandbox.state_dir={tmp_path}/state",
         f"store.url=sqlite:///{tmp_path}/t.sqlite",
     ]
