@@ -56,7 +56,7 @@ class Sizes:
     """Tasks of an environment whose references are played."""
     episodes: int = 2000
     """Most episodes at one number of clients."""
-    level_s: float = 8.0
+    level_s: float = 6.0
     """Seconds after which no further episode is begun at one number of clients."""
     warm_up_s: float = 2.0
     """The same before the first."""
