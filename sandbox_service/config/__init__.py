@@ -5,12 +5,14 @@ Each part of the service receives its own branch only. Defaults are the vetted s
 """
 
 from .environments import (
+    AppworldConfig,
     BabyaiConfig,
     BfclConfig,
     CodeConfig,
     EnvironmentsConfig,
     ScienceworldConfig,
     TextcraftConfig,
+    TextworldConfig,
     WebshopConfig,
 )
 from .service import (
@@ -26,6 +28,7 @@ from .service import (
 )
 
 __all__ = [
+    "AppworldConfig",
     "BabyaiConfig",
     "BfclConfig",
     "CodeConfig",
@@ -41,5 +44,6 @@ __all__ = [
     "ServiceConfig",
     "StoreConfig",
     "TextcraftConfig",
+    "TextworldConfig",
     "WebshopConfig",
 ]

@@ -10,14 +10,29 @@ from pydantic import Field
 from .base import Branch, Count, Positive, Seconds
 
 __all__ = [
+    "AppworldConfig",
     "BabyaiConfig",
     "BfclConfig",
     "CodeConfig",
     "EnvironmentsConfig",
     "ScienceworldConfig",
     "TextcraftConfig",
+    "TextworldConfig",
     "WebshopConfig",
 ]
+
+
+class AppworldConfig(Branch):
+    """The AppWorld environment."""
+
+    data: Path | None = None
+    """The folder that ``appworld download data`` filled; tasks of our own when missing."""
+    max_steps: Positive = 50
+    """Steps after which an episode is truncated."""
+    cell_timeout_s: Positive = 100
+    """Seconds after which a cell is interrupted, if its step has so many."""
+    max_output_chars: Positive = 64 * 1024
+    """Characters of a cell's output that the agent sees."""
 
 
 class BabyaiConfig(Branch):
@@ -83,6 +98,15 @@ class TextcraftConfig(Branch):
     """Instances share a worker process of their box; else each has one."""
 
 
+class TextworldConfig(Branch):
+    """The TextWorld environment."""
+
+    max_steps: Positive = 100
+    """Steps after which an episode is truncated."""
+    instances_per_box: Positive = 32
+    """Most instances in one container; each is a process."""
+
+
 class WebshopConfig(Branch):
     """The WebShop environment."""
 
@@ -101,6 +125,8 @@ class EnvironmentsConfig(Branch):
     """Environments to serve; all that are set up on this machine when missing."""
     packages_dir: Path | None = None
     """Where ``envs setup`` puts packages and data; the user's cache, root's /var/cache, when missing."""
+    appworld: AppworldConfig = AppworldConfig()
+    """The AppWorld environment."""
     babyai: BabyaiConfig = BabyaiConfig()
     """The BabyAI environment."""
     bfcl: BfclConfig = BfclConfig()
@@ -111,5 +137,7 @@ class EnvironmentsConfig(Branch):
     """The ScienceWorld environment."""
     textcraft: TextcraftConfig = TextcraftConfig()
     """The TextCraft environment."""
+    textworld: TextworldConfig = TextworldConfig()
+    """The TextWorld environment."""
     webshop: WebshopConfig = WebshopConfig()
     """The WebShop environment."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
+from .appworld.catalog import AppworldCatalog
 from .babyai.catalog import BabyaiCatalog
 from .bfcl.catalog import BfclCatalog
 from .code.catalog import CodeCatalog
@@ -18,6 +19,7 @@ from .echo.catalog import EchoCatalog
 from .provisions import find
 from .scienceworld.catalog import ScienceworldCatalog
 from .textcraft.catalog import TextcraftCatalog
+from .textworld.catalog import TextworldCatalog
 from .webshop.catalog import WebshopCatalog
 
 if TYPE_CHECKING:
@@ -42,10 +44,12 @@ _PLAIN: Mapping[str, Callable[[EnvironmentsConfig], Catalog]] = MappingProxyType
 
 _PROVIDED: Mapping[str, Callable[[EnvironmentsConfig, Provisions], Catalog]] = MappingProxyType(
     {
+        "appworld": lambda config, found: AppworldCatalog(config.appworld, found),
         "babyai": lambda config, found: BabyaiCatalog(config.babyai, found),
         "bfcl": lambda config, found: BfclCatalog(config.bfcl, found),
         "scienceworld": lambda config, found: ScienceworldCatalog(config.scienceworld, found),
         "textcraft": lambda config, found: TextcraftCatalog(config.textcraft, found),
+        "textworld": lambda config, found: TextworldCatalog(config.textworld, found),
         "webshop": lambda config, found: WebshopCatalog(config.webshop, found),
     }
 )

@@ -73,6 +73,9 @@ class HTTPException(Exception):  # noqa: N818  # AppWorld's name of it
     def __str__(self) -> str:
         return f"{self.status_code}: {self.detail}"
 
+    def __repr__(self) -> str:
+        return f"HTTPException(status_code={self.status_code!r}, detail={self.detail!r})"
+
 
 class _Named(dict[str, Any]):
     """A dictionary whose items are attributes as well, and which says what is missing."""

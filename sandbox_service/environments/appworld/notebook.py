@@ -71,7 +71,9 @@ class Notebook:
         self._words: re.Pattern[str] | None = None
         apis, requester = install(prelude["apis"])
         self._prepare(str(prelude["preamble"]))
-        self._names.update(apis=apis, requester=requester, display=lambda *_, **__: None)
+        self._names.update(apis=apis, requester=requester)
+        # What IPython has, as far as it shows.
+        self._names.update(display=lambda *_, **__: None, In=[""], Out={})
         random.seed(int(prelude["seed"]))
 
     def _prepare(self, preamble: str) -> None:
@@ -103,6 +105,8 @@ class Notebook:
     def _parse(self, code: str) -> list[ast.stmt]:
         self._cells += 1
         self._file = f"<ipython-input-{self._cells}-cell>"
+        # Empty lines before the first one do not count there, and the last one has an end.
+        code = code.lstrip("\n").rstrip("\n") + "\n"
         linecache.cache[self._file] = (len(code), None, code.splitlines(keepends=True), self._file)
         return ast.parse(code, self._file).body
 
@@ -112,9 +116,10 @@ class Notebook:
         code = compile(tree, self._file, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
         waiting = eval(code, self._names)
         if code.co_flags & inspect.CO_COROUTINE:
-            import asyncio
-
-            asyncio.run(waiting)
+            # No event loop: what really waits cannot be run.
+            with contextlib.suppress(StopIteration):
+                waiting.send(None)
+                raise SyntaxError(f"{waiting.__name__!r} needs a real async loop")
 
     def _lend(self, code: str) -> None:
         """Load packages and stop the calendar, when a cell is the first to speak of them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from people import ME, PEOPLE, Person, person
+from .people import ME, PEOPLE, Person, person
 
 __all__ = ["NOW", "User", "add_content"]
 

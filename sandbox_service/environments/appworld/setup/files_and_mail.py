@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scenario import Check, Scenario, tokens
+from .scenario import Check, Scenario, tokens
 
 __all__ = ["SCENARIOS"]
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 PACKAGES, DATA = Path(sys.argv[-2]).resolve(), Path(sys.argv[-1]).resolve()
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 os.environ["APPWORLD_ROOT"] = str(DATA.parent)
-os.environ["APPWORLD_CACHE"] = tempfile.mkdtemp(prefix="appworld-")
+_UNPACKED = tempfile.mkdtemp(prefix="appworld-")
+os.environ["APPWORLD_CACHE"] = _UNPACKED
 
 from appworld.install import install_package  # noqa: E402
 
@@ -24,12 +25,14 @@ from appworld.install import install_package  # noqa: E402
 def main() -> None:
     """Do all of it."""
     install_package()
+    # The package's own tests, which nobody needs.
+    shutil.rmtree(_UNPACKED)
     # After the apps are there.
     from appworld.common.path_store import PathStore
 
     PathStore.data = property(lambda _: str(DATA))
-    from archive import pack
-    from tasks import SCENARIOS
+    from .archive import pack
+    from .tasks import SCENARIOS
 
     pack(PACKAGES, PACKAGES / "agent_packages.zip")
     _make_base()
@@ -55,8 +58,8 @@ def _make_base() -> None:
     from appworld.collections.apis import ApiCollection
     from appworld.collections.models import ModelCollection
     from appworld.common.constants import CANARY_STRING
-    from content import NOW, add_content
-    from people import add_people
+    from .content import NOW, add_content
+    from .people import add_people
 
     apps = get_all_apps()
     live = ":memory:base-build"
@@ -93,9 +96,9 @@ def _make_task(task_id: str, scenario: Any, variant: dict[str, Any]) -> None:  #
     from appworld.apps.api_lib import clear_local_dbs_cache
     from appworld.collections.models import ModelCollection
     from appworld.common.constants import CANARY_STRING, DB_VERSION
-    from content import NOW
-    from people import APPS, ME
-    from scenario import evaluation_source, labels
+    from .content import NOW
+    from .people import APPS, ME
+    from .scenario import evaluation_source, labels
 
     folder = DATA / "tasks" / task_id
     apps = get_all_apps()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import files_and_mail
-import music_and_shop
-import notes_and_todos
-import people_and_money
+from . import files_and_mail, music_and_shop, notes_and_todos, people_and_money
 
 __all__ = ["SCENARIOS"]
 
