@@ -1,0 +1,1 @@
+"""TextWorld: parser games that are made at set-up, with objects, doors, recipes and coins."""

@@ -1,0 +1,43 @@
+"""What goes into the game and what comes out: commands that are not passed on, and frames of text."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["plain", "told", "withheld"]
+
+_LETTERS = 9
+"""Of a word, what the program's dictionary keeps."""
+_WITHHELD = frozenset(
+    word[:_LETTERS]
+    for word in (
+        "noscript", "oops", "o", "q", "quit", "restart", "restore", "save", "script", "transcript", "undo",
+        "unscript", "verify", "version",
+    )
+)  # fmt: skip
+_FOREIGN = re.compile(r"[^A-Za-z0-9 .,;:!?'\"()-]+")
+_CLAUSES = re.compile(r"[.,;:!?\n]|\bthen\b|\band\b")
+_STATUS = re.compile(r"\s*>?[ \t]*-= [^\n]* =-\s*-?\d+/\d+\s*\Z")
+_QUESTION = re.compile(r"\s*Would you like to RESTART, RESTORE a saved game[^\n]*\?\s*>?\s*\Z")
+
+
+def plain(action: str) -> str:
+    """The action in one line of the letters that the program knows; never empty.
+
+    A NUL would end the line early and the program with it, and a backslash begin a command to the machine.
+    """
+    return " ".join(_FOREIGN.sub(" ", action).split()) or "?"
+
+
+def withheld(action: str) -> str | None:
+    """The word of an action that is about the program and its files, not about the game; None without one."""
+    for clause in _CLAUSES.split(action.lower()):
+        word = clause.split()[0] if clause.split() else ""
+        if word[:_LETTERS] in _WITHHELD or word.startswith("tw-"):
+            return word
+    return None
+
+
+def told(feedback: str) -> str:
+    """What the game says, without the prompt, the status line and the question after the end."""
+    return _QUESTION.sub("", _STATUS.sub("", feedback)).strip()
