@@ -1,20 +1,20 @@
 """How a cell asks its world: one question, one answer, both JSON, over the session's own socket.
 
-Agent territory, as the session is: a cell may send whatever it likes in place of a question, so the world treats
-every question as hostile. Cells call ``ask`` while they run; at other times, and where the world does not
-serve, there is nobody to answer.
+Agent territory, as the session is: a cell may send whatever it likes in place of a question, so the world
+treats every question as hostile. Cells call ``ask`` while they run; at other times, and where the world
+does not serve, there is nobody to answer.
 """
 
 from __future__ import annotations
 
 import signal
-import socket
 import threading
 from typing import TYPE_CHECKING, Any
 
 from .packets import receive_packet, send_packet
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
 
 __all__ = ["Line", "ask", "connect"]

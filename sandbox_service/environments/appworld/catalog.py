@@ -1,4 +1,4 @@
-"""Tasks and splits of AppWorld, read as data: its own, once the operator has downloaded them, or those we make."""
+"""Tasks and splits of AppWorld, read as data: its own, where the operator has them, or those we make."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["AppworldCatalog"]
 
 _ACTION_FORMAT = (
-    "One ```python block, the first of the message, run as the next cell of a notebook with `apis`; or the tool "
-    'appworld with {"code": ...}. With the parameter `simple`, the whole message is code.'
+    "One ```python block, the first of the message, run as the next cell of a notebook with `apis`; or the "
+    'tool appworld with {"code": ...}. With the parameter `simple`, the whole message is code.'
 )
 _PARAMS: dict[str, JsonValue] = {
     "simple": {"type": "boolean", "description": "A short prompt, and messages that are code as a whole."},
@@ -63,8 +63,8 @@ class AppworldCatalog:
     def describe(self) -> Environment:
         return Environment(
             name="appworld",
-            description="Errands in nine apps of daily life behind 457 APIs, done by writing Python; graded on what "
-            "the apps' databases hold afterwards.",
+            description="Errands in nine apps of daily life behind 457 APIs, done by writing Python; graded "
+            "on what the apps' databases hold afterwards.",
             splits=tuple(Split(name=name, size=len(ids)) for name, ids in self._splits.items()),
             default_split=next(iter(self._splits)),
             action_format=_ACTION_FORMAT,

@@ -1,7 +1,8 @@
-"""One cell, from the agent's words to AppWorld's answer: checks before, the session in between, words after.
+"""One cell, from the agent's words to AppWorld's answer: checks before, the session in between, words
+after.
 
-The checks are AppWorld's own. They are a courtesy to the model, not a boundary; the boundary is that the cell runs
-in another process under another user id.
+The checks are AppWorld's own. They are a courtesy to the model, not a boundary; the boundary is that the
+cell runs in another process under another user id.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The clock of a world's process: frozen for AppWorld, running for us.
 
-AppWorld freezes time with freezegun, in the whole process. Patching every module takes long, so it is done once,
-before any fork: a freezer of ours is held from then on, and those of AppWorld only push a time upon it. Our
-own modules are left out, and the clocks that measure durations are given back at once: deadlines need them, and
-nothing of AppWorld reads them.
+AppWorld freezes time with freezegun, in the whole process. Patching every module takes long, so it is done
+once, before any fork: a freezer of ours is held from then on, and those of AppWorld only push a time upon
+it. Our own modules are left out, and the clocks that measure durations are given back at once: deadlines
+need them, and nothing of AppWorld reads them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """AppWorld's engine in this process: databases in memory, its apps, and the opening of one task.
 
-The databases are loaded before any fork, so that a world's own memory is what its task changes. All parts are
-AppWorld's own: models, apps, requester, change tracking. Not used is its ``AppWorld`` class, which would run the
-agent's code here, write to disk and keep threads.
+The databases are loaded before any fork, so that a world's own memory is what its task changes. All parts
+are AppWorld's own: models, apps, requester, change tracking. Not used is its ``AppWorld`` class, which
+would run the agent's code here, write to disk and keep threads.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Engine:
         self._rehearse()
 
     def _rehearse(self) -> None:
-        """Make each app answer once, with nothing to read and nothing to change: what is made lazily is there then."""
+        """Make each app answer once, without effect: what is made lazily is there then."""
         self._requester = Requester(OUTPUT, OUTPUT, load_apps=self._all, raise_on_failure=False)
         for app, names in self.apis.items():
             for api in names:
@@ -146,7 +146,7 @@ class Engine:
         self._live().reset_request_count()
 
     def call(self, app: str, api: str, arguments: JsonObject, *, wrapped: bool = True) -> Answer:
-        """Call a public API as the agent does, through ``apis`` or through ``requester``; raises what AppWorld raises."""
+        """Call a public API as the agent does, by ``apis`` or ``requester``; raises what AppWorld does."""
         if api not in self.apis.get(app, ()):
             what = (
                 f"No app named '{app}' found."

@@ -1,7 +1,8 @@
 """AppWorld's evaluation of the live databases, in a process of its own that is thrown away.
 
-AppWorld evaluates by pointing its models at other databases and back, and by loading the task's beginning beside its
-end. In a fork of the world none of that reaches the world, so it may be asked for at any time and as often as wanted.
+AppWorld evaluates by pointing its models at other databases and back, and by loading the task's beginning
+beside its end. In a fork of the world none of that reaches the world, so it may be asked for at any time
+and as often as wanted.
 """
 
 from __future__ import annotations

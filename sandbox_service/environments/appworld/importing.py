@@ -1,7 +1,7 @@
 """Makes AppWorld importable in a process that has no home and needs no notebook; to be imported before it.
 
-The package looks for its user's home, and imports IPython for the notebook in which it would run the agent's code. Here
-that runs elsewhere, and IPython would cost each box its memory.
+The package looks for its user's home, and imports IPython for the notebook in which it would run the
+agent's code. Here that runs elsewhere, and IPython would cost each box its memory.
 """
 
 from __future__ import annotations

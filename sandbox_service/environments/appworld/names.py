@@ -1,7 +1,7 @@
 """The names that a cell finds beside Python's own: ``apis`` and ``requester``, as AppWorld has them.
 
-Agent territory: this runs in the agent's session, and each call is a question to the world. Class names, module
-names and texts of errors are AppWorld's, because they show in tracebacks.
+Agent territory: this runs in the agent's session, and each call is a question to the world. Class names,
+module names and texts of errors are AppWorld's, because they show in tracebacks.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import builtins
 import sys
 import types
 from functools import cache
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from sandbox_service.runner.asking import ask
 
@@ -80,7 +80,7 @@ class HTTPException(Exception):  # noqa: N818  # AppWorld's name of it
 class _Named(dict[str, Any]):
     """A dictionary whose items are attributes as well, and which says what is missing."""
 
-    _missing = "'{key}' is missing."
+    _missing: ClassVar[str] = "'{key}' is missing."
 
     def __getattr__(self, key: str) -> Any:  # noqa: ANN401
         # One error on top of the other: all of them show when this happens in the handler of a fourth.
@@ -90,7 +90,7 @@ class _Named(dict[str, Any]):
             try:
                 return self[key]
             except KeyError:
-                raise HTTPException(422, type(self)._missing.format(key=key))  # noqa: B904
+                raise HTTPException(422, type(self)._missing.format(key=key))  # noqa: B904, SLF001
 
 
 class ApiCollection(_Named):

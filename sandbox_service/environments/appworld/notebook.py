@@ -1,8 +1,9 @@
-"""Runs an agent's cells in its session, and words their outcome, as AppWorld does where it runs them itself.
+"""Runs an agent's cells in its session, and words their outcome, as AppWorld does where it runs them
+itself.
 
-Agent territory: what is said here is output. Only standard output is kept, and only of cells that end well; a failed
-cell leaves the lines of its traceback that are the agent's. Names that need packages, and the frozen calendar, cost
-time to load, so they come with the first cell that mentions them.
+Agent territory: what is said here is output. Only standard output is kept, and only of cells that end well;
+a failed cell leaves the lines of its traceback that are the agent's. Names that need packages, and the
+frozen calendar, cost time to load, so they come with the first cell that mentions them.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """Requests to AppWorld's apps inside this process, without a thread and without an event loop.
 
-The apps' own test client speaks with them through a portal to an event loop in a thread, and the apps hand their
-endpoints to more threads. A process with threads can neither be forked nor be a warm copy of anything. Nothing in the
-apps really waits, so their coroutines run to the end when they are driven by hand.
+The apps' own test client speaks with them through a portal to an event loop in a thread, and the apps hand
+their endpoints to more threads. A process with threads can neither be forked nor be a warm copy of
+anything. Nothing in the apps really waits, so their coroutines run to the end when they are driven by hand.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from starlette import concurrency
 from starlette.testclient import TestClient
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Awaitable, Callable, Coroutine
 
 __all__ = ["AppClient", "Guard", "run_endpoints_in_place"]
@@ -81,8 +81,8 @@ class _Portal:
 class Guard:
     """Lets a request reach the routes of one app only.
 
-    Values of the caller become parts of a path, and a client resolves dots in paths: without this, an id such as
-    ``../../dbs`` would reach the routes by which AppWorld is administered.
+    Values of the caller become parts of a path, and a client resolves dots in paths: without this, an id
+    such as ``../../dbs`` would reach the routes by which AppWorld is administered.
     """
 
     def __init__(self, app: Callable[..., Awaitable[None]]) -> None:

@@ -1,7 +1,8 @@
-"""Arguments of API calls as data: what JSON has stays what it is, all else keeps its type's name and its text.
+"""Arguments of API calls as data: what JSON has stays what it is, all else keeps its type's name and its
+text.
 
-AppWorld turns arguments into JSON, or into the text of an address. A value of another type makes it fail with the
-type's name, or is written as its text; both come out the same on the far side of a pipe.
+AppWorld turns arguments into JSON, or into the text of an address. A value of another type makes it fail
+with the type's name, or is written as its text; both come out the same on the far side of a pipe.
 """
 
 from __future__ import annotations

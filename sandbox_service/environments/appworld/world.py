@@ -64,7 +64,7 @@ class AppWorldWorld(World):
             {"role": "system", "content": system},
             {"role": "user", "content": task_message(specs)},
         ]
-        info = {key: self.task[key] for key in ("category", "max_steps") if key in self.task}
+        info = {str(key): self.task[key] for key in ("category", "max_steps") if key in self.task}
         return Start(messages, [TOOL], info)
 
     def step(self, message: JsonObject, timeout_s: float) -> Outcome:

@@ -1,7 +1,8 @@
 """Packs what a cell may import into one file, which the agent's session is lent when it needs it.
 
-AppWorld gives its notebooks pendulum, a calendar of its own and a frozen clock. The agent's process can reach none
-of the world's packages, so it gets copies of these few, as source and as code of this interpreter.
+AppWorld gives its notebooks pendulum, a calendar of its own and a frozen clock. The agent's process can
+reach none of the world's packages, so it gets copies of these few, as source and as code of this
+interpreter.
 """
 
 from __future__ import annotations
@@ -48,4 +49,4 @@ def _compiled(path: Path, draft: Path) -> Path:
         # Checked against nothing: times in archives are rounded.
         invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
     )
-    return Path(compiled)
+    return Path(str(compiled))

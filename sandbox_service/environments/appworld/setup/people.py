@@ -85,7 +85,7 @@ def _add_account(
     password = each.password(app)
     models.admin.AccountPassword(main_user_id=main_id, account_name=app, password=password).save()
     address = {"phone_number": each.phone_number} if app == "phone" else {"email": each.email}
-    more = {} if app in _UNVERIFIED else {"verified": True}
+    more: dict[str, Any] = {} if app in _UNVERIFIED else {"verified": True}
     if app == "venmo":
         more["venmo_balance"] = 400.0
     user = models[app].User(**names, **address, password=password, **more)

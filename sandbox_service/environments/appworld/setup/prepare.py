@@ -1,7 +1,7 @@
 """Unpacks AppWorld's apps and makes a world and tasks of our own: ``prepare.py PACKAGES_DIR DATA_DIR``.
 
-The data is laid out as AppWorld's own: base databases, API documentation, tasks, and lists of task ids. What is written
-here derives in part from AppWorld's protected apps: it stays on this machine.
+The data is laid out as AppWorld's own: base databases, API documentation, tasks, and lists of task ids.
+What is written here derives in part from AppWorld's protected apps: it stays on this machine.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ def _make_base() -> None:
     from appworld.collections.apis import ApiCollection
     from appworld.collections.models import ModelCollection
     from appworld.common.constants import CANARY_STRING
+
     from .content import NOW, add_content
     from .people import add_people
 
@@ -96,6 +97,7 @@ def _make_task(task_id: str, scenario: Any, variant: dict[str, Any]) -> None:  #
     from appworld.apps.api_lib import clear_local_dbs_cache
     from appworld.collections.models import ModelCollection
     from appworld.common.constants import CANARY_STRING, DB_VERSION
+
     from .content import NOW
     from .people import APPS, ME
     from .scenario import evaluation_source, labels

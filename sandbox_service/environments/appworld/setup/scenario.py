@@ -1,8 +1,8 @@
 """What a task of our own is: a wish, what must be true afterwards, and code that makes it true.
 
-A scenario comes in variants, each of which is a task. Checks become AppWorld tests; a label says whether a test passes
-when nothing was done, as AppWorld's own tests have it. The answer and the state of the task are always checked,
-so that doing nothing never passes.
+A scenario comes in variants, each of which is a task. Checks become AppWorld tests; a label says whether a
+test passes when nothing was done, as AppWorld's own tests have it. The answer and the state of the task are
+always checked, so that doing nothing never passes.
 """
 
 from __future__ import annotations
