@@ -33,7 +33,7 @@ _PREPARE_S = 1800.0
 _RUN = """
 import runpy, sys
 _, folder, packages, data = sys.argv
-sys.path[:] = [packages, *sys.path, folder, folder + "/setup"]
+sys.path[:] = [packages, *sys.path, folder]
 sys.argv[1:] = [packages, data]
 runpy.run_module("setup.prepare", run_name="__main__", alter_sys=True)
 """
