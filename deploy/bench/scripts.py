@@ -50,19 +50,19 @@ class Scripts:
 
 
 def read_scripts(catalog: Catalog, variant: Variant, most: int) -> Scripts:
-    """Tasks spread over the split, with their references; tasks without one are left out.
+    """Tasks spread over those of the split that have a reference.
 
     Raises VariantError when none has a reference.
     """
     split = variant.split or catalog.describe().default_split
-    chosen: list[Script] = []
-    for task_id in evenly(catalog.task_ids(split), most):
-        messages = tuple(json.dumps(message).encode() for message in catalog.reference(task_id))
-        if messages:
-            chosen.append(Script(task_id, messages))
-    if not chosen:
+    solvable = [task_id for task_id in catalog.task_ids(split) if catalog.reference(task_id)]
+    if not solvable:
         raise VariantError(f"no task of {variant.environment}/{split} has a reference")
-    return Scripts(variant.environment, split, tuple(chosen))
+    each = (
+        Script(task_id, tuple(json.dumps(message).encode() for message in catalog.reference(task_id)))
+        for task_id in evenly(solvable, most)
+    )
+    return Scripts(variant.environment, split, tuple(each))
 
 
 def evenly(items: Sequence[str], most: int) -> list[str]:
