@@ -1,11 +1,11 @@
-"""What an assistant message wants to be run: a block of Python, or native calls of the tool ``appworld``."""
+"""What an assistant message wants to be run: a block of Python, or calls of the tool ``appworld``."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sandbox_service.environments.actions.calls import native_calls, plain_text
+from sandbox_service.environments.actions.calls import TAG, native_calls, parse_calls, plain_text
 
 from .prompts import NOTHING_TO_RUN
 
@@ -31,13 +31,15 @@ class Action:
 
 
 def read_actions(message: JsonObject, *, simple: bool) -> list[Action]:
-    """The actions of a message, at least one."""
+    """The actions of a message: all native calls, or the first block or call of its text."""
     if message.get("tool_calls"):
         return [_from_call(call) for call in native_calls(message["tool_calls"])]
     text = plain_text(message.get("content"))
     if simple:
         return [Action(text) if text.strip() else Action(problem="Nothing was run: the message is empty.")]
     code = _first_block(text)
+    if code is None and TAG in text:
+        return [_from_call(parse_calls(message)[0])]
     return [Action(problem=NOTHING_TO_RUN) if code is None else Action(code)]
 
 
@@ -62,4 +64,4 @@ def _from_call(call: Call) -> Action:
         problem = 'The tool appworld takes {"code": "..."}.'
     if problem is None and set(call.arguments) != {"code"}:
         problem = 'The tool appworld takes {"code": "..."} and nothing else.'
-    return Action(code if isinstance(code, str) else "", problem, call.call_id, native=True)
+    return Action(code if isinstance(code, str) else "", problem, call.call_id, call.native)

@@ -92,6 +92,8 @@ async def test_agent_code_cannot_find_the_ground_truth(subject: Subject) -> None
     if not subject.described.capabilities.agent_code:
         pytest.skip(f"agents of {subject.name} run no code")
     secrets = sorted(secrets_of(subject, subject.task))
+    if not secrets:
+        pytest.skip(f"the grading of {subject.name} holds no words of its own")
     folders = ["/workspace", "/tmp", "/opt", "/home", "/root", "/run", "/dev/shm", "/var"]
     if subject.kind == "process":
         folders = [".", "/dev/shm"]
