@@ -5,6 +5,7 @@ Each part of the service receives its own branch only. Defaults are the vetted s
 """
 
 from .environments import (
+    AlfworldConfig,
     AppworldConfig,
     BabyaiConfig,
     BfclConfig,
@@ -28,6 +29,7 @@ from .service import (
 )
 
 __all__ = [
+    "AlfworldConfig",
     "AppworldConfig",
     "BabyaiConfig",
     "BfclConfig",

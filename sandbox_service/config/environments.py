@@ -10,6 +10,7 @@ from pydantic import Field
 from .base import Branch, Count, Positive, Seconds
 
 __all__ = [
+    "AlfworldConfig",
     "AppworldConfig",
     "BabyaiConfig",
     "BfclConfig",
@@ -20,6 +21,17 @@ __all__ = [
     "TextworldConfig",
     "WebshopConfig",
 ]
+
+
+class AlfworldConfig(Branch):
+    """The ALFWorld environment."""
+
+    data: Path | None = None
+    """A folder with the real games, ``json_2.1.1``; six small ones of our own when missing."""
+    max_steps: Positive = 50
+    """Steps after which an episode is truncated."""
+    instances_per_box: Positive = 16
+    """Most instances in one container; each is a process."""
 
 
 class AppworldConfig(Branch):
@@ -125,6 +137,8 @@ class EnvironmentsConfig(Branch):
     """Environments to serve; all that are set up on this machine when missing."""
     packages_dir: Path | None = None
     """Where ``envs setup`` puts packages and data; the user's cache, root's /var/cache, when missing."""
+    alfworld: AlfworldConfig = AlfworldConfig()
+    """The ALFWorld environment."""
     appworld: AppworldConfig = AppworldConfig()
     """The AppWorld environment."""
     babyai: BabyaiConfig = BabyaiConfig()

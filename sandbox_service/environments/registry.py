@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
+from .alfworld.catalog import AlfworldCatalog
 from .appworld.catalog import AppworldCatalog
 from .babyai.catalog import BabyaiCatalog
 from .bfcl.catalog import BfclCatalog
@@ -44,6 +45,7 @@ _PLAIN: Mapping[str, Callable[[EnvironmentsConfig], Catalog]] = MappingProxyType
 
 _PROVIDED: Mapping[str, Callable[[EnvironmentsConfig, Provisions], Catalog]] = MappingProxyType(
     {
+        "alfworld": lambda config, found: AlfworldCatalog(config.alfworld, found),
         "appworld": lambda config, found: AppworldCatalog(config.appworld, found),
         "babyai": lambda config, found: BabyaiCatalog(config.babyai, found),
         "bfcl": lambda config, found: BfclCatalog(config.bfcl, found),

@@ -1,0 +1,1 @@
+"""ALFWorld: household chores in text, on the planning model of ALFRED."""
