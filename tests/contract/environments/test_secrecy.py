@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,27 +17,36 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600
 _LONG_ENOUGH = 8
 """Characters of a string that does not turn up by chance."""
 
+_IN_BOXES = ("/opt/environment", "/mnt/environment")
+"""Where a container and a process box have an environment's packages and data."""
+
 _PROBE = """\
-import base64, json, os, sys
-secrets = [text.encode() for text in json.loads(base64.b64decode({secrets!r}))]
-found, seen = [], 0
+import os, sys
+secrets = [text.encode() for text in {secrets!r}]
+found = []
+open('canary.txt', 'w').write('a bird that is found')
 def look(path):
-    global seen
     try:
         data = open(path, 'rb').read(4_000_000)
     except OSError:
         return
-    seen += 1
+    if b'a bird that is found' in data and path.endswith('canary.txt'):
+        found.append('the canary')
     found.extend(path for secret in secrets if secret in data)
 for top in {folders!r} + [path for path in sys.path if path]:
     for folder, _, names in os.walk(top):
         for name in names:
             look(os.path.join(folder, name))
 for pid in filter(str.isdigit, os.listdir('/proc')):
-    for name in ('environ', 'cmdline', 'mem', 'fd/0', 'fd/3', 'fd/4', 'fd/5', 'fd/6'):
-        if name != 'mem' and os.path.isfile(f'/proc/{{pid}}/{{name}}'):
+    for name in ('environ', 'cmdline', 'fd/0', 'fd/3', 'fd/4', 'fd/5', 'fd/6'):
+        if os.path.isfile(f'/proc/{{pid}}/{{name}}'):
             look(f'/proc/{{pid}}/{{name}}')
-print('looked at', seen > 0, 'found', sorted(set(found)))
+for folder in {doors!r}:
+    try:
+        found.extend(os.listdir(folder))
+    except OSError:
+        continue
+print('found', sorted(set(found)))
 """
 
 
@@ -91,16 +98,17 @@ async def test_agent_code_cannot_find_the_ground_truth(subject: Subject) -> None
     """Neither in files, of process boxes their own only, nor in what the kernel tells of processes."""
     if not subject.described.capabilities.agent_code:
         pytest.skip(f"agents of {subject.name} run no code")
-    secrets = sorted(secrets_of(subject, subject.task))
-    if not secrets:
-        pytest.skip(f"the grading of {subject.name} holds no words of its own")
-    folders = ["/workspace", "/tmp", "/opt", "/home", "/root", "/run", "/dev/shm", "/var"]
+    secrets, provisions = sorted(secrets_of(subject, subject.task)), subject.catalog.spec.provisions
+    doors = [] if provisions is None else [str(provisions.folder), str(provisions.data), *_IN_BOXES]
+    assert secrets or doors
+    folders = [".", "/workspace", "/tmp", "/opt", "/home", "/root", "/run", "/dev/shm", "/var"]
     if subject.kind == "process":
         folders = [".", "/dev/shm"]
-    hidden = base64.b64encode(json.dumps(secrets).encode()).decode()
-    probe = say(f"```python\n{_PROBE.format(secrets=hidden, folders=folders)}```")
+    # In hexadecimal it neither holds what it looks for nor meets checks of what a cell may say.
+    hidden = _PROBE.format(secrets=secrets, folders=folders, doors=doors).encode().hex()
+    probe = say(f"```python\nexec(bytes.fromhex('{hidden}').decode())\n```")
     async with subject.episode() as episode:
         for _ in range(2):
             answer = (await episode.step(probe)).observation.messages[0].content
-            assert "looked at True found []" in str(answer)
+            assert "found ['the canary']" in str(answer)
             await episode.evaluate()
