@@ -157,7 +157,7 @@ HOUSEHOLDS = (
 
 def problem(household: Household, goal: str) -> str:
     """The game in the planning language; ``goal`` is the type's own text, which closes the definition."""
-    places = {key: f"{key.split()[0]}_bar_{key.split()[1]}" for key in household.things}
+    places = {key: _identifier(*key.split()) for key in household.things}
     things = [
         (f"{thing}_bar_{number}", thing, place)
         for number, (place, thing) in enumerate(
@@ -184,6 +184,11 @@ def problem(household: Household, goal: str) -> str:
         lines += [f"(objectAtLocation {name} loc{list(places).index(place)})"]
         lines += [f"({what} {name})" for what in _properties(thing)]
     return "\n".join([*lines, ")", goal])
+
+
+def _identifier(kind: str, number: str) -> str:
+    """As ALFRED has it: a sink's basin is part of a sink."""
+    return f"sink_bar_{number}_bar_sinkbasin" if kind == "sinkbasin" else f"{kind}_bar_{number}"
 
 
 def _type(thing: str) -> str:
