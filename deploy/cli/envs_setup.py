@@ -66,7 +66,7 @@ def setup(
     if not names:
         _list(known.values(), root)
         return
-    chosen = list(known) if names == [_ALL] else names
+    chosen = [name for name in known if not known[name].why_optional] if names == [_ALL] else names
     unknown = sorted(set(chosen) - set(known))
     if unknown:
         raise fail(f"{unknown[0]!r} needs no set-up or is unknown; to be set up are: {', '.join(known)}")
@@ -78,6 +78,11 @@ def setup(
             notes().print(f"removed: {path}", soft_wrap=True)
     if failed:
         raise fail(f"not set up: {', '.join(failed)}")
+    for recipe in known.values():
+        if recipe.why_optional and recipe.name not in chosen:
+            notes().print(
+                f"left out: {recipe.name}, since {recipe.why_optional}; name it to set it up", soft_wrap=True
+            )
 
 
 def _set_up(recipe: Recipe, root: Path, data: Path | None, *, force: bool) -> bool:

@@ -34,6 +34,8 @@ GROUP = 9999
 """Group of the environments' processes in every box; agents never have it, and it alone may enter."""
 PACKAGES_FILE = "packages.txt"
 PREPARE_FILE = "prepare.py"
+OPTIONAL_FILE = "OPTIONAL"
+"""Holds the reason why an environment is not set up with all others."""
 _OWN_FOLDER = Path(__file__).resolve().parent
 
 
@@ -44,6 +46,8 @@ class Recipe:
     name: str
     source: Path
     digest: str
+    why_optional: str | None = None
+    """Why it is set up only when it is asked for by name."""
 
     def folder(self, root: Path) -> Path:
         """Where it leads to."""
@@ -66,7 +70,9 @@ def recipes(environments: Path = _OWN_FOLDER) -> dict[str, Recipe]:
         source = file.parent
         paths = [path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
         content = {path.relative_to(source).as_posix(): path.read_bytes() for path in paths}
-        found[source.parent.name] = Recipe(source.parent.name, source, digest(content))
+        optional = content.get(OPTIONAL_FILE)
+        why = optional.decode().strip() if optional is not None else None
+        found[source.parent.name] = Recipe(source.parent.name, source, digest(content), why)
     return found
 
 
