@@ -235,6 +235,7 @@ class ContainerFactory:
     async def close(self) -> None:
         await self._engine.close()
         self._state.close()
+        self._ranges.close()
 
     def _socket_group(self) -> int | None:
         """Our group, when the boxes' root is not us: root of the machine, while we are an ordinary user."""

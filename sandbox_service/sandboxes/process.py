@@ -237,6 +237,7 @@ class ProcessFactory:
 
     async def close(self) -> None:
         self._state.close()
+        self._ranges.close()
 
 
 def _provided(provisions: Provisions | None, box: Path | None) -> tuple[str | None, str | None]:
