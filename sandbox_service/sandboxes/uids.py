@@ -27,7 +27,7 @@ _CLAIMS = "training-sandbox-uids"
 
 
 class UidRanges:
-    """Hands out ranges to the boxes of one node; each node of a host has a part of the ids until it closes."""
+    """Hands out ranges to the boxes of one node, which has a part of the ids to itself until it closes."""
 
     def __init__(self, node: str, claims: str = _CLAIMS) -> None:
         """Raises ServiceError(SANDBOX_FAILED) when all parts are taken."""
