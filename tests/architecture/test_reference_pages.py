@@ -92,6 +92,15 @@ def test_every_agentgym_route_is_documented():
     assert documented == served
 
 
+def test_every_environment_has_a_page_and_a_row_in_the_list():
+    registry = build_registry(EnvironmentsConfig())
+    listed = re.findall(
+        r"^\| \[`(\w+)`\]\(environments/\1\.md\)", (DOCS / "environments.md").read_text(), re.MULTILINE
+    )
+    assert sorted(listed) == sorted({*registry.catalogs, *registry.absent} - {"echo"})
+    assert {path.stem for path in (DOCS / "environments").glob("*.md")} == {*listed, "adding"}
+
+
 def test_the_idle_timeout_is_one_number():
     seconds = f"`lease.idle_timeout_s` ({LeaseConfig().idle_timeout_s:g} s)"
     assert seconds in API_PAGE
