@@ -66,14 +66,15 @@ def serve(
 
 
 def _serve(config: ServiceConfig, show_logs: bool) -> None:
-    absent = sorted(build_registry(config.environments).absent)
+    registry = build_registry(config.environments)
+    absent = sorted(registry.absent)
     if absent:
         notes().print(f"not set up, so not served: {', '.join(absent)}  (sandbox-service envs setup NAME)")
     settled = prepared(config, notes_line)
     notes().print("starting; Ctrl-C stops ...")
     with run_service(settled, show_logs=show_logs) as service:
         results().print(f"ready: {service.url}  ({settled.sandbox.kind} sandboxes)", soft_wrap=True)
-        notes().print(f"try: sandbox-service run --server {service.url} --env code --split easy --show")
+        notes().print(f"try: sandbox-service run --server {service.url} --env {next(iter(registry.catalogs))} --show")
         service.wait()
         notes().print("stopping ...")
     notes().print("stopped")
