@@ -52,6 +52,7 @@ class AppWorldWorld(World):
             raise WorldError("AppWorld is not loaded")
         self._engine, preamble = _loaded[0]
         self._cells = Cells(self._engine, context.agent, preamble, int(task["max_output"]))
+        self._final: Score | None = None
 
     def start(self) -> Start:
         try:
@@ -78,7 +79,8 @@ class AppWorldWorld(World):
             messages.append(self._told(action, text))
         if not over:
             return Outcome(messages)
-        score = self._evaluate()
+        # Nothing can change any more, so this is what every later evaluation would say.
+        self._final = score = self._evaluate()
         reward = float(score.success) if self._flags["sparse"] else score.share
         return Outcome(messages, reward, terminated=True)
 
@@ -101,7 +103,7 @@ class AppWorldWorld(World):
                 'evaluate takes the parameter {"sparse": true} or {"sparse": false}', "invalid_request"
             )
         sparse = _flag(params, "sparse", default=False)
-        score = self._evaluate()
+        score = self._final or self._evaluate()
         details = {"passes": score.passes, "failures": score.failures, "completed": self._engine.completed()}
         return Verdict(float(score.success) if sparse else score.share, score.success, details)
 
