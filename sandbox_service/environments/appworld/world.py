@@ -74,9 +74,13 @@ class AppWorldWorld(World):
         messages: list[JsonObject] = []
         over = False
         for action in read_actions(message, simple=self._flags["simple"]):
-            text = _OVER if over else self._run(action, deadline)
-            over = over or (action.problem is None and self._engine.completed())
-            messages.append(self._told(action, text))
+            if over:
+                messages.append(_message(action, _OVER))
+            elif action.problem is not None:
+                messages.append(_message(action, action.problem))
+            else:
+                messages.append(_message(action, self._run(action, deadline)))
+                over = self._engine.completed()
         if not over:
             return Outcome(messages)
         # Nothing can change any more, so this is what every later evaluation would say.
@@ -85,17 +89,9 @@ class AppWorldWorld(World):
         return Outcome(messages, reward, terminated=True)
 
     def _run(self, action: Action, deadline: float) -> str:
-        if action.problem is not None:
-            return action.problem
         patience_s = max(0.1, deadline - time.monotonic())
-        return self._cells.run(action.code, int(self.task["cell_timeout_s"]), patience_s)
-
-    def _told(self, action: Action, text: str) -> JsonObject:
-        if action.problem is None and not self._flags["simple"]:
-            text = f"Output:\n```\n{text}```\n\n"
-        if action.native:
-            return {"role": "tool", "tool_call_id": action.call_id, "content": text}
-        return {"role": "user", "content": text}
+        output = self._cells.run(action.code, int(self.task["cell_timeout_s"]), patience_s)
+        return output if self._flags["simple"] else f"Output:\n```\n{output}```\n\n"
 
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
         if set(params) - {"sparse"}:
@@ -112,6 +108,12 @@ class AppWorldWorld(World):
             return evaluate(str(self.task["id"]))
         except (EvaluationError, OSError) as error:
             raise WorldError(str(error), "grader_failed") from error
+
+
+def _message(action: Action, text: str) -> JsonObject:
+    if action.native:
+        return {"role": "tool", "tool_call_id": action.call_id, "content": text}
+    return {"role": "user", "content": text}
 
 
 def _flag(params: JsonObject, name: str, *, default: bool) -> bool:
