@@ -74,7 +74,8 @@ def _serve(config: ServiceConfig, show_logs: bool) -> None:
     notes().print("starting; Ctrl-C stops ...")
     with run_service(settled, show_logs=show_logs) as service:
         results().print(f"ready: {service.url}  ({settled.sandbox.kind} sandboxes)", soft_wrap=True)
-        notes().print(f"try: sandbox-service run --server {service.url} --env {next(iter(registry.catalogs))} --show")
+        first = next(iter(registry.catalogs))
+        notes().print(f"try: sandbox-service run --server {service.url} --env {first} --show")
         service.wait()
         notes().print("stopping ...")
     notes().print("stopped")
