@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +20,11 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.factory import open_engine
 
 from .terminal import explained, fail, notes_line, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from deploy.bench.context import Figures
 
 __all__ = ["bench"]
 
@@ -79,19 +84,28 @@ def bench(
     sizes = Sizes.quick() if quick else Sizes()
     if docker_instances is not None:
         sizes = replace(sizes, docker_instances=docker_instances)
+    figures = _measured(chosen, kind, sizes, env or (), clients or _CLIENTS)
+    write_json(figures, output)
+    if wrong := problems(figures):
+        raise fail("; ".join(wrong))
+
+
+def _measured(
+    suites: Sequence[str],
+    kinds: Sequence[str] | None,
+    sizes: Sizes,
+    environments: Collection[str],
+    clients: Sequence[int],
+) -> Figures:
     with explained():
         try:
-            variants = playable(env or ()) if EPISODES in chosen else []
-            kinds = kind or asyncio.run(_available())
-            plan = Plan(chosen, kinds, sizes, variants, clients or _CLIENTS)
-            figures = measure(plan, notes_line)
+            variants = playable(environments) if EPISODES in suites else []
+            plan = Plan(suites, kinds or asyncio.run(_available()), sizes, variants, clients)
+            return measure(plan, notes_line)
         except (LoadError, VariantError) as error:
             raise fail(str(error)) from error
         except asyncio.CancelledError:
             raise fail("interrupted") from None
-    write_json(figures, output)
-    if wrong := problems(figures):
-        raise fail("; ".join(wrong))
 
 
 async def _available() -> list[str]:
