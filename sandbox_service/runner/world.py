@@ -25,6 +25,7 @@ __all__ = [
     "Verdict",
     "World",
     "WorldError",
+    "wants_sparse",
 ]
 
 JsonObject = dict[str, Any]
@@ -37,6 +38,15 @@ class WorldError(Exception):
         super().__init__(detail)
         self.detail = detail
         self.code = code
+
+
+def wants_sparse(params: JsonObject) -> bool:
+    """Whether an evaluation is to give 1 or 0; the one parameter that evaluations have. Raises WorldError."""
+    sparse = params.get("sparse", False)
+    if set(params) - {"sparse"} or not isinstance(sparse, bool):
+        detail = 'evaluate takes the parameter {"sparse": true} or {"sparse": false}'
+        raise WorldError(detail, "invalid_request")
+    return sparse
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from sandbox_service.runner.world import Context, Outcome, Start, Verdict, World, WorldError
+from sandbox_service.runner.world import Context, Outcome, Start, Verdict, World, WorldError, wants_sparse
 
 from .actions import Action, read_actions
 from .cells import Cells, read_preamble
@@ -94,11 +94,7 @@ class AppWorldWorld(World):
         return output if self._flags["simple"] else f"Output:\n```\n{output}```\n\n"
 
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
-        if set(params) - {"sparse"}:
-            raise WorldError(
-                'evaluate takes the parameter {"sparse": true} or {"sparse": false}', "invalid_request"
-            )
-        sparse = _flag(params, "sparse", default=False)
+        sparse = wants_sparse(params)
         score = self._final or self._evaluate()
         details = {"passes": score.passes, "failures": score.failures, "completed": self._engine.completed()}
         return Verdict(float(score.success) if sparse else score.share, score.success, details)

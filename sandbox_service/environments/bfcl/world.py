@@ -10,7 +10,16 @@ import dataclasses
 import json
 from pathlib import Path
 
-from sandbox_service.runner.world import Context, JsonObject, Outcome, Start, Verdict, World, WorldError
+from sandbox_service.runner.world import (
+    Context,
+    JsonObject,
+    Outcome,
+    Start,
+    Verdict,
+    World,
+    WorldError,
+    wants_sparse,
+)
 
 from .dialogue import Dialogue, read_options
 from .memory import MemoryTask
@@ -76,10 +85,8 @@ class BfclWorld(World):
         return self.dialogue.hear(message)
 
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
-        sparse = params.get("sparse", False)
-        if set(params) - {"sparse"} or not isinstance(sparse, bool):
-            detail = 'evaluate takes the parameter {"sparse": true} or {"sparse": false}'
-            raise WorldError(detail, "invalid_request")
+        # The verdict is 1 or 0 either way.
+        wants_sparse(params)
         graded = self.dialogue.grade(grading["truth"])
         details = {
             "test_category": self.category,

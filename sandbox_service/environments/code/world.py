@@ -11,7 +11,7 @@ import base64
 import time
 from typing import TYPE_CHECKING, Any
 
-from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World, WorldError
+from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World, WorldError, wants_sparse
 
 from .actions import parse_actions
 from .grading import Submission, grade
@@ -79,11 +79,7 @@ class CodeWorld(World):
         )
 
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
-        sparse = params.get("sparse", False)
-        if set(params) - {"sparse"} or not isinstance(sparse, bool):
-            raise WorldError(
-                'evaluate takes the parameter {"sparse": true} or {"sparse": false}', "invalid_request"
-            )
+        sparse = wants_sparse(params)
         ended = self.submitted or self.steps >= self.task["max_steps"]
         self.evaluations += not ended
         if ended:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World, WorldError
+from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World, WorldError, wants_sparse
 
 __all__ = ["WORLD"]
 
@@ -24,10 +24,7 @@ class EchoWorld(World):
         return Outcome(messages=[reply], reward=float(done), terminated=done)
 
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
-        sparse = params.get("sparse", False)
-        if set(params) - {"sparse"} or not isinstance(sparse, bool):
-            detail = 'evaluate takes the parameter {"sparse": true} or {"sparse": false}'
-            raise WorldError(detail, "invalid_request")
+        sparse = wants_sparse(params)
         score = min(1.0, self.heard / int(self.task["steps"]))
         success = score >= 1.0
         return Verdict(

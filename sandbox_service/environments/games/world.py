@@ -9,7 +9,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World, WorldError
+from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World, WorldError, wants_sparse
 
 from .actions import ACT, ACT_TOOL, parse_moves
 
@@ -97,10 +97,7 @@ class GameWorld(World):
         return _TOO_MANY if number >= _MOST_MOVES else move.problem
 
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
-        sparse = params.get("sparse", False)
-        if set(params) - {"sparse"} or not isinstance(sparse, bool):
-            detail = 'evaluate takes the parameter {"sparse": true} or {"sparse": false}'
-            raise WorldError(detail, "invalid_request")
+        sparse = wants_sparse(params)
         score = float(self.turn.success) if sparse else min(1.0, max(0.0, self.turn.score))
         return Verdict(score, self.turn.success, {"done": self.turn.done})
 
