@@ -82,7 +82,7 @@ def _measure(
     plain = plain_process(name, catalog.spec.provisions, sizes.plain_worlds)
     with running_bench(Setting(kind, {name: pool}, branch), yardstick, sizes, tell) as (bench, stopping):
         places = min(sizes.idle_instances, boxes * capacity)
-        work = _all(bench, scripts, clients, boxes, places, fork=catalog.spec.fork)
+        work = _all(bench, scripts, clients, catalog.spec, boxes, places)
         measured = uvloop.run(until_stopped(work, stopping))
     if plain is not None:
         memory_mb, create = measured["memory"], measured["create_warm"]["create"]
@@ -93,15 +93,20 @@ def _measure(
 
 
 async def _all(
-    bench: Bench, scripts: Scripts, clients: Sequence[int], boxes: int, places: int, *, fork: bool
+    bench: Bench,
+    scripts: Scripts,
+    clients: Sequence[int],
+    spec: EnvironmentSpec,
+    boxes: int,
+    places: int,
 ) -> dict[str, Any]:
     await warmed(bench.service, scripts.environment, boxes)
     # One episode makes what is made once; after many, instances would fit into memory that others gave back.
     await play_many(bench.service, scripts, 1, 1, 0)
     figures: dict[str, Any] = {"memory": await memory(bench, scripts, places)}
     await play_many(bench.service, scripts, 2, 2 * len(scripts.each), bench.sizes.warm_up_s)
-    figures["create_warm"] = await one_by_one(bench, scripts)
-    if fork:
+    figures["create_warm"] = await one_by_one(bench, scripts, cleaned=spec.agent_code)
+    if spec.fork:
         figures["fork"] = await copies(bench, scripts)
     return figures | await levels(bench, scripts, clients)
 

@@ -29,15 +29,16 @@ _SETTLE_S = 0.05
 _LANES = 8
 
 
-async def one_by_one(bench: Bench, scripts: Scripts) -> Figures:
-    """Create with a warm box waiting, then release, one after another."""
+async def one_by_one(bench: Bench, scripts: Scripts, *, cleaned: bool) -> Figures:
+    """Create with a warm box waiting, then release, one after another; ``cleaned`` boxes are waited for."""
     until = time.monotonic() + bench.sizes.level_s
 
     async def lane(lane: Lane) -> None:
         for script in scripts.first(bench.sizes.creates):
             instance_id = await open_episode(lane, scripts.environment, script)
             await lane.post(RELEASE, instance_body(instance_id))
-            await asyncio.sleep(_SETTLE_S)
+            if cleaned:
+                await asyncio.sleep(_SETTLE_S)
             if time.monotonic() > until:
                 return
 
