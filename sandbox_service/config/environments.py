@@ -97,7 +97,7 @@ class ScienceworldConfig(Branch):
     """Steps after which an episode is truncated; three tasks that take longer have limits of their own."""
     many_per_worker: bool = True
     """Instances share a worker and its Java process; else each has its own, and cannot be forked."""
-    instances_per_box: Positive = 16
+    instances_per_box: Positive = 64
     """Most instances in one container."""
 
 
