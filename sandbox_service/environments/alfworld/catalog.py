@@ -7,8 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from sandbox_service.contract.problems import ErrorCode
-from sandbox_service.environments.base import EnvironmentSpec
-from sandbox_service.environments.games.catalog import GameCatalog, GameFacts, GameTask
+from sandbox_service.environments.games.catalog import GameCatalog, GameFacts, GameTask, game_spec
 from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -45,18 +44,9 @@ class AlfworldCatalog(GameCatalog):
     """The games below a folder."""
 
     def __init__(self, config: AlfworldConfig, provisions: Provisions) -> None:
-        spec = EnvironmentSpec(
-            name="alfworld",
-            world_module="sandbox_service.environments.alfworld.world",
-            agent_code=False,
-            # The planner's library has one state in a process; the copy of an instance is a process, too.
-            many_per_worker=False,
-            fork=True,
-            deterministic=True,
-            image="sandbox-alfworld",
-            instances_per_box=config.instances_per_box,
-            provisions=provisions,
-        )
+        # The planner's library has one state in a process; the copy of an instance is a process, too.
+        per_box = config.instances_per_box
+        spec = game_spec("alfworld", provisions, many_per_worker=False, instances_per_box=per_box)
         facts = GameFacts(
             description="Household chores: find, clean, heat, cool and put things, in text.",
             actions="Commands such as: go to fridge 1; open fridge 1; take apple 1 from fridge 1.",

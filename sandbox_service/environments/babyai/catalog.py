@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sandbox_service.environments.base import EnvironmentSpec
-from sandbox_service.environments.games.catalog import GameCatalog, GameFacts, read_tasks
+from sandbox_service.environments.games.catalog import GameCatalog, GameFacts, game_spec, read_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,17 +37,7 @@ class BabyaiCatalog(GameCatalog):
     """Forty levels, a task for each seed of them."""
 
     def __init__(self, config: BabyaiConfig, provisions: Provisions) -> None:
-        spec = EnvironmentSpec(
-            name="babyai",
-            world_module="sandbox_service.environments.babyai.world",
-            agent_code=False,
-            many_per_worker=config.many_per_worker,
-            fork=True,
-            deterministic=True,
-            image="sandbox-babyai",
-            instances_per_box=10_000,
-            provisions=provisions,
-        )
+        spec = game_spec("babyai", provisions, many_per_worker=config.many_per_worker)
         facts = GameFacts(
             description="Carry out an instruction in a grid of rooms, seen and acted in by words.",
             actions="One of the available actions that each observation lists, such as: go to red ball 1.",

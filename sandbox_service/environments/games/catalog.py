@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from sandbox_service.contract.inspection import Capabilities, Environment, Split
 from sandbox_service.contract.messages import Tool
 from sandbox_service.contract.problems import ErrorCode
-from sandbox_service.environments.base import TaskPayload
+from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
 from sandbox_service.errors import ServiceError
 
 from .actions import ACT, ACT_TOOL
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from sandbox_service.environments.base import EnvironmentSpec
+    from sandbox_service.environments.base import Provisions
 
-__all__ = ["TASKS_FILE", "GameCatalog", "GameFacts", "GameTask", "read_tasks"]
+__all__ = ["TASKS_FILE", "GameCatalog", "GameFacts", "GameTask", "game_spec", "read_tasks"]
 
 TASKS_FILE = "tasks.jsonl"
 
@@ -57,6 +57,23 @@ class GameFacts:
     max_steps: int
     params: dict[str, JsonValue] | None = None
     """JSON schema of the create parameters; none when missing."""
+
+
+def game_spec(
+    name: str, provisions: Provisions, *, many_per_worker: bool, instances_per_box: int = 10_000
+) -> EnvironmentSpec:
+    """The spec of a game that can be copied and replayed, with its world in its folder's ``world.py``."""
+    return EnvironmentSpec(
+        name=name,
+        world_module=f"sandbox_service.environments.{name}.world",
+        agent_code=False,
+        many_per_worker=many_per_worker,
+        fork=True,
+        deterministic=True,
+        image=f"sandbox-{name}",
+        instances_per_box=instances_per_box,
+        provisions=provisions,
+    )
 
 
 class GameCatalog:

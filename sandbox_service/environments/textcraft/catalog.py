@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sandbox_service.environments.base import EnvironmentSpec
-from sandbox_service.environments.games.catalog import GameCatalog, GameFacts, read_tasks
+from sandbox_service.environments.games.catalog import GameCatalog, GameFacts, game_spec, read_tasks
 
 if TYPE_CHECKING:
     from sandbox_service.config import TextcraftConfig
@@ -19,17 +18,7 @@ class TextcraftCatalog(GameCatalog):
     """Every item that has a recipe, by how many recipes lie one upon the other."""
 
     def __init__(self, config: TextcraftConfig, provisions: Provisions) -> None:
-        spec = EnvironmentSpec(
-            name="textcraft",
-            world_module="sandbox_service.environments.textcraft.world",
-            agent_code=False,
-            many_per_worker=config.many_per_worker,
-            fork=True,
-            deterministic=True,
-            image="sandbox-textcraft",
-            instances_per_box=10_000,
-            provisions=provisions,
-        )
+        spec = game_spec("textcraft", provisions, many_per_worker=config.many_per_worker)
         facts = GameFacts(
             description="Craft an item of Minecraft by its real recipes, most of them in several stages.",
             actions="get <count> <item>; craft <count> <item> using <count> <item>, ...; inventory.",

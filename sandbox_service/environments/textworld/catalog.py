@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sandbox_service.environments.base import EnvironmentSpec
-from sandbox_service.environments.games.catalog import GameCatalog, GameFacts, read_tasks
+from sandbox_service.environments.games.catalog import GameCatalog, GameFacts, game_spec, read_tasks
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -33,18 +32,9 @@ class TextworldCatalog(GameCatalog):
     """A few games of rising difficulty."""
 
     def __init__(self, config: TextworldConfig, provisions: Provisions) -> None:
-        spec = EnvironmentSpec(
-            name="textworld",
-            world_module="sandbox_service.environments.textworld.world",
-            agent_code=False,
-            # The machine of a game has one state in a process; the copy of an instance is a process, too.
-            many_per_worker=False,
-            fork=True,
-            deterministic=True,
-            image="sandbox-textworld",
-            instances_per_box=config.instances_per_box,
-            provisions=provisions,
-        )
+        # The machine of a game has one state in a process; the copy of an instance is a process, too.
+        per_box = config.instances_per_box
+        spec = game_spec("textworld", provisions, many_per_worker=False, instances_per_box=per_box)
         facts = GameFacts(
             description="Text adventures that TextWorld generates: chores, cooking, coins and treasures.",
             actions="Commands such as: open antique trunk; take old key from antique trunk; go east.",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sandbox_service.contract.problems import ErrorCode
-from sandbox_service.environments.base import EnvironmentSpec
-from sandbox_service.environments.games.catalog import GameCatalog, GameFacts, GameTask
+from sandbox_service.environments.games.catalog import GameCatalog, GameFacts, GameTask, game_spec
 from sandbox_service.errors import ServiceError
 
 from .goals import Goal, human_goals, synthetic_goals
@@ -41,17 +40,7 @@ class WebshopCatalog(GameCatalog):
     """The goals of one product set."""
 
     def __init__(self, config: WebshopConfig, provisions: Provisions) -> None:
-        spec = EnvironmentSpec(
-            name="webshop",
-            world_module="sandbox_service.environments.webshop.world",
-            agent_code=False,
-            many_per_worker=config.many_per_worker,
-            fork=True,
-            deterministic=True,
-            image="sandbox-webshop",
-            instances_per_box=10_000,
-            provisions=provisions,
-        )
+        spec = game_spec("webshop", provisions, many_per_worker=config.many_per_worker)
         facts = GameFacts(
             description="Find and buy the product that an instruction asks for, in a shop of text pages.",
             actions="search[words] or click[name of a button, product or option].",
