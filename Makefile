@@ -9,7 +9,7 @@ STAMP  := $(VENV)/.installed
 help: ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
-$(STAMP): pyproject.toml constraints.txt scripts/setup.sh
+$(STAMP): pyproject.toml constraints.txt constraints/overrides.txt scripts/setup.sh
 	PYTHON="$(PYTHON)" sh scripts/setup.sh $(VENV)
 	@touch $@
 

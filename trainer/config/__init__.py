@@ -1,0 +1,42 @@
+"""A run's configuration: one frozen tree, closed, each branch for its owner."""
+
+from __future__ import annotations
+
+from .algorithm import AlgorithmConfig
+from .engine import EngineConfig, SyncConfig
+from .learner import CheckpointConfig, LearnerConfig, OptimizerConfig
+from .model import ChatConfig, LoraConfig, ModelConfig, PretrainedModel, TinyModel
+from .outputs import RayConfig, TrackingConfig
+from .reward import RewardConfig, TermWeights
+from .rollout import RolloutConfig, SamplingConfig, ServiceConfig
+from .run import RunConfig
+from .stages import EvaluationConfig, WarmStartConfig
+from .tasks import CurriculumConfig, HorizonConfig, ReplayConfig, TasksConfig
+
+__all__ = [
+    "AlgorithmConfig",
+    "ChatConfig",
+    "CheckpointConfig",
+    "CurriculumConfig",
+    "EngineConfig",
+    "EvaluationConfig",
+    "HorizonConfig",
+    "LearnerConfig",
+    "LoraConfig",
+    "ModelConfig",
+    "OptimizerConfig",
+    "PretrainedModel",
+    "RayConfig",
+    "ReplayConfig",
+    "RewardConfig",
+    "RolloutConfig",
+    "RunConfig",
+    "SamplingConfig",
+    "ServiceConfig",
+    "SyncConfig",
+    "TasksConfig",
+    "TermWeights",
+    "TinyModel",
+    "TrackingConfig",
+    "WarmStartConfig",
+]

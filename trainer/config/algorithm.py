@@ -1,0 +1,181 @@
+"""Advantages, losses and what surrounds them: each variant is a model of its own with a ``kind``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from .base import Branch, NonNegative, Positive, Share
+
+__all__ = [
+    "AdvantageConfig",
+    "AlgorithmConfig",
+    "CispoLoss",
+    "DrGrpo",
+    "Gae",
+    "Grpo",
+    "GspoLoss",
+    "KlConfig",
+    "LossConfig",
+    "MismatchConfig",
+    "PpoLoss",
+    "ReinforcePlusPlus",
+    "ReturnToGo",
+    "Rloo",
+    "ValueConfig",
+]
+
+
+class Gae(Branch):
+    """Generalised advantage estimation (Schulman et al. 2016), over tokens or over turns."""
+
+    kind: Literal["gae"] = "gae"
+    level: Literal["token", "turn"] = "token"
+    """A step is a token, or a whole turn whose tokens share its advantage."""
+    gamma: Share = 1.0
+    lam: Share = 0.95
+    whiten: bool = True
+    """Zero mean and unit deviation over the batch's tokens."""
+
+
+class Grpo(Branch):
+    """Reward minus the group's mean, over its deviation (Shao et al. 2024)."""
+
+    kind: Literal["grpo"] = "grpo"
+    epsilon: NonNegative = 1e-4
+
+
+class DrGrpo(Branch):
+    """Reward minus the group's mean, no division (Liu et al. 2025)."""
+
+    kind: Literal["dr_grpo"] = "dr_grpo"
+
+
+class Rloo(Branch):
+    """Reward minus the mean of the others (Ahmadian et al. 2024)."""
+
+    kind: Literal["rloo"] = "rloo"
+
+
+class ReinforcePlusPlus(Branch):
+    """Reward whitened over the batch (Hu et al. 2025)."""
+
+    kind: Literal["reinforce_pp"] = "reinforce_pp"
+    group_baseline: bool = False
+    """Subtract the group's mean first."""
+
+
+class ReturnToGo(Branch):
+    """Discounted rewards from each turn on, minus the group's mean return at the trajectory level."""
+
+    kind: Literal["return_to_go"] = "return_to_go"
+    gamma: Share = 1.0
+    baseline: Literal["group", "batch", "none"] = "group"
+
+
+AdvantageConfig: TypeAlias = Annotated[
+    Gae | Grpo | DrGrpo | Rloo | ReinforcePlusPlus | ReturnToGo, Field(discriminator="kind")
+]
+
+
+class PpoLoss(Branch):
+    """Clipped surrogate (Schulman et al. 2017), asymmetric (Yu et al. 2025), dual clip (Ye et al. 2020)."""
+
+    kind: Literal["ppo"] = "ppo"
+    clip_low: NonNegative = 0.2
+    clip_high: NonNegative = 0.28
+    dual_clip: Annotated[float, Field(gt=1)] | None = None
+    """Bound on the loss of bad actions that have become likelier; about 3 where it is used."""
+
+
+class GspoLoss(Branch):
+    """Clips the length-normalised ratio of whole sequences (Zheng et al. 2025)."""
+
+    kind: Literal["gspo"] = "gspo"
+    clip_low: NonNegative = 3e-4
+    clip_high: NonNegative = 4e-4
+
+
+class CispoLoss(Branch):
+    """REINFORCE with clipped, detached importance weights (MiniMax 2025)."""
+
+    kind: Literal["cispo"] = "cispo"
+    clip_low: Share | None = None
+    """Lower bound is 1 - this; None: no lower bound."""
+    clip_high: NonNegative = 5.0
+    """Upper bound is 1 + this."""
+
+
+LossConfig: TypeAlias = Annotated[PpoLoss | GspoLoss | CispoLoss, Field(discriminator="kind")]
+
+
+class KlConfig(Branch):
+    """Distance to the reference model (estimators: Schulman 2020, http://joschu.net/blog/kl-approx.html)."""
+
+    place: Literal["none", "reward", "loss"] = "none"
+    estimator: Literal["k1", "k2", "k3"] = "k3"
+    coefficient: NonNegative = 0.05
+    target: Annotated[float, Field(gt=0)] | None = None
+    """The coefficient adapts to keep the KL a sequence here (Ziegler et al. 2019); None: fixed."""
+    horizon: Positive = 10_000
+    """Sequences over which it adapts."""
+
+
+class MismatchConfig(Branch):
+    """Correction for engine and learner disagreeing about the probability of what was sampled."""
+
+    mode: Literal["off", "truncate", "mask"] = "truncate"
+    """truncate: weights min(ratio, cap). mask: ratios outside of [floor, cap] have weight 0."""
+    level: Literal["token", "sequence"] = "token"
+    cap: Annotated[float, Field(ge=1)] = 2.0
+    floor: Share = 0.5
+    """Lower bound of ``mask``."""
+
+
+class ValueConfig(Branch):
+    """The critic: a value head on the policy's last hidden states."""
+
+    coefficient: NonNegative = 0.5
+    """Of its loss beside the policy's."""
+    clip: NonNegative | None = 0.2
+    """How far a value may move in one batch; None: no clipping."""
+    detach: bool = False
+    """Its gradient ends at the head."""
+    learning_rate: Annotated[float, Field(gt=0)] | None = None
+    """Of the head; the learner's when missing."""
+
+
+class AlgorithmConfig(Branch):
+    """The algorithm: GRPO with asymmetric clipping unless said otherwise."""
+
+    advantage: AdvantageConfig = Grpo()
+    loss: LossConfig = PpoLoss()
+    aggregation: Literal["token", "sequence", "constant"] = "token"
+    """Mean over all tokens (Yu et al. 2025), mean over sequences of their means (Shao et al. 2024), or sum over
+    a constant length (Liu et al. 2025)."""
+    constant_length: Positive = 1024
+    """Of the aggregation ``constant``."""
+    entropy: float = 0.0
+    """Coefficient of the entropy bonus."""
+    kl: KlConfig = KlConfig()
+    mismatch: MismatchConfig = MismatchConfig()
+    value: ValueConfig = ValueConfig()
+    """Used by ``gae`` alone."""
+    drop_flat_groups: bool = True
+    """Groups whose rewards are all the same carry no signal: they are replaced by further ones."""
+    most_dropped: NonNegative = 3.0
+    """Flat groups a step that are replaced, as a multiple of P; beyond it the step is trained with what there
+    is."""
+    overlong: Literal["keep", "mask"] = "keep"
+    """Episodes that were cut off by a limit of ours are trained on, or kept out of the loss."""
+
+    @property
+    def needs_values(self) -> bool:
+        """Whether there is a critic."""
+        return isinstance(self.advantage, Gae)
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether there is a reference model."""
+        return self.kl.place != "none"

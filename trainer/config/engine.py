@@ -1,0 +1,54 @@
+"""Rollout engines and the way of the weights to them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from .base import Branch, NonNegative, Positive, Seconds
+
+__all__ = ["EngineConfig", "SyncConfig"]
+
+
+class EngineConfig(Branch):
+    """vLLM engines, each a Ray actor."""
+
+    count: Positive = 1
+    """Engines (data parallel)."""
+    tensor_parallel: Positive = 1
+    """GPUs an engine, within one node."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """auto: float32 on a CPU, where log-probabilities are then checked closely; bfloat16 on a GPU."""
+    max_sequences: Positive = 256
+    """Sequences at a time."""
+    kv_cache_mib: Positive | None = None
+    """Memory for keys and values; on a CPU 256 when missing, on a GPU by ``gpu_memory_share``."""
+    gpu_memory_share: Annotated[float, Field(gt=0, le=1)] = 0.85
+    """Of a GPU's memory; lower where learner and engine share one."""
+    gpus: NonNegative | None = None
+    """GPUs that Ray reserves for each tensor-parallel worker: 1, or a share beside a learner."""
+    threads: Positive = 1
+    """OpenMP threads on a CPU; more than one needs cores that nobody else uses."""
+    eager: bool = True
+    """No CUDA graphs or compilation."""
+    start_timeout_s: Seconds = 300.0
+    health_every_s: Seconds = 10.0
+    restarts: Positive = 10
+    """Restarts of one engine in a run."""
+
+
+class SyncConfig(Branch):
+    """How weights get from the learner to the engines."""
+
+    medium: Literal["auto", "shared_file", "nccl", "ipc", "adapter"] = "auto"
+    """shared_file: a safetensors file in shared memory, on one machine. nccl: engines and learner on
+    separate GPUs. ipc: they share a GPU. adapter: LoRA only, the adapter alone. auto: what fits."""
+    every: Positive = 1
+    """Updates between publications."""
+    check: bool = True
+    """Compare the engines' log-probabilities with the learner's after each publication."""
+    tolerance: float | None = None
+    """Greatest difference that passes the check; 1e-4 in float32 and 0.1 in 16 bits when missing."""
+    timeout_s: Seconds = 300.0

@@ -1,0 +1,71 @@
+"""Which model is trained, and how its conversations become tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from .base import Branch, Positive
+
+__all__ = ["ChatConfig", "LoraConfig", "ModelConfig", "PretrainedModel", "TinyModel"]
+
+
+class TinyModel(Branch):
+    """A small model that is made on the spot, from nothing, with a tokenizer of its own."""
+
+    kind: Literal["tiny"] = "tiny"
+    family: Literal["qwen2", "llama"] = "qwen2"
+    """The shape."""
+    tokenizer: Literal["bytes", "bpe"] = "bpe"
+    """A token a byte, or byte-pair merges learned from ``corpus``."""
+    corpus: Path | None = None
+    """Text that merges are learned from; the kit's own conversations when missing."""
+    vocabulary: Positive = 512
+    """Tokens, special ones included; a multiple of 64."""
+    hidden: Positive = 128
+    layers: Positive = 4
+    heads: Positive = 4
+    key_value_heads: Positive = 4
+    feed_forward: Positive = 384
+    context: Positive = 512
+    """Positions."""
+    tied_embeddings: bool = True
+    seed: int = 0
+    """Of the first weights."""
+
+
+class PretrainedModel(Branch):
+    """A Hugging Face name or a local folder."""
+
+    kind: Literal["pretrained"] = "pretrained"
+    path: str
+    """``Qwen/Qwen3-0.6B`` or ``/models/mine``."""
+    revision: str | None = None
+
+
+ModelConfig: TypeAlias = Annotated[TinyModel | PretrainedModel, Field(discriminator="kind")]
+
+
+class LoraConfig(Branch):
+    """Low-rank adapters (Hu et al. 2021) in place of all weights."""
+
+    rank: Positive = 16
+    alpha: float = 32.0
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
+    """Names of the layers that get an adapter."""
+
+
+class ChatConfig(Branch):
+    """How messages become tokens, and tokens actions."""
+
+    tool_format: Literal["text", "hermes", "llama3", "mistral", "pythonic"] = "text"
+    """How the model writes tool calls; ``text`` sends it as written, and the environment reads it."""
+    tools: Literal["template", "prompt", "none"] = "template"
+    """Tools are told by the chat template, by a paragraph in the system prompt, or not at all."""
+    system_prompt: str | None = None
+    """In place of the environment's system prompt."""
+    template: Path | None = None
+    """A Jinja file in place of the tokenizer's chat template."""

@@ -1,0 +1,117 @@
+"""How episodes are played and collected."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, JsonValue
+
+from .base import Branch, Count, NonNegative, Positive, Seconds, Share
+
+__all__ = [
+    "FailFast",
+    "MinimumGroup",
+    "Retry",
+    "RolloutConfig",
+    "SamplingConfig",
+    "ServiceConfig",
+    "StrategyConfig",
+]
+
+
+class ServiceConfig(Branch):
+    """The sandbox service that episodes are played in."""
+
+    url: str | None = None
+    """Its address; without one, a service is started for the run on this machine."""
+    api_key_variable: str = "SANDBOX_API_KEY"
+    """Environment variable that holds the key, where the service wants one."""
+    start: tuple[str, ...] = ()
+    """Settings of a service that is started here, such as ``sandbox.kind=process``."""
+    start_timeout_s: Seconds = 180.0
+    in_flight: Positive = 256
+    """Calls at a time."""
+    creating: Positive = 64
+    """Creates at a time."""
+    create_timeout_s: Seconds = 120.0
+    step_timeout_s: Seconds = 60.0
+    evaluate_timeout_s: Seconds = 120.0
+
+
+class SamplingConfig(Branch):
+    """How turns are drawn."""
+
+    temperature: NonNegative = 1.0
+    """Training wants 1: then the engine's log-probabilities are those of the learner's policy."""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_k: Positive | None = None
+    max_turn_tokens: Positive = 512
+    """Tokens of one assistant turn."""
+
+
+class FailFast(Branch):
+    """An episode that fails makes its group fail: the task is put back, nothing is trained."""
+
+    kind: Literal["fail_fast"] = "fail_fast"
+
+
+class Retry(Branch):
+    """An episode that fails through no fault of the policy is played again in a fresh instance."""
+
+    kind: Literal["retry"] = "retry"
+    attempts: Positive = 3
+    """Instances an episode, the first one included."""
+    backoff_s: NonNegative = 0.5
+    """Doubles with each retry, unless the service says how long to wait."""
+
+
+class MinimumGroup(Branch):
+    """Retries, then goes on with those that have a verdict, if there are enough of them."""
+
+    kind: Literal["minimum_group"] = "minimum_group"
+    attempts: Positive = 2
+    backoff_s: NonNegative = 0.5
+    share: Share = 0.5
+    """Least share of the group that must have a verdict."""
+
+
+StrategyConfig: TypeAlias = Annotated[FailFast | Retry | MinimumGroup, Field(discriminator="kind")]
+
+
+class RolloutConfig(Branch):
+    """P tasks by G episodes a step, and how far sampling may run ahead of training."""
+
+    groups: Positive = 16
+    """P: groups a step."""
+    group_size: Positive = 8
+    """G: episodes a group."""
+    max_staleness: Count = 0
+    """Updates that the weights may have gone on since an episode began; 0 samples and trains by turns."""
+    concurrency: Positive = 128
+    """Episodes at a time, at most; the pool's free room lowers it."""
+    sampling: SamplingConfig = SamplingConfig()
+    max_turns: Positive = 16
+    """Assistant turns an episode, where the environment allows more."""
+    max_context_tokens: Positive | None = None
+    """Tokens of a conversation; the model's context when missing."""
+    when_full: Literal["stop", "forget"] = "stop"
+    """A full context ends the episode, or the oldest exchanges are dropped and a new segment begins."""
+    cut_turns: Literal["act", "stop"] = "act"
+    """A turn that hit its token limit is sent as it is, or ends the episode."""
+    strategy: StrategyConfig = Retry()
+    params: dict[str, JsonValue] = {}
+    """Parameters of each create, such as the environment's own shaping."""
+    evaluation_params: dict[str, JsonValue] = {}
+    """Parameters of each evaluate, such as ``{"sparse": true}``."""
+    fresh: bool = False
+    """Ask for a sandbox that no episode has used before."""
+    in_flight: Literal["keep", "abort"] = "keep"
+    """At a weight update, turns under way go on in the engine, or come back and are continued from their
+    tokens with a new prefill. Either way each token knows its weights."""
+    generate_timeout_s: Seconds = 300.0
+    episode_timeout_s: Seconds = 900.0
+    """Wall clock of one attempt."""
+    stall_report_s: Seconds = 60.0
+    """Without any progress for so long, what is being waited for is logged."""
+    stall_timeout_s: Seconds = 900.0
+    """Without any progress for so long, the run ends with that report."""

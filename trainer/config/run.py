@@ -1,0 +1,60 @@
+"""The whole of a run, as a sparse TOML file and ``key=value`` words make it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, model_validator
+
+from .algorithm import AlgorithmConfig
+from .base import Branch, Count
+from .engine import EngineConfig, SyncConfig
+from .learner import CheckpointConfig, LearnerConfig
+from .model import ChatConfig, ModelConfig, TinyModel
+from .outputs import RayConfig, TrackingConfig
+from .reward import RewardConfig
+from .rollout import RolloutConfig, ServiceConfig
+from .stages import EvaluationConfig, WarmStartConfig
+from .tasks import TasksConfig
+
+__all__ = ["RunConfig"]
+
+
+class RunConfig(Branch):
+    """One training run."""
+
+    name: str = Field(default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
+    """Its name, and that of its folder."""
+    root: Path = Path("var/runs")
+    """Folder of all runs."""
+    seed: int = 0
+    steps: Count = 100
+    """Updates by reinforcement learning."""
+    service: ServiceConfig = ServiceConfig()
+    model: ModelConfig = TinyModel()
+    chat: ChatConfig = ChatConfig()
+    tasks: TasksConfig = TasksConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    engine: EngineConfig = EngineConfig()
+    sync: SyncConfig = SyncConfig()
+    reward: RewardConfig = RewardConfig()
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    learner: LearnerConfig = LearnerConfig()
+    warm_start: WarmStartConfig | None = None
+    evaluation: EvaluationConfig = EvaluationConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    tracking: TrackingConfig = TrackingConfig()
+    ray: RayConfig = RayConfig()
+
+    @property
+    def folder(self) -> Path:
+        """The run's own folder."""
+        return self.root / self.name
+
+    @model_validator(mode="after")
+    def _fits(self) -> RunConfig:
+        if self.sync.medium == "adapter" and self.learner.lora is None:
+            raise ValueError("sync.medium=adapter publishes a LoRA adapter, and learner.lora is not set")
+        if self.steps == 0 and self.warm_start is None:
+            raise ValueError("nothing to do: steps is 0 and there is no warm_start")
+        return self

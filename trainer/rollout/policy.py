@@ -1,0 +1,67 @@
+"""What plays: token ids in; token ids, log-probabilities, finish reason and weight versions out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from trainer.types import EpisodeKey, VersionSpan
+
+__all__ = ["Finish", "Generation", "GenerationRequest", "Policy", "Sampling"]
+
+
+class Finish(StrEnum):
+    """Why a generation ended."""
+
+    STOP = "stop"
+    """A stop token, which is the last of the ids."""
+    LENGTH = "length"
+    """``max_tokens``, or the engine's context."""
+    ABORT = "abort"
+    """Interrupted by a weight update or a shutdown; the tokens so far are valid and may be continued."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are drawn. Log-probabilities are always those of the untempered, full distribution."""
+
+    temperature: float = 1.0
+    """0 takes the most likely token."""
+    top_p: float = 1.0
+    top_k: int | None = None
+    stop_ids: tuple[int, ...] = ()
+    """Token ids that end a turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """One turn that is to be sampled."""
+
+    key: EpisodeKey
+    token_ids: tuple[int, ...]
+    """The whole prompt."""
+    max_tokens: int
+    sampling: Sampling
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """What was sampled."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    """One for each token."""
+    finish: Finish
+    versions: tuple[VersionSpan, ...]
+    """Contiguous spans over ``token_ids``."""
+
+
+class Policy(Protocol):
+    """Samples turns; many at a time."""
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        """Sample one turn. Raises EngineError when no engine could, Stalled at its deadline."""
+        ...

@@ -1,0 +1,280 @@
+"""What travels through the trainer: turns, trajectories, groups, samples and batches.
+
+Dimensions in names: ``_P`` problems of a batch, ``_G`` episodes of a group, ``_N`` samples of a batch, ``_T``
+tokens of one sequence, ``_B`` rows of a padded micro-batch. Token-sized arrays are numpy, one entry a token.
+
+A trajectory is what happened; a sample is one row to train on, made of one segment of a trajectory. Tokens
+are the truth: an assistant's turn is never tokenised again, and text is kept for people only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "Batch",
+    "EpisodeKey",
+    "FailureNote",
+    "FloatT",
+    "GroupSpec",
+    "IntT",
+    "Line",
+    "Objective",
+    "Sample",
+    "Segment",
+    "StopReason",
+    "TaskRef",
+    "Timings",
+    "Trajectory",
+    "TrajectoryGroup",
+    "Turn",
+    "VersionSpan",
+]
+
+FloatT: TypeAlias = NDArray[np.float32]
+IntT: TypeAlias = NDArray[np.int32]
+
+
+class StopReason(StrEnum):
+    """Why an episode ended."""
+
+    TERMINATED = "terminated"
+    """The environment reached an end of its own."""
+    TRUNCATED = "truncated"
+    """The environment's step limit."""
+    HORIZON = "horizon"
+    """The trainer's limit of turns."""
+    CONTEXT_FULL = "context_full"
+    """No room for another turn."""
+    TURN_CUT = "turn_cut"
+    """A turn ran into its token limit, and the run is configured to end there."""
+    FAILED = "failed"
+    """Something broke that is not the policy's doing; there is no score."""
+
+
+class Objective(StrEnum):
+    """What a batch is trained for."""
+
+    IMITATE = "imitate"
+    """Negative log-likelihood of the masked tokens."""
+    REINFORCE = "reinforce"
+    """The configured policy loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRef:
+    """One problem of an environment."""
+
+    environment: str
+    split: str
+    task_id: str
+    difficulty: str = ""
+    """The environment's own word for it; empty when it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpec:
+    """G episodes of one task that are to be played."""
+
+    index: int
+    """Place in the order of issue, from 0; unique in a run."""
+    task: TaskRef
+    seed: int
+    """Seed of the first episode's sampling; the others count on."""
+    size: int
+    """G."""
+    max_turns: int
+    """The horizon, as the curriculum set it when the group was issued."""
+
+    def trajectory_id(self, member: int, segment: int = 0) -> str:
+        """The id of one episode of the group (and of a sample, made of one segment)."""
+        return f"{self.index}.{member}" if segment == 0 else f"{self.index}.{member}#{segment}"
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeKey:
+    """Which episode a generation is for: engines route by it, scripted policies look their lines up."""
+
+    trajectory_id: str
+    task: TaskRef
+    seed: int
+    turn: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class VersionSpan:
+    """Tokens ``[start, end)`` were sampled by these weights."""
+
+    start: int
+    end: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One assistant turn: where its tokens are in its segment, and what it earned."""
+
+    start: int
+    end: int
+    """Tokens ``[start, end)`` of the segment were sampled."""
+    versions: tuple[VersionSpan, ...]
+    """Spans in the segment's own token positions."""
+    reward: float = 0.0
+    """The environment's step reward, without the trainer's terms."""
+    terms: dict[str, float] = field(default_factory=dict)
+    """Named parts: the environment's shaped terms and the facts that the trainer's terms look at."""
+    cut: bool = False
+    """The turn ran into its token limit."""
+    sampling_s: float = 0.0
+    sandbox_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of a conversation in which nothing that was said before was rewritten."""
+
+    token_ids: tuple[int, ...]
+    loss_mask: tuple[bool, ...]
+    """True where the policy sampled the token."""
+    logprobs: tuple[float, ...]
+    """The engine's log-probability where sampled, 0 elsewhere."""
+    turns: tuple[Turn, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FailureNote:
+    """What broke, in the service's own words."""
+
+    failure_class: str
+    """``sandbox``, ``capacity``, ``timeout``, ``task``, ``request``, ``policy``; ``engine`` for ours."""
+    code: str
+    detail: str
+    phase: str
+    """``create``, ``step``, ``evaluate``, ``generate``."""
+    instance_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One message as people read it."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Seconds of one episode by phase."""
+
+    waiting_s: float = 0.0
+    """For a slot and a sandbox."""
+    sampling_s: float = 0.0
+    sandbox_s: float = 0.0
+    grading_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One episode as it was played."""
+
+    id: str
+    task: TaskRef
+    seed: int
+    segments: tuple[Segment, ...]
+    stop: StopReason
+    score: float | None = None
+    """The environment's verdict; None when there is none."""
+    success: bool | None = None
+    failure: FailureNote | None = None
+    attempts: int = 1
+    """Instances that were used, retries included."""
+    drifted: int = 0
+    """Turns whose tokens differ from what their own text would be tokenised to."""
+    instance_id: str = ""
+    lines: tuple[Line, ...] = ()
+    timings: Timings = Timings()
+    weight: float = 1.0
+    """0 keeps the trajectory out of the loss."""
+    reward: float = 0.0
+    """The composed reward that is trained on; set by scoring."""
+    terms: dict[str, float] = field(default_factory=dict)
+    """Parts of the composed reward, by name; set by scoring."""
+
+    @property
+    def scored(self) -> bool:
+        """Whether it has a verdict, so that it may count in a group's baseline."""
+        return self.score is not None and self.failure is None
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """All turns, over all segments."""
+        return tuple(turn for segment in self.segments for turn in segment.turns)
+
+
+@dataclass(frozen=True, slots=True)
+class TrajectoryGroup:
+    """The episodes of one task that share a baseline."""
+
+    spec: GroupSpec
+    trajectories: tuple[Trajectory, ...]
+
+    @property
+    def scored(self) -> tuple[Trajectory, ...]:
+        """Those with a verdict."""
+        return tuple(trajectory for trajectory in self.trajectories if trajectory.scored)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """One row to train on. All arrays have one entry a token."""
+
+    id: str
+    """``GroupSpec.trajectory_id`` of the trajectory and segment."""
+    trajectory_id: str
+    group: int
+    """Samples of one group share it."""
+    token_ids_T: IntT
+    mask_T: NDArray[np.bool_]
+    """True where the token is trained on; never at position 0."""
+    logprobs_T: FloatT
+    """The engine's log-probabilities (of each token given those before it), 0 where not sampled."""
+    rewards_T: FloatT
+    """The composed reward, at the last token of the turn that earned it; the outcome at the last turn."""
+    turns_T: IntT
+    """Index of the turn in its trajectory, -1 outside of turns."""
+    versions_T: IntT
+    """Weight version that sampled the token, -1 where not sampled."""
+    weight: float = 1.0
+    """Of the row in the loss."""
+    last: bool = True
+    """It is the last segment of its trajectory."""
+    truncated: bool = False
+    """The episode did not end by itself: its value continues after the last token."""
+    old_logprobs_T: FloatT | None = None
+    """The learner's, before this batch's first update."""
+    ref_logprobs_T: FloatT | None = None
+    """The reference model's."""
+    values_T: FloatT | None = None
+    """The critic's, before this batch's first update."""
+    advantages_T: FloatT | None = None
+    returns_T: FloatT | None = None
+    """Targets of the critic."""
+
+    def __len__(self) -> int:
+        return len(self.token_ids_T)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """What one step of the loop trains on; the same for the same step, whenever it is asked for."""
+
+    step: int
+    objective: Objective
+    samples: tuple[Sample, ...]
+    facts: dict[str, float] = field(default_factory=dict)
+    """What is worth plotting about how it came to be: reward, success, lengths, failures, staleness."""
