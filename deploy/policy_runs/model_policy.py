@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sandbox_service.contract.messages import FunctionCall, Message
+from sandbox_service.contract.tool_prompt import tool_prompt
 
 from .chat_server import ContextFullError
 from .policies import Actor, Usage, View
@@ -27,19 +28,6 @@ if TYPE_CHECKING:
     from .chat_server import ChatServer
 
 __all__ = ["ModelPolicy", "Sampling"]
-
-_TEXT_TOOLS = """\
-# Tools
-
-You may call one or more functions. Their signatures are within <tools></tools>:
-<tools>
-{tools}
-</tools>
-
-For each call give a JSON object with the function's name and arguments within <tool_call></tool_call>:
-<tool_call>
-{{"name": "<function>", "arguments": {{...}}}}
-</tool_call>"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +121,7 @@ def _with_text(function: FunctionCall) -> FunctionCall:
 
 def _as_text(messages: list[JsonValue], tools: Iterable[Tool]) -> list[JsonValue]:
     """The tools at the end of the system prompt."""
-    told = _TEXT_TOOLS.format(
-        tools="\n".join(json.dumps(tool, ensure_ascii=False) for tool in _dumped(tools))
-    )
+    told = tool_prompt(_dumped(tools))
     first = messages[0] if messages else None
     if isinstance(first, dict) and first.get("role") == "system":
         return [{**first, "content": f"{first.get('content')}\n\n{told}"}, *messages[1:]]

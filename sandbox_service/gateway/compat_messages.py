@@ -6,8 +6,9 @@ with exactly one, and has no field for tools, so that these are part of the syst
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, TypeAlias
+
+from sandbox_service.contract.tool_prompt import tool_prompt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,19 +19,6 @@ __all__ = ["Json", "action_of", "answer_of", "opening_of"]
 
 Json: TypeAlias = "dict[str, JsonValue]"
 
-_TOOLS = """\
-# Tools
-
-You may call one or more functions. Their signatures are within <tools></tools>:
-<tools>
-{tools}
-</tools>
-
-For each call give a JSON object with the function's name and arguments within <tool_call></tool_call>:
-<tool_call>
-{{"name": "<function>", "arguments": {{...}}}}
-</tool_call>"""
-
 
 def opening_of(
     messages: Sequence[Mapping[str, JsonValue]], tools: Sequence[JsonValue], how_to_act: str
@@ -38,7 +26,7 @@ def opening_of(
     """The two opening messages: a system prompt that names the tools, and the task."""
     system = [_text(each) for each in messages if each.get("role") == "system"] or [how_to_act]
     if tools and not any("<tools>" in text for text in system):
-        system.append(_TOOLS.format(tools="\n".join(json.dumps(tool) for tool in tools)))
+        system.append(tool_prompt(tools))
     task = [_text(each) for each in messages if each.get("role") != "system"]
     return [_message("system", system), _message("user", task)]
 
