@@ -1,0 +1,49 @@
+import pytest
+
+from trainer.config import AlgorithmConfig, RunConfig
+from trainer.errors import ConfigError
+from trainer.launch.folder import RunFolder
+
+
+@pytest.fixture
+def config(tmp_path):
+    return RunConfig(name="mine", root=tmp_path)
+
+
+def test_a_run_is_never_written_over_another(config):
+    RunFolder.open(config, resume=False)
+    with pytest.raises(ConfigError, match="go on with it by --resume"):
+        RunFolder.open(config, resume=False)
+
+
+def test_there_must_be_a_run_to_resume(config):
+    with pytest.raises(ConfigError, match="no run to resume"):
+        RunFolder.open(config, resume=True)
+
+
+def test_a_run_may_go_on_for_more_steps(config):
+    RunFolder.open(config, resume=False)
+    longer = config.model_copy(update={"steps": config.steps + 10})
+    assert RunFolder.config_of(RunFolder.open(longer, resume=True).path) == longer
+
+
+def test_a_run_that_goes_on_keeps_its_algorithm(config):
+    RunFolder.open(config, resume=False)
+    other = config.model_copy(update={"algorithm": AlgorithmConfig(entropy=0.5)})
+    with pytest.raises(ConfigError, match="changed are: algorithm"):
+        RunFolder.open(other, resume=True)
+
+
+def test_only_a_run_is_removed(config, tmp_path):
+    config.folder.mkdir()
+    precious = config.folder / "precious"
+    precious.touch()
+    with pytest.raises(ConfigError, match="holds no run"):
+        RunFolder.remove(config)
+    assert precious.exists()
+
+
+def test_a_removed_run_is_gone(config):
+    RunFolder.open(config, resume=False)
+    RunFolder.remove(config)
+    assert not config.folder.exists()

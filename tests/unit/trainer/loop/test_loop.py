@@ -1,0 +1,154 @@
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from trainer.config import EvaluationConfig, RunConfig, SyncConfig, WarmStartConfig
+from trainer.loop.loop import TrainingLoop
+from trainer.loop.plan import plan_of
+from trainer.types import Batch, Objective, Sample
+
+
+def row():
+    zeros = np.zeros(3, dtype=np.float32)
+    indices = np.zeros(3, dtype=np.int32)
+    return Sample(
+        id="0.0",
+        trajectory_id="0.0",
+        group=0,
+        token_ids_T=indices,
+        mask_T=np.array([False, True, True]),
+        logprobs_T=zeros,
+        rewards_T=zeros,
+        turns_T=indices,
+        versions_T=indices,
+    )
+
+
+@dataclass
+class Journal:
+    """Everything that the loop asked of the others, in order."""
+
+    calls: list = field(default_factory=list)
+    kl_coefficient: float = 0.0
+
+    def imitation(self, step):
+        self.calls.append(("imitation", step))
+        return Batch(step, Objective.IMITATE, (row(),))
+
+    def take(self, step):
+        self.calls.append(("take", step))
+        return Batch(step, Objective.REINFORCE, (row(),), {"reward/mean": 0.5})
+
+    def published(self, version):
+        self.calls.append(("published", version))
+
+    def evaluate(self, step):
+        self.calls.append(("evaluate", step))
+        return {"evaluation/success": 0.25}
+
+    def begin(self, optimizer, steps):
+        self.calls.append(("begin", optimizer.learning_rate, steps))
+
+    def annotate(self, batch):
+        self.calls.append(("annotate", batch.step))
+        return batch
+
+    def update(self, batch):
+        assert batch.samples[0].advantages_T is not None
+        self.calls.append(("update", batch.step))
+        return {"loss/policy": 1.0}
+
+    def publish(self, version):
+        self.calls.append(("publish", version))
+        return {"sync/seconds": 0.1}
+
+    def record(self, step, metrics):
+        self.calls.append(("record", step, sorted(name for name in metrics if not name.startswith("time/"))))
+
+    def checkpoint(self, step, stage):
+        self.calls.append(("checkpoint", step, stage))
+
+
+def played(config, start=0, begun=None):
+    journal = Journal()
+    TrainingLoop(config, plan_of(config), journal, journal, journal, journal).run(start, begun)
+    return journal.calls
+
+
+WARM = WarmStartConfig(demonstrations="none.jsonl", steps=2)
+
+
+def test_a_step_takes_annotates_updates_and_publishes_in_this_order():
+    calls = played(RunConfig(steps=1))
+    verbs = [call[0] for call in calls]
+    assert verbs == [
+        "begin",
+        "publish",
+        "published",
+        "take",
+        "annotate",
+        "update",
+        "publish",
+        "published",
+        "record",
+        "checkpoint",
+    ]
+
+
+def test_what_a_step_led_to_is_recorded_from_all_who_took_part():
+    recorded = [call for call in played(RunConfig(steps=1)) if call[0] == "record"]
+    assert recorded == [("record", 0, ["loss/policy", "reward/mean", "sync/seconds"])]
+
+
+def test_the_warm_start_has_its_own_optimizer_and_publishes_nothing():
+    calls = played(RunConfig(steps=1, warm_start=WARM))
+    first_publish = [call[0] for call in calls].index("publish")
+    before = [call[0] for call in calls[:first_publish]]
+    assert before == ["begin", *["imitation", "update", "record"] * 2, "checkpoint", "begin"]
+    assert calls[0] == ("begin", 1e-5, 2)
+
+
+def test_reinforcement_counts_its_steps_and_versions_from_its_own_beginning():
+    calls = played(RunConfig(steps=2, warm_start=WARM))
+    assert [call for call in calls if call[0] in ("take", "publish")] == [
+        ("publish", 0),
+        ("take", 0),
+        ("publish", 1),
+        ("take", 1),
+        ("publish", 2),
+    ]
+
+
+def test_a_run_that_goes_on_neither_repeats_steps_nor_begins_its_optimizer_again():
+    calls = played(RunConfig(steps=5), start=3, begun=0)
+    assert [call for call in calls if call[0] == "take"] == [("take", 3), ("take", 4)]
+    assert not [call for call in calls if call[0] == "begin"]
+    assert calls[0] == ("publish", 3)
+
+
+def test_a_run_that_was_checkpointed_between_stages_begins_the_next_one():
+    calls = played(RunConfig(steps=1, warm_start=WARM), start=2, begun=0)
+    assert calls[0] == ("begin", RunConfig().learner.optimizer.learning_rate, 1)
+
+
+def test_a_finished_run_does_nothing():
+    assert played(RunConfig(steps=2), start=2, begun=0) == []
+
+
+@pytest.mark.parametrize(("every", "versions"), [(1, [0, 1, 2, 3]), (2, [0, 2, 3])])
+def test_weights_are_published_as_often_as_configured_and_at_the_end(every, versions):
+    calls = played(RunConfig(steps=3, sync=SyncConfig(every=every)))
+    assert [call[1] for call in calls if call[0] == "publish"] == versions
+
+
+@pytest.mark.parametrize(("every", "steps"), [(0, [0, 4]), (2, [0, 2, 4])])
+def test_held_out_tasks_are_played_before_after_and_as_often_as_configured(every, steps):
+    config = RunConfig(steps=4, evaluation=EvaluationConfig(splits=("test",), every=every))
+    assert [call[1] for call in played(config) if call[0] == "evaluate"] == steps
+
+
+def test_the_last_evaluation_comes_before_the_last_checkpoint():
+    config = RunConfig(steps=1, evaluation=EvaluationConfig(splits=("test",)))
+    assert [call[0] for call in played(config)][-1] == "checkpoint"
+    assert ("evaluate", 1) in played(config)

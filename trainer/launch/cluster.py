@@ -1,0 +1,47 @@
+"""The Ray cluster of a run: the one that was named, or a local one that ends with the run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+import ray
+
+from trainer.errors import TrainerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trainer.config import RayConfig
+
+__all__ = ["NAMESPACE", "ray_cluster"]
+
+NAMESPACE = "sandbox-trainer"
+
+
+@contextlib.contextmanager
+def ray_cluster(config: RayConfig) -> Iterator[None]:
+    """Be connected while the block runs. Raises TrainerError."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        if config.address is not None:
+            ray.init(address=config.address, namespace=NAMESPACE, log_to_driver=False)
+        else:
+            ray.init(
+                address="local",
+                namespace=NAMESPACE,
+                num_cpus=config.cpus,
+                include_dashboard=False,
+                object_store_memory=config.object_store_mib * 1024 * 1024,
+                log_to_driver=False,
+                configure_logging=False,
+            )
+    except Exception as error:  # Ray tells by a plain Exception that it was not up in time
+        raise TrainerError(f"Ray did not start: {error}") from error
+    try:
+        yield
+    finally:
+        ray.shutdown()

@@ -1,0 +1,96 @@
+"""A run's folder: everything that a run leaves behind, and everything that it resumes from."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from trainer.config import RunConfig
+from trainer.errors import ConfigError
+
+__all__ = ["RunFolder"]
+
+_CONFIG = "run.json"
+_FREE = frozenset({"tracking", "ray", "service", "steps", "evaluation", "checkpoint", "root", "rollout", "engine"})
+"""Branches that may change when a run goes on."""
+
+
+class RunFolder:
+    """The paths in a run's folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+
+    @property
+    def checkpoints(self) -> Path:
+        """Ray Train's folder."""
+        return self.path / "checkpoints"
+
+    @property
+    def metrics(self) -> Path:
+        """A line of JSON a step."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def model(self) -> Path:
+        """The trained model, in Hugging Face's format."""
+        return self.path / "model"
+
+    @property
+    def report(self) -> Path:
+        """The page with plots and trajectories."""
+        return self.path / "report.html"
+
+    @property
+    def logs(self) -> Path:
+        """What processes of the run wrote."""
+        return self.path / "logs"
+
+    @classmethod
+    def open(cls, config: RunConfig, *, resume: bool) -> RunFolder:
+        """A new folder, or the one of a run that is to go on. Raises ConfigError."""
+        folder = cls(config.folder)
+        there = folder.path / _CONFIG
+        if there.exists() and not resume:
+            raise ConfigError(
+                f"there is a run in {folder.path}; go on with it by --resume, replace it by --force, "
+                "or choose another name=..."
+            )
+        if resume and not there.exists():
+            raise ConfigError(f"there is no run to resume in {folder.path}")
+        if resume:
+            folder._check(config, RunConfig.model_validate_json(there.read_text(encoding="utf-8")))
+        folder.logs.mkdir(parents=True, exist_ok=True)
+        there.write_text(json.dumps(config.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8")
+        return folder
+
+    @staticmethod
+    def remove(config: RunConfig) -> None:
+        """Forget a run. Raises ConfigError when the folder is not one of a run."""
+        if not config.folder.exists():
+            return
+        if not (config.folder / _CONFIG).exists():
+            raise ConfigError(f"{config.folder} holds no run; remove it yourself")
+        shutil.rmtree(config.folder)
+
+    @staticmethod
+    def config_of(path: Path) -> RunConfig:
+        """The configuration of the run in a folder. Raises ConfigError."""
+        try:
+            return RunConfig.model_validate_json((path / _CONFIG).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path} holds no run: {error}") from error
+
+    def _check(self, config: RunConfig, before: RunConfig) -> None:
+        """What decides about weights and tokens has to stay as it was."""
+        changed = sorted(
+            name
+            for name in RunConfig.model_fields
+            if name not in _FREE and getattr(config, name) != getattr(before, name)
+        )
+        if changed:
+            raise ConfigError(
+                f"a run that goes on keeps its settings; changed are: {', '.join(changed)}. "
+                "Start another run under another name=..."
+            )

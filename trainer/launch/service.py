@@ -1,0 +1,119 @@
+"""The sandbox service of a run: the one that was named, or one that is started for it and ends with it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer.errors import ServiceUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trainer.config import RunConfig
+
+__all__ = ["sandbox_service"]
+
+_STOP_S = 60.0
+_LOOK_S = 0.25
+_PR_SET_PDEATHSIG = 1
+
+
+@contextlib.contextmanager
+def sandbox_service(config: RunConfig, logs: Path) -> Iterator[str]:
+    """The address of a service that is ready, while the block runs. Raises ServiceUnavailable."""
+    if config.service.url is not None:
+        _await_ready(config.service.url, config.service.start_timeout_s, None, None)
+        yield config.service.url
+        return
+    port = _free_port()
+    url = f"http://127.0.0.1:{port}"
+    log = logs / "service.log"
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [*_command(), "serve", f"server.port={port}", *_words(config)],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for the trainer, which then ends the service
+            preexec_fn=_end_with_parent,
+        )
+    try:
+        _await_ready(url, config.service.start_timeout_s, process, log)
+        yield url
+    finally:
+        _stop(process)
+
+
+def _command() -> list[str]:
+    """The service's command line of this very installation."""
+    beside = Path(sys.executable).with_name("sandbox-service")
+    return [str(beside)] if beside.exists() else ["sandbox-service"]
+
+
+def _words(config: RunConfig) -> list[str]:
+    words = list(config.service.start)
+    if not any(word.startswith("environments.enabled=") for word in words):
+        words.append(f'environments.enabled=["{config.tasks.environment}"]')
+    return words
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _end_with_parent() -> None:
+    """A trainer that is killed leaves no service behind."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _await_ready(
+    url: str, timeout_s: float, process: subprocess.Popen[bytes] | None, log: Path | None
+) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not _ready(url):
+        if process is not None and process.poll() is not None:
+            raise ServiceUnavailable(f"the sandbox service ended while it started:\n{_tail(log)}")
+        if time.monotonic() > deadline:
+            told = f":\n{_tail(log)}" if log else "; start one with: sandbox-service serve"
+            raise ServiceUnavailable(f"no sandbox service is ready at {url} after {timeout_s:g} s{told}")
+        time.sleep(_LOOK_S)
+
+
+def _ready(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url.rstrip('/')}/readyz", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _tail(log: Path | None) -> str:
+    if log is None:
+        return ""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "\n".join(lines[-15:]) + f"\n(all of it: {log})"
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(_STOP_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(_STOP_S)

@@ -1,0 +1,79 @@
+"""The experience actor as a rank sees it: found by name at every call, so that one that was restarted is
+found again."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+import ray
+from ray.exceptions import GetTimeoutError, RayActorError
+
+from trainer.errors import Stalled
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trainer.types import Batch
+
+__all__ = ["RemoteExperience"]
+
+_AGAIN_S = 1.0
+
+
+class RemoteExperience:
+    """Calls that survive a restart of the actor: each is idempotent, and made again until its deadline."""
+
+    def __init__(self, name: str, namespace: str, timeout_s: float) -> None:
+        self._name = name
+        self._namespace = namespace
+        self._timeout_s = timeout_s
+        self._version: int | None = None
+
+    def imitation(self, step: int) -> Batch:
+        return cast("Batch", self._call("imitation", step))
+
+    def take(self, step: int) -> Batch:
+        return cast("Batch", self._call("take", step))
+
+    def published(self, version: int) -> None:
+        self._version = version
+        self._call("published", version)
+
+    def evaluate(self, step: int) -> Mapping[str, float]:
+        return cast("Mapping[str, float]", self._call("evaluate", step))
+
+    def rewind(self, step: int) -> None:
+        """The learner goes on from a checkpoint of that step."""
+        self._call("rewind", step)
+
+    def committed(self, step: int) -> None:
+        """There is a checkpoint of that step."""
+        self._call("committed", step)
+
+    def record(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Keep a step's metrics."""
+        self._call("record", step, dict(metrics))
+
+    def _call(self, method: str, *arguments: object) -> object:
+        deadline = time.monotonic() + self._timeout_s
+        lost: RayActorError | ValueError | None = None
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                actor = self._actor(tell=lost is not None)
+                return ray.get(getattr(actor, method).remote(*arguments), timeout=left)
+            except GetTimeoutError:
+                break
+            except (RayActorError, ValueError) as error:  # gone, or not there again yet
+                if isinstance(error, ValueError) and "Failed to look up actor" not in str(error):
+                    raise
+                lost = error
+                time.sleep(_AGAIN_S)
+        raise Stalled(f"{self._name} gave no answer to {method} in {self._timeout_s:g} s") from lost
+
+    def _actor(self, *, tell: bool) -> Any:  # noqa: ANN401 - Ray's handles have no types
+        actor = ray.get_actor(self._name, namespace=self._namespace)
+        if tell and self._version is not None:
+            # A restarted actor does not know which weights the engines have.
+            actor.published.remote(self._version)
+        return actor

@@ -1,0 +1,95 @@
+"""What a worker of the learner's group does: find everything by name, go on from the newest checkpoint, loop.
+
+A worker group that is restarted, at the same size or another, begins here again. Nothing is handed over but
+the checkpoint: engines and experience are found by name, and the batches that were taken after the checkpoint
+are taken again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import ray.train
+import ray.train.torch
+import torch
+
+from trainer.config import RunConfig
+from trainer.rollout.engine_pool import engine_handles
+from trainer.sync.publisher import make_publisher
+from trainer.types import Objective
+from trainer.update.learner import Learner
+
+from .loop import TrainingLoop
+from .plan import plan_of
+from .recorder import Position, RunRecorder
+from .remote import RemoteExperience
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+__all__ = ["WorkerSettings", "train_worker"]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What the driver tells the workers."""
+
+    config: str
+    """The run's configuration as JSON."""
+    model: str
+    """Folder of the model that training starts from."""
+    folder: str
+    """The run's folder."""
+    experience: str
+    """Name of the experience actor."""
+    namespace: str
+
+
+def train_worker(settings: dict[str, WorkerSettings]) -> None:
+    """One rank of one run, from the newest checkpoint to the last step."""
+    given = settings["settings"]
+    config = RunConfig.model_validate_json(given.config)
+    context = ray.train.get_context()
+    rank, world = context.get_world_rank(), context.get_world_size()
+    torch.set_num_threads(config.learner.threads)
+    learner = Learner(Path(given.model), config, ray.train.torch.get_device(), rank, world)
+    experience = RemoteExperience(given.experience, given.namespace, config.learner.batch_timeout_s)
+    plan = plan_of(config)
+    position = _restore(learner, plan)
+    if rank == 0:
+        experience.rewind(_trained(position, plan))
+    engines = engine_handles(config, given.namespace) if config.steps else ()
+    loop = TrainingLoop(
+        config=config,
+        plan=plan,
+        experience=experience,
+        learner=learner,
+        publisher=make_publisher(config, engines, learner, rank),
+        recorder=RunRecorder(experience, learner, plan, rank),
+    )
+    loop.run(position.step if position else 0, position.stage if position else None)
+    if config.checkpoint.export:
+        learner.export(Path(given.folder) / "model")
+
+
+def _restore(learner: Learner, plan: Plan) -> Position | None:
+    """Load the newest checkpoint, if there is one."""
+    checkpoint = ray.train.get_checkpoint()
+    if checkpoint is None:
+        return None
+    with checkpoint.as_directory() as name:
+        folder = Path(name)
+        position = Position.read(folder)
+        stage = plan.stages[position.stage]
+        learner.begin(stage.optimizer, stage.steps)
+        learner.load(folder)
+    return position
+
+
+def _trained(position: Position | None, plan: Plan) -> int:
+    """Steps of reinforcement learning that the checkpoint has seen."""
+    if position is None or plan.stages[position.stage].objective is Objective.IMITATE:
+        return 0
+    return plan.stages[position.stage].local(position.step)
