@@ -21,6 +21,7 @@ TASK = {
     "files": {},
     "artifact": "solution.py",
     "tested": True,
+    "bare": False,
     "max_steps": 9,
     "tool_timeout_s": 10.0,
     "max_output_bytes": 1000,

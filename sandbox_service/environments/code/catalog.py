@@ -1,4 +1,4 @@
-"""Tasks and splits of the code environment: the bundled pack, HumanEval, MBPP and the user's own files.
+"""Tasks and splits of the code environment: the bundled packs, HumanEval, MBPP and the user's own files.
 
 Packs are read when they are first asked for, once. A task goes to the box without its ground truth, which
 follows with each evaluation.
@@ -16,6 +16,7 @@ from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
 from sandbox_service.errors import ServiceError
 
+from .packs.arithmetic import arithmetic_splits, load_arithmetic
 from .packs.humaneval import load_humaneval
 from .packs.jsonl import invalid, load_jsonl
 from .packs.mbpp import MBPP_SPLITS, load_mbpp
@@ -99,6 +100,7 @@ class CodeCatalog:
         body: dict[str, JsonValue] = {
             "id": task.id,
             "prompt": task.prompt,
+            "bare": task.bare,
             "files": files,
             "artifact": task.artifact,
             "tested": task.grader.kind == "tests",
@@ -121,9 +123,10 @@ class CodeCatalog:
     @cached_property
     def _loaded(self) -> tuple[dict[str, tuple[str, ...]], dict[str, CodeTask]]:
         """Ids by split, and tasks by id."""
-        own, humaneval = load_own(), load_humaneval()
-        splits = own_splits(own) | {"humaneval": tuple(task.id for task in humaneval)}
-        tasks = {task.id: task for task in (*own, *humaneval)}
+        own, arithmetic, humaneval = load_own(), load_arithmetic(), load_humaneval()
+        splits = own_splits(own) | arithmetic_splits(arithmetic)
+        splits["humaneval"] = tuple(task.id for task in humaneval)
+        tasks = {task.id: task for task in (*own, *arithmetic, *humaneval)}
         if self._config.mbpp_path is not None:
             mbpp = load_mbpp(self._config.mbpp_path)
             tasks |= {task.id: task for task in mbpp}

@@ -45,7 +45,9 @@ def system_prompt(max_steps: int, tool_timeout_s: float) -> str:
 
 
 def task_message(task: dict[str, Any]) -> str:
-    """The task, its input files, and where the result goes."""
+    """The task, its input files, and where the result goes; the prompt alone where the task wants it bare."""
+    if task["bare"]:
+        return str(task["prompt"])
     parts = [task["prompt"].strip()]
     if task["files"]:
         parts.append(

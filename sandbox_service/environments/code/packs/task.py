@@ -198,6 +198,8 @@ class CodeTask(_Model):
     """What it is about."""
     max_steps: Annotated[int, Field(ge=1)] | None = None
     """Steps after which the episode is truncated; the environment's own when missing."""
+    bare: bool = False
+    """Whether the prompt is sent as it is, without the lines on input files and the place of the answer."""
     reference: tuple[ReferenceCall, ...] = ()
     """Calls that solve the task; a final submit is added when it is missing."""
 

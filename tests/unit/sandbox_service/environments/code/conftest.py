@@ -31,6 +31,7 @@ def make_world(agent: FakeAgent) -> MakeWorld:
             "files": {"in.txt": "3 4\n"},
             "artifact": "answer.txt",
             "tested": False,
+            "bare": False,
             "max_steps": 5,
             "tool_timeout_s": 10.0,
             "max_output_bytes": 2000,

@@ -50,7 +50,7 @@ def test_ground_truth_is_in_no_task_that_is_sent_to_a_box(catalog: CodeCatalog) 
         for task_id in catalog.task_ids(split):
             payload = catalog.payload(task_id)
             assert set(payload.task) == {
-                "id", "prompt", "files", "artifact", "tested", "difficulty", "category",
+                "id", "prompt", "bare", "files", "artifact", "tested", "difficulty", "category",
                 "max_steps", "tool_timeout_s", "max_output_bytes",
             }  # fmt: skip
             sent = json.dumps(payload.task)
