@@ -1,0 +1,82 @@
+"""How the losses of tokens become the loss of a minibatch: a weight for each token.
+
+``token`` is the mean over all tokens (DAPO, Yu et al. 2025, https://arxiv.org/abs/2503.14476), ``sequence``
+the mean over sequences of their means (GRPO, Shao et al. 2024, https://arxiv.org/abs/2402.03300), ``constant``
+the mean over sequences of their sums over a constant (Dr. GRPO, Liu et al. 2025,
+https://arxiv.org/abs/2503.20783). Denominators count the whole minibatch, over all micro-batches and ranks, so
+that plain sums of losses and gradients are right however it is split. A sequence is a sample: a trajectory of
+several segments counts as several.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from .sequences import lengths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trainer.types import Sample
+
+__all__ = ["Aggregation", "Totals", "row_token_weights"]
+
+Aggregation: TypeAlias = Literal["token", "sequence", "constant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Size of a minibatch over all ranks; samples count by their weight."""
+
+    tokens: float
+    """Masked ones."""
+    sequences: float
+    """With at least one masked token."""
+
+    @classmethod
+    def of(cls, samples: Iterable[Sample]) -> Totals:
+        """The size of these samples. Every rank knows the whole minibatch, so nothing is communicated."""
+        counted = [(sample.weight, int(sample.mask_T.sum())) for sample in samples]
+        return cls(
+            tokens=sum(weight * tokens for weight, tokens in counted),
+            sequences=sum(weight for weight, tokens in counted if tokens),
+        )
+
+
+def row_token_weights(
+    mask_BT: Tensor,
+    weights_S: Tensor,
+    mode: Aggregation,
+    totals: Totals,
+    constant_length: int,
+    sequences_BT: Tensor | None = None,
+) -> Tensor:
+    """Weight of each token in the loss, float32, shape (B, T), 0 outside of the mask.
+
+    Args:
+        mask_BT: True where the token is trained on.
+        weights_S: weight of each sequence; one a row (S = B) unless ``sequences_BT`` is there.
+        mode: how tokens are weighed.
+        totals: of the minibatch, over all ranks.
+        constant_length: tokens, for ``constant``.
+        sequences_BT: each token's sequence in a packed micro-batch.
+    """
+    if sequences_BT is None:
+        spread_BT = weights_S.float()[:, None].expand(mask_BT.shape)
+    else:
+        spread_BT = weights_S.float()[sequences_BT.clamp(min=0)]
+    if mode == "token":
+        share_BT = torch.full_like(spread_BT, _inverse(totals.tokens))
+    elif mode == "sequence":
+        share_BT = _inverse(totals.sequences) / lengths(mask_BT, sequences_BT).clamp(min=1.0)
+    else:
+        share_BT = torch.full_like(spread_BT, _inverse(totals.sequences) / constant_length)
+    return (spread_BT * share_BT).masked_fill(~mask_BT, 0.0)
+
+
+def _inverse(total: float) -> float:
+    return 1.0 / total if total > 0 else 0.0

@@ -1,0 +1,66 @@
+"""Distance between two policies, estimated at sampled tokens, and a coefficient that keeps it in reach.
+
+With d = log p - log q at a token drawn from p, the estimators of KL(p | q) are k1 = d, k2 = d^2 / 2 and
+k3 = exp(-d) - 1 + d (Schulman 2020, http://joschu.net/blog/kl-approx.html). k1 and k3 have no bias, k2 and k3
+are never negative. As a term of the loss k1 has a gradient of mean zero, so that it is of use in the reward
+only; k2 has the gradient of KL(p | q); k3, which GRPO uses, has nearly that of KL(q | p).
+Left out: importance weights for tokens that were drawn by an older policy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from .ratios import bounded
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from trainer.config.algorithm import KlConfig
+
+__all__ = ["AdaptiveCoefficient", "kl_estimate"]
+
+
+def kl_estimate(logprobs: Tensor, others: Tensor, estimator: Literal["k1", "k2", "k3"]) -> Tensor:
+    """Estimate of the KL to ``others`` at each token, in nats."""
+    gap = bounded(logprobs - others)
+    if estimator == "k1":
+        return gap
+    if estimator == "k2":
+        return gap.square() / 2
+    return (-gap).exp() - 1 + gap
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptiveCoefficient:
+    """A KL coefficient that follows a target (Ziegler et al. 2019, https://arxiv.org/abs/1909.08593, 2.2)."""
+
+    value: float
+    """The coefficient itself."""
+    target: float | None
+    """KL a sequence, in nats; None: the coefficient stays."""
+    horizon: int
+    """Sequences over which it adapts."""
+
+    @classmethod
+    def of(cls, config: KlConfig) -> AdaptiveCoefficient:
+        """As a run begins."""
+        return cls(
+            value=0.0 if config.place == "none" else config.coefficient,
+            target=config.target,
+            horizon=config.horizon,
+        )
+
+    def after(self, kl: float, sequences: int) -> AdaptiveCoefficient:
+        """The coefficient after a batch.
+
+        Args:
+            kl: measured mean over sequences of their summed KL, in nats.
+            sequences: how many there were.
+        """
+        if self.target is None:
+            return self
+        error = min(max(kl / self.target - 1.0, -0.2), 0.2)
+        value = self.value * (1.0 + error * sequences / self.horizon)
+        return AdaptiveCoefficient(max(value, 0.0), self.target, self.horizon)
