@@ -1,11 +1,11 @@
 """How the losses of tokens become the loss of a minibatch: a weight for each token.
 
 ``token`` is the mean over all tokens (DAPO, Yu et al. 2025, https://arxiv.org/abs/2503.14476), ``sequence``
-the mean over sequences of their means (GRPO, Shao et al. 2024, https://arxiv.org/abs/2402.03300), ``constant``
-the mean over sequences of their sums over a constant (Dr. GRPO, Liu et al. 2025,
-https://arxiv.org/abs/2503.20783). Denominators count the whole minibatch, over all micro-batches and ranks, so
-that plain sums of losses and gradients are right however it is split. A sequence is a sample: a trajectory of
-several segments counts as several.
+the mean over sequences of their means (GRPO, Shao et al. 2024, https://arxiv.org/abs/2402.03300),
+``constant`` the mean over sequences of their sums over a constant (Dr. GRPO, Liu et al. 2025,
+https://arxiv.org/abs/2503.20783). Denominators count the whole minibatch, over all micro-batches and ranks,
+so that plain sums of losses and gradients are right however it is split. A sequence is a sample: a trajectory
+of several segments counts as several.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
 Tokens are drawn by the engine, whose kernels, precision and (when sampling runs ahead) weights are not the
 learner's. With r = p_learner / p_engine before the batch's first update, the loss of a token is multiplied by
-min(r, cap) (truncated importance sampling, Yao et al. 2025, https://fengyao.notion.site/off-policy-rl), or by r
-where r is within [floor, cap] and else by 0 (masked: IcePop, Ling Team 2025, https://arxiv.org/abs/2510.18855).
-At the level ``sequence`` r is the product over the sequence's sampled tokens. Denominators of the aggregation
-still count masked tokens. Left out: the geometric mean over a sequence, rejection by its worst token.
+min(r, cap) (truncated importance sampling, Yao et al. 2025, https://fengyao.notion.site/off-policy-rl), or by
+r where r is within [floor, cap] and else by 0 (masked: IcePop, Ling Team 2025,
+https://arxiv.org/abs/2510.18855). At the level ``sequence`` r is the product over the sequence's sampled
+tokens. Denominators of the aggregation still count masked tokens. Left out: the geometric mean over a
+sequence, rejection by its worst token.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def correction(
     config: MismatchConfig,
     sequences_BT: Tensor | None = None,
 ) -> Correction:
-    """Importance weights of each token, (B, T); 1 where the engine gave no log-probability, or with mode off."""
+    """Importance weights of each token, (B, T); 1 where the engine gave none, or with mode off."""
     gap_BT = bounded((old_logprobs_BT - sampling_logprobs_BT).detach().float()).masked_fill(~mask_BT, 0.0)
     if config.level == "sequence":
         gap_BT = bounded(sequence_sums(gap_BT, sequences_BT))

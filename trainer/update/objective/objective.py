@@ -28,7 +28,7 @@ def objective(
     Args:
         inputs: the micro-batch, of any floating dtype.
         config: the algorithm.
-        weights_BT: of each token, from ``row_token_weights``; those of weight 0 are not in the metrics either.
+        weights_BT: of each token, from ``row_token_weights``; those of weight 0 are in no metric.
         kl_coefficient: of the KL to the reference, used when ``config.kl.place`` is ``loss``.
 
     Raises ValueError when the configuration needs a part of the inputs that is missing.

@@ -37,9 +37,9 @@ class PolicyLoss:
 def ppo(inputs: LossInputs, config: PpoLoss) -> PolicyLoss:
     """Clipped surrogate, -min(r A, clip(r, 1 - low, 1 + high) A).
 
-    From Schulman et al. 2017, https://arxiv.org/abs/1707.06347. Bounds that differ are DAPO's clip-higher (Yu et
-    al. 2025, https://arxiv.org/abs/2503.14476). ``dual_clip`` c bounds the loss of bad actions at -c A (Ye et
-    al. 2020, https://arxiv.org/abs/1912.09729). Left out: early stopping by KL.
+    From Schulman et al. 2017, https://arxiv.org/abs/1707.06347. Bounds that differ are DAPO's clip-higher (Yu
+    et al. 2025, https://arxiv.org/abs/2503.14476). ``dual_clip`` c bounds the loss of bad actions at -c A (Ye
+    et al. 2020, https://arxiv.org/abs/1912.09729). Left out: early stopping by KL.
     """
     ratio_BT = ratio(inputs.logprobs_BT, inputs.old_logprobs_BT)
     return _clipped_surrogate(ratio_BT, inputs.advantages_BT, config)
@@ -48,10 +48,10 @@ def ppo(inputs: LossInputs, config: PpoLoss) -> PolicyLoss:
 def gspo(inputs: LossInputs, config: GspoLoss) -> PolicyLoss:
     """The clipped surrogate of a sequence's ratio, the geometric mean of its tokens'.
 
-    From Zheng et al. 2025, https://arxiv.org/abs/2507.18071, in the paper's form GSPO-token: every token carries
-    its sequence's ratio, and the gradient of its own log-probability. Where advantages and weights are the same
-    throughout a sequence its gradient is GSPO's, and turns may have advantages of their own. The paper averages
-    over sequences: that is the aggregation ``sequence``.
+    From Zheng et al. 2025, https://arxiv.org/abs/2507.18071, in the paper's form GSPO-token: every token
+    carries its sequence's ratio, and the gradient of its own log-probability. Where advantages and weights
+    are the same throughout a sequence its gradient is GSPO's, and turns may have advantages of their own. The
+    paper averages over sequences: that is the aggregation ``sequence``.
     """
     gap_BT = bounded(inputs.logprobs_BT - inputs.old_logprobs_BT)
     mean_BT = sequence_means(gap_BT.detach(), inputs.mask_BT, inputs.sequences_BT)
@@ -64,8 +64,8 @@ def gspo(inputs: LossInputs, config: GspoLoss) -> PolicyLoss:
 def cispo(inputs: LossInputs, config: CispoLoss) -> PolicyLoss:
     """REINFORCE with clipped, detached weights, -sg(clip(r)) A log p.
 
-    From MiniMax 2025, https://arxiv.org/abs/2506.13585. No token loses its gradient; ``clipped_BT`` tells where
-    the weight is bounded.
+    From MiniMax 2025, https://arxiv.org/abs/2506.13585. No token loses its gradient; ``clipped_BT`` tells
+    where the weight is bounded.
     """
     ratio_BT = ratio(inputs.logprobs_BT, inputs.old_logprobs_BT).detach()
     low = 0.0 if config.clip_low is None else 1.0 - config.clip_low
