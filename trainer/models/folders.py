@@ -1,0 +1,66 @@
+"""Where a configured model lies on this machine, made or fetched if need be."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer.config.model import PretrainedModel, TinyModel
+from trainer.errors import ConfigError, DataError
+
+from .corpus import conversations
+from .tiny import make_tiny
+from .tokenizer import CHAT_TEMPLATE
+
+if TYPE_CHECKING:
+    from trainer.config.model import ModelConfig
+
+__all__ = ["model_folder"]
+
+_WANTED = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.tiktoken")
+
+
+def model_folder(config: ModelConfig, root: Path) -> Path:
+    """The model's folder: a tiny one is made once under ``root``; another is found, or fetched from the hub.
+
+    Raises ConfigError when there is no such model, DataError for a corpus that cannot be read.
+    """
+    if isinstance(config, TinyModel):
+        folder = root / f"tiny-{_digest(config)}"
+        if not (folder / "config.json").exists():
+            make_tiny(config, folder)
+        return folder
+    return _pretrained(config)
+
+
+def _digest(config: TinyModel) -> str:
+    """Names all that a tiny model is made of."""
+    digest = hashlib.sha256(config.model_dump_json(exclude={"corpus"}).encode())
+    digest.update(CHAT_TEMPLATE.encode())
+    if config.corpus is None:
+        digest.update("\0".join(conversations()).encode())
+    else:
+        try:
+            digest.update(config.corpus.read_bytes())
+        except OSError as error:
+            raise DataError(f"the tokenizer's corpus {config.corpus} cannot be read: {error}") from error
+    return digest.hexdigest()[:12]
+
+
+def _pretrained(config: PretrainedModel) -> Path:
+    local = Path(config.path).expanduser()
+    if local.is_dir():
+        if not (local / "config.json").exists():
+            raise ConfigError(f"model.path: {local} holds no config.json, so it is no model's folder")
+        return local.resolve()
+    from huggingface_hub import snapshot_download
+
+    try:
+        fetched = snapshot_download(config.path, revision=config.revision, allow_patterns=list(_WANTED))
+    except (OSError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ConfigError(
+            f"model.path: {config.path} is neither a folder nor a model that can be fetched: {reason}"
+        ) from error
+    return Path(fetched)

@@ -1,0 +1,89 @@
+"""Small models from nothing: a tokenizer, random weights and a generation config in one folder.
+
+Qwen2- or Llama-shaped in the format of Hugging Face, so that whatever loads a real model loads these.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer.errors import ConfigError
+
+from .tokenizer import make_tokenizer, vocabulary_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedTokenizerFast
+
+    from trainer.config.model import TinyModel
+
+__all__ = ["make_tiny"]
+
+
+def make_tiny(config: TinyModel, folder: Path) -> None:
+    """Write model, tokenizer and generation config to ``folder``, whole or not at all.
+
+    The same settings give the same weights. What another process put there meanwhile is kept. Raises
+    ConfigError where sizes do not fit each other, DataError for a corpus that cannot be read.
+    """
+    _check(config)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        _write(config, draft)
+        draft.chmod(0o755)
+        if not (folder / "config.json").exists():
+            os.replace(draft, folder)
+    except OSError:
+        if not (folder / "config.json").exists():
+            raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _check(config: TinyModel) -> None:
+    if config.hidden % (2 * config.heads):
+        raise ConfigError(
+            f"model.hidden must give each of the {config.heads} heads an even share, not {config.hidden}"
+        )
+    if config.heads % config.key_value_heads:
+        raise ConfigError(
+            f"model.heads ({config.heads}) must be a multiple of key_value_heads ({config.key_value_heads})"
+        )
+
+
+def _write(config: TinyModel, folder: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, GenerationConfig
+
+    tokenizer = make_tokenizer(config)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        model = AutoModelForCausalLM.from_config(_shape(config, tokenizer), dtype=torch.float32)
+    model.generation_config = GenerationConfig(
+        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
+    )
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _shape(config: TinyModel, tokenizer: PreTrainedTokenizerFast) -> PreTrainedConfig:
+    from transformers import LlamaConfig, Qwen2Config
+
+    shapes = {"qwen2": Qwen2Config, "llama": LlamaConfig}
+    return shapes[config.family](
+        vocab_size=vocabulary_of(config),
+        hidden_size=config.hidden,
+        intermediate_size=config.feed_forward,
+        num_hidden_layers=config.layers,
+        num_attention_heads=config.heads,
+        num_key_value_heads=config.key_value_heads,
+        max_position_embeddings=config.context,
+        tie_word_embeddings=config.tied_embeddings,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )

@@ -1,0 +1,117 @@
+"""Tokenizers of tiny models: every byte can be written, digits are single, fixed phrases are few tokens.
+
+Merges may span words, since nothing but digits splits the text: an environment's fixed sentence becomes one
+token. Text comes back as it was: ``decode(encode(text)) == text``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainer.errors import ConfigError, DataError
+
+from .corpus import conversations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    from trainer.config.model import TinyModel
+
+__all__ = ["CHAT_TEMPLATE", "END", "PAD", "make_tokenizer", "vocabulary_of"]
+
+PAD = "<|pad|>"
+END = "<|end|>"
+"""Ends every message."""
+_SPECIAL = (PAD, END, "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
+_BYTES = 256
+_STEP = 64
+"""Vocabularies are multiples of it, as matrix kernels like them."""
+
+CHAT_TEMPLATE = (
+    "{%- for message in messages -%}"
+    "{%- if message.role == 'assistant' -%}"
+    "<|assistant|>{%- generation -%}{{- message.content or '' -}}"
+    "{%- for call in message.tool_calls or [] -%}"
+    '<tool_call>{"name": {{ call.function.name | tojson }}, "arguments": '
+    "{%- set given = call.function.arguments -%}"
+    "{{- ' ' ~ (given if given is string else given | tojson) -}}"
+    "}</tool_call>"
+    "{%- endfor -%}<|end|>{%- endgeneration -%}"
+    "{%- else -%}"
+    "{{- '<|' ~ message.role ~ '|>' ~ (message.content or '') ~ '<|end|>' -}}"
+    "{%- endif -%}"
+    "{%- endfor -%}"
+    "{%- if add_generation_prompt -%}<|assistant|>{%- endif -%}"
+)
+"""One token before each message and one after it. Tools are not told: a tiny model has no room for them."""
+
+
+def vocabulary_of(config: TinyModel) -> int:
+    """Tokens of the model, a multiple of 64. Raises ConfigError when there is no room for all bytes."""
+    least = len(_SPECIAL) + _BYTES
+    if config.tokenizer == "bytes":
+        return -(-least // _STEP) * _STEP
+    if config.vocabulary < least or config.vocabulary % _STEP:
+        raise ConfigError(
+            f"model.vocabulary must be a multiple of {_STEP} and at least {-(-least // _STEP) * _STEP}, "
+            f"not {config.vocabulary}"
+        )
+    return config.vocabulary
+
+
+def make_tokenizer(config: TinyModel) -> PreTrainedTokenizerFast:
+    """A tokenizer with a chat template and a name for every id of the vocabulary.
+
+    Raises ConfigError for a vocabulary without room, DataError for a corpus that cannot be read.
+    """
+    from tokenizers import AddedToken
+    from transformers import PreTrainedTokenizerFast
+
+    size = vocabulary_of(config)
+    tokenizer = _learned(config, len(_SPECIAL) + _BYTES if config.tokenizer == "bytes" else size)
+    spare = size - tokenizer.get_vocab_size()
+    names = [f"<|spare_{number}|>" for number in range(spare)]
+    tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in names])
+    wrapped = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        eos_token=END,
+        model_max_length=config.context,
+        clean_up_tokenization_spaces=False,
+    )
+    wrapped.chat_template = CHAT_TEMPLATE
+    return wrapped
+
+
+def _learned(config: TinyModel, size: int) -> Tokenizer:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=list(_SPECIAL),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(_corpus(config.corpus), trainer)
+    return tokenizer
+
+
+def _corpus(path: Path | None) -> Iterable[str]:
+    if path is None:
+        return conversations()
+    try:
+        return path.read_text(encoding="utf-8").splitlines(keepends=True)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"the tokenizer's corpus {path} cannot be read: {error}") from error
