@@ -13,9 +13,9 @@ from .editor import EditorError, edit
 from .schemas import SUBMIT, ArgumentError, check_arguments
 
 if TYPE_CHECKING:
+    from sandbox_service.environments.actions.calls import Call
     from sandbox_service.runner.world import Agent, Execution
 
-    from .actions import Action
 
 __all__ = ["MAX_ANSWER_BYTES", "ToolResult", "cut", "run_tool"]
 
@@ -43,17 +43,17 @@ class ToolResult:
     """The answer that came with the submission."""
 
 
-def run_tool(agent: Agent, action: Action, timeout_s: float, max_output: int) -> ToolResult:
+def run_tool(agent: Agent, action: Call, timeout_s: float, max_output: int) -> ToolResult:
     """Run one action; what the model is told of it is cut at ``max_output`` bytes."""
     if action.problem is not None:
         return ToolResult(f"Error: {action.problem}", succeeded=False)
     try:
-        arguments = check_arguments(action.tool, action.arguments)
-        if action.tool == "execute_bash":
+        arguments = check_arguments(action.name, action.arguments)
+        if action.name == "execute_bash":
             return _executed(agent.shell(arguments["command"], timeout_s, max_output), timeout_s, "command")
-        if action.tool == "python":
+        if action.name == "python":
             return _executed(agent.python(arguments["code"], timeout_s, max_output), timeout_s, "session")
-        if action.tool == SUBMIT:
+        if action.name == SUBMIT:
             return _submitted(arguments)
         return ToolResult(cut(edit(agent, arguments), max_output), succeeded=True)
     except (ArgumentError, EditorError) as error:

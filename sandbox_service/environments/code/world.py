@@ -21,9 +21,9 @@ from .shaping import Milestones, StepFacts, parse_weights, shaped
 from .tools import ToolResult, run_tool
 
 if TYPE_CHECKING:
+    from sandbox_service.environments.actions.calls import Call
     from sandbox_service.runner.world import Agent
 
-    from .actions import Action
 
 __all__ = ["WORLD"]
 
@@ -97,7 +97,7 @@ class CodeWorld(World):
             raise WorldError("the code environment needs a sandbox that runs agent code")
         return self.context.agent
 
-    def _run(self, action: Action, deadline: float) -> ToolResult:
+    def _run(self, action: Call, deadline: float) -> ToolResult:
         if self.submitted:
             return ToolResult(_AFTER_END, succeeded=False)
         time_left = deadline - time.monotonic()
@@ -128,10 +128,10 @@ class CodeWorld(World):
             return False
         return True
 
-    def _info(self, actions: list[Action], results: list[ToolResult]) -> dict[str, Any]:
+    def _info(self, actions: list[Call], results: list[ToolResult]) -> dict[str, Any]:
         info: dict[str, Any] = {
             "actions": [
-                {"tool": action.tool, "succeeded": result.succeeded, "exit_code": result.exit_code}
+                {"tool": action.name, "succeeded": result.succeeded, "exit_code": result.exit_code}
                 for action, result in zip(actions, results, strict=True)
             ]
         }
@@ -145,20 +145,20 @@ def _file_bytes(content: str | dict[str, str]) -> bytes:
     return content.encode() if isinstance(content, str) else base64.b64decode(content["base64"])
 
 
-def _observation(actions: list[Action], results: list[ToolResult]) -> list[JsonObject]:
+def _observation(actions: list[Call], results: list[ToolResult]) -> list[JsonObject]:
     """Tool messages for native calls; one user message for calls in plain text."""
     if not actions:
         return [{"role": "user", "content": NO_ACTION}]
     pairs = list(zip(actions, results, strict=True))
     if actions[0].native:
         return [
-            {"role": "tool", "tool_call_id": action.call_id, "name": action.tool, "content": result.text}
+            {"role": "tool", "tool_call_id": action.call_id, "name": action.name, "content": result.text}
             for action, result in pairs
         ]
     if len(pairs) == 1:
         return [{"role": "user", "content": results[0].text}]
     texts = [
-        f"[{index}: {action.tool or 'call'}]\n{result.text}"
+        f"[{index}: {action.name or 'call'}]\n{result.text}"
         for index, (action, result) in enumerate(pairs, 1)
     ]
     return [{"role": "user", "content": "\n\n".join(texts)}]

@@ -20,7 +20,7 @@ def content(text: object) -> list:
 @pytest.mark.parametrize("arguments", [{"code": "1"}, '{"code": "1"}'], ids=["object", "text"])
 def test_native_arguments_may_be_an_object_or_its_text(arguments: object) -> None:
     (action,) = parse_actions(native("python", arguments))
-    assert (action.tool, action.arguments, action.call_id, action.native) == (
+    assert (action.name, action.arguments, action.call_id, action.native) == (
         "python",
         {"code": "1"},
         "c1",
@@ -52,7 +52,7 @@ def test_malformed_calls_are_kept_as_a_problem(call: object) -> None:
 
 def test_fenced_blocks_run_in_order() -> None:
     text = "First\n```python\nx = 1\n```\nthen\n```sh\nls -l\n```\nand\n```shell\npwd\n```"
-    assert [(action.tool, action.arguments) for action in content(text)] == [
+    assert [(action.name, action.arguments) for action in content(text)] == [
         ("python", {"code": "x = 1\n"}),
         ("execute_bash", {"command": "ls -l\n"}),
         ("execute_bash", {"command": "pwd\n"}),
@@ -81,7 +81,7 @@ def test_windows_line_ends_are_understood() -> None:
 
 def test_tagged_calls_hold_json() -> None:
     (action,) = content('<tool_call>\n{"name": "submit", "arguments": {"answer": "7"}}\n</tool_call>')
-    assert (action.tool, action.arguments, action.native) == ("submit", {"answer": "7"}, False)
+    assert (action.name, action.arguments, action.native) == ("submit", {"answer": "7"}, False)
 
 
 def test_a_tag_or_fence_inside_a_json_string_belongs_to_it() -> None:
@@ -94,14 +94,14 @@ def test_a_tag_or_fence_inside_a_json_string_belongs_to_it() -> None:
 
 def test_a_tag_inside_a_block_is_code() -> None:
     (action,) = content("```python\nprint('<tool_call>')\n```")
-    assert action.tool == "python"
+    assert action.name == "python"
 
 
 @pytest.mark.parametrize("inner", ["{", "nothing", "[]", '{"arguments": {}}', "[" * 100_000])
 def test_broken_tagged_calls_are_kept_and_later_ones_are_read(inner: str) -> None:
     first, second = content(f'<tool_call>{inner}</tool_call><tool_call>{{"name": "submit"}}</tool_call>')
     assert first.problem is not None
-    assert (second.tool, second.problem) == ("submit", None)
+    assert (second.name, second.problem) == ("submit", None)
 
 
 @pytest.mark.parametrize(
