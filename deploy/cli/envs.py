@@ -1,4 +1,4 @@
-"""``sandbox-service envs``: which environments a service has, how one is used, and how one is set up."""
+"""``sandbox-service envs``: which environments there are, how one is used, set up and demonstrated."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.text import Text
 
 from clients import RetryPolicy, SandboxClient
 
+from .envs_references import references
 from .envs_setup import setup
 from .options import DEFAULT_SERVER, ApiKeyOption, JsonOption, ServerOption
 from .terminal import explained, fail, results, write_json
@@ -28,10 +29,13 @@ __all__ = ["build", "environment_view", "environments_view"]
 
 def build() -> typer.Typer:
     """The sub-commands; without one, the list."""
-    cli = typer.Typer(help="List, show and set up environments.", invoke_without_command=True)
+    cli = typer.Typer(
+        help="List, show and set up environments; write their solutions.", invoke_without_command=True
+    )
     cli.callback()(envs)
     cli.command("show")(show)
     cli.command("setup")(setup)
+    cli.command("references")(references)
     return cli
 
 

@@ -163,6 +163,8 @@ class ScriptedPolicy(Prepared):
 class _Line(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
+    environment: str = ""
+    """Ignored: a line of demonstrations may name it."""
     task_id: str
     messages: tuple[Message, ...]
 

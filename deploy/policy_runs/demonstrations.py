@@ -1,0 +1,89 @@
+"""Reference solutions as demonstrations: what a model that is to be trained can imitate.
+
+Calls are native, or written into the content in a notation that the environment reads: code in fenced
+blocks, other calls as ``<tool_call>`` JSON. The latter is for models that know no tool calls.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter
+
+from sandbox_service.contract.messages import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pydantic import JsonValue
+
+    from sandbox_service.contract.messages import ToolCall
+    from sandbox_service.environments.base import Catalog
+
+__all__ = ["Demonstration", "as_text", "demonstrations", "fences_of"]
+
+_MESSAGES = TypeAdapter(tuple[Message, ...])
+_FENCES: Mapping[str, tuple[str, str]] = {"python": ("python", "code"), "execute_bash": ("bash", "command")}
+"""Tools whose one argument may be written as a fenced block: the block's language, and the argument."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """How one task is solved."""
+
+    environment: str
+    task_id: str
+    messages: tuple[Message, ...]
+    """The assistant's, in order; none when the environment has no reference for the task."""
+
+    def line(self) -> str:
+        """It as a line of JSON."""
+        messages = [message.model_dump(mode="json", exclude_none=True) for message in self.messages]
+        content = {"environment": self.environment, "task_id": self.task_id, "messages": messages}
+        return json.dumps(content, ensure_ascii=False)
+
+
+def demonstrations(catalog: Catalog, task_ids: Sequence[str], *, text: bool) -> Iterator[Demonstration]:
+    """The references of tasks; with ``text``, their calls written into the content."""
+    fences = fences_of(catalog)
+    for task_id in task_ids:
+        messages = _MESSAGES.validate_python(catalog.reference(task_id))
+        if text:
+            messages = tuple(as_text(message, fences) for message in messages)
+        yield Demonstration(catalog.spec.name, task_id, messages)
+
+
+def fences_of(catalog: Catalog) -> Mapping[str, tuple[str, str]]:
+    """The environment's tools that are called by a fenced block as well."""
+    offered = {tool.function.name for tool in catalog.describe().tools}
+    return {tool: fence for tool, fence in _FENCES.items() if tool in offered}
+
+
+def as_text(message: Message, fences: Mapping[str, tuple[str, str]]) -> Message:
+    """The message with its calls in the content; one without calls stays as it is."""
+    if not message.tool_calls:
+        return message
+    parts = [message.content] if message.content else []
+    parts += [_written(call, fences) for call in message.tool_calls]
+    return Message(role="assistant", content="\n".join(parts))
+
+
+def _written(call: ToolCall, fences: Mapping[str, tuple[str, str]]) -> str:
+    name, given = call.function.name, call.function.arguments
+    arguments: dict[str, JsonValue] = json.loads(given) if isinstance(given, str) else given
+    if name in fences:
+        language, argument = fences[name]
+        code = arguments.get(argument)
+        if set(arguments) == {argument} and isinstance(code, str):
+            return _fenced(language, code)
+    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments}, ensure_ascii=False)}</tool_call>"
+
+
+def _fenced(language: str, code: str) -> str:
+    """A block whose fence is longer than any within."""
+    longest = max((len(run) for run in re.findall(r"`+", code)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{code}{'' if code.endswith(chr(10)) else chr(10)}{fence}"
