@@ -152,8 +152,8 @@ class AlgorithmConfig(Branch):
     advantage: AdvantageConfig = Grpo()
     loss: LossConfig = PpoLoss()
     aggregation: Literal["token", "sequence", "constant"] = "token"
-    """Mean over all tokens (Yu et al. 2025), mean over sequences of their means (Shao et al. 2024), or sum over
-    a constant length (Liu et al. 2025)."""
+    """Mean over all tokens (Yu et al. 2025), mean over sequences of their means (Shao et al. 2024), or sum
+    over a constant length (Liu et al. 2025)."""
     constant_length: Positive = 1024
     """Of the aggregation ``constant``."""
     entropy: float = 0.0

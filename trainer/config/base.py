@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 __all__ = ["Branch", "Count", "NonNegative", "Positive", "Seconds", "Share"]
 
@@ -19,3 +19,36 @@ class Branch(BaseModel):
     """A group of settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_files_write_it(cls, given: object) -> object:
+        """``none`` is None where None is meant; a group that is given in part keeps its other defaults."""
+        if not isinstance(given, dict):
+            return given
+        return {name: cls._understood(name, value) for name, value in given.items()}
+
+    @classmethod
+    def _understood(cls, name: str, value: object) -> object:
+        field = cls.model_fields.get(name)
+        if field is None:
+            return value
+        if value == "none" and _admits_none(field.annotation):
+            return None
+        if isinstance(value, dict) and isinstance(field.default, Branch):
+            return field.default.completed(value)
+        return value
+
+    def completed(self, given: dict[str, object]) -> dict[str, object]:
+        """What a file says of this group, with what this one sets beside it, if both are of one kind."""
+        own = {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
+        if "kind" in type(self).model_fields:
+            own["kind"] = getattr(self, "kind", None)
+        return {**own, **given} if given.get("kind", own.get("kind")) == own.get("kind") else given
+
+
+def _admits_none(annotation: object) -> bool:
+    """Whether a setting may be None and has no ``none`` of its own."""
+    items = get_args(annotation)
+    own = any(get_origin(item) is Literal and "none" in get_args(item) for item in items)
+    return type(None) in items and not own

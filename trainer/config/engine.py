@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -29,6 +30,11 @@ class EngineConfig(Branch):
     """Of a GPU's memory; lower where learner and engine share one."""
     gpus: NonNegative | None = None
     """GPUs that Ray reserves for each tensor-parallel worker: 1, or a share beside a learner."""
+    cpus: NonNegative = 1.0
+    """CPUs that Ray reserves for each engine."""
+    in_process: bool | None = None
+    """Step the model in the actor's own process, which starts faster and takes half the memory; on a GPU a
+    process of its own keeps the model busy while requests come and go. By device when missing."""
     threads: Positive = 1
     """OpenMP threads on a CPU; more than one needs cores that nobody else uses."""
     eager: bool = True
@@ -51,4 +57,10 @@ class SyncConfig(Branch):
     """Compare the engines' log-probabilities with the learner's after each publication."""
     tolerance: float | None = None
     """Greatest difference that passes the check; 1e-4 in float32 and 0.1 in 16 bits when missing."""
+    folder: Path | None = None
+    """Where published weights lie: shared memory when missing. Engines on other machines need a folder that
+    all see."""
+    recovery: bool = True
+    """nccl and ipc: keep each publication as a file as well, from which an engine that died starts again.
+    Without it, such an engine samples with the first weights until the next publication."""
     timeout_s: Seconds = 300.0

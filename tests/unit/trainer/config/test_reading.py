@@ -1,0 +1,115 @@
+from pathlib import Path
+
+import pytest
+
+from trainer.config import RunConfig
+from trainer.config.algorithm import Gae, Grpo
+from trainer.config.model import PretrainedModel, TinyModel
+from trainer.config.reading import read_run
+from trainer.config.writing import to_toml
+from trainer.errors import ConfigError
+
+
+def test_without_anything_all_is_default() -> None:
+    assert read_run() == RunConfig()
+
+
+def test_words_win_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text('steps = 3\n[rollout]\ngroups = 2\ngroup_size = 4\n[rollout.params]\ndata_type = "val"\n')
+    config = read_run(file, ["rollout.group_size=8", "name=mine"])
+    assert (config.steps, config.rollout.groups, config.rollout.group_size, config.name) == (3, 2, 8, "mine")
+    assert config.rollout.params == {"data_type": "val"}
+
+
+def test_a_group_of_several_kinds_is_of_its_default_kind() -> None:
+    config = read_run(None, ["model.hidden=64", "algorithm.advantage.epsilon=0.5"])
+    assert config.model == TinyModel(hidden=64)
+    assert config.algorithm.advantage == Grpo(epsilon=0.5)
+
+
+def test_a_kind_is_chosen_by_its_name() -> None:
+    config = read_run(None, ["model.kind=pretrained", "model.path=/models/x", "algorithm.advantage.kind=gae"])
+    assert config.model == PretrainedModel(path="/models/x")
+    assert config.algorithm.advantage == Gae()
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [("algorithm.value.clip=none", None), ("algorithm.value.clip=0.1", 0.1)],
+)
+def test_none_switches_an_optional_setting_off(word: str, expected: float | None) -> None:
+    assert read_run(None, [word]).algorithm.value.clip == expected
+
+
+def test_none_stays_a_word_where_the_setting_has_such_a_choice() -> None:
+    config = read_run(None, ["algorithm.kl.place=none", "chat.tools=none"])
+    assert (config.algorithm.kl.place, config.chat.tools) == ("none", "none")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["rollout.groups"], "'rollout.groups' is not of the form key=value, such as rollout.groups=8"),
+        (["rollout.group=1"], "rollout.group: there is no such setting; did you mean groups?"),
+        (
+            ["algorithm.advantage.kind=gae", "algorithm.advantage.gama=1"],
+            "algorithm.advantage.gama: there is no such setting; did you mean gamma?",
+        ),
+        (
+            ["algorithm.advantage.zzz=1"],
+            "algorithm.advantage.zzz: there is no such setting; there are: epsilon, kind",
+        ),
+        (["rollout.groups=0"], "rollout.groups: input should be greater than or equal to 1"),
+        (["learner.workers=0"], "learner.workers: "),
+        (["sync.medium=adapter"], "sync.medium=adapter publishes a LoRA adapter"),
+        (["steps=0"], "nothing to do"),
+        (["algorithm.loss.kind=ppp"], "algorithm.loss: input tag 'ppp'"),
+        (["model.kind=pretrained"], "model.path: field required"),
+    ],
+)
+def test_what_is_wrong_is_told_by_the_key_that_was_written(words: list[str], sentence: str) -> None:
+    with pytest.raises(ConfigError) as wrong:
+        read_run(None, words)
+    assert sentence in str(wrong.value)
+    assert "tagged-union" not in str(wrong.value)
+    assert "grpo" not in str(wrong.value).split(";")[0]
+
+
+def test_alternatives_of_one_value_are_one_clause() -> None:
+    with pytest.raises(ConfigError) as wrong:
+        read_run(None, ["learner.workers=[2]"])
+    assert str(wrong.value).count("learner.workers") == 1
+
+
+def test_what_is_written_reads_as_the_same_configuration(tmp_path: Path) -> None:
+    words = [
+        'name="a.b"',
+        "warm_start.demonstrations=demos.jsonl",
+        "learner.workers=[1, 2]",
+        "algorithm.value.clip=none",
+        "algorithm.advantage.kind=gae",
+        'rollout.params={"a b" = [1, {c = true}], text = "é \\" \\n"}',
+        "tracking.wandb_project=p",
+        "learner.optimizer.learning_rate=1e-6",
+        "rollout.strategy.kind=fail_fast",
+    ]
+    config = read_run(None, words)
+    file = tmp_path / "config.toml"
+    file.write_text(to_toml(config), encoding="utf-8")
+    assert read_run(file) == config
+
+
+def test_the_default_configuration_can_be_written_and_read(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(to_toml(RunConfig()), encoding="utf-8")
+    assert read_run(file) == RunConfig()
+
+
+def test_a_group_that_is_given_in_part_keeps_its_own_defaults() -> None:
+    words = ["warm_start.demonstrations=d.jsonl", "warm_start.optimizer.learning_rate=0.5"]
+    config = read_run(None, words)
+    assert config.warm_start is not None
+    assert config.warm_start.optimizer.learning_rate == 0.5
+    assert config.warm_start.optimizer.schedule == "cosine"
+    assert config.warm_start.optimizer.warmup_steps == 20

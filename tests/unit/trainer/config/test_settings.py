@@ -1,0 +1,45 @@
+from typing import Literal
+
+from trainer.config import RunConfig
+from trainer.config.base import Branch
+from trainer.config.settings import Setting, settings_of
+
+
+class Left(Branch):
+    kind: Literal["left"] = "left"
+    size: int = 1
+    """How large."""
+
+
+class Right(Branch):
+    kind: Literal["right"] = "right"
+    names: tuple[str, ...]
+
+
+class Root(Branch):
+    side: Left | Right = Left(size=5)
+    """Which."""
+    one: Left | None = None
+    pair: tuple[int, int] | None = (1, 2)
+    flag: bool = True
+
+
+def test_every_setting_is_listed_with_its_kinds_type_default_and_meaning() -> None:
+    assert list(settings_of(Root)) == [
+        Setting("side.kind", (), '"left", "right"', '"left"', "Which."),
+        Setting("side.size", ("left",), "whole number", "5", "How large."),
+        Setting("side.names", ("right",), "list of texts", "required", ""),
+        Setting("one", (), '"left", none', "none", ""),
+        Setting("one.kind", (), '"left"', '"left"', ""),
+        Setting("one.size", (), "whole number", "1", "How large."),
+        Setting("pair", (), "pair of whole numbers, none", "[1, 2]", ""),
+        Setting("flag", (), "true or false", "true", ""),
+    ]
+
+
+def test_a_branch_that_changes_defaults_of_its_model_is_listed_with_its_own() -> None:
+    found = {setting.key: setting.default for setting in settings_of(RunConfig)}
+    assert found["warm_start.optimizer.schedule"] == '"cosine"'
+    assert found["learner.optimizer.schedule"] == '"constant"'
+    assert found["algorithm.advantage.kind"] == '"grpo"'
+    assert found["model.path"] == "required"

@@ -1,0 +1,138 @@
+"""The settings of a configuration as a flat list: their names, types, defaults and meanings.
+
+Works on any tree of pydantic models. A branch of several kinds lists the settings of each.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, TypeAdapter
+from pydantic_core import PydanticUndefined
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pydantic.fields import FieldInfo
+
+__all__ = ["Setting", "models_in", "settings_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One key that a file or a word may set."""
+
+    key: str
+    """With dots, from the root."""
+    kinds: tuple[str, ...]
+    """The ``kind`` of each branch above that has several; the key is there for those only."""
+    type: str
+    """What is accepted, in words."""
+    default: str
+    """As TOML or JSON would write it; ``none`` for nothing, ``required`` where there is no default."""
+    meaning: str
+
+
+def settings_of(model: type[BaseModel]) -> Iterator[Setting]:
+    """All settings of a model and of what is below it, in the order in which they are written down."""
+    yield from _settings(model, None, "", ())
+
+
+def _settings(
+    model: type[BaseModel], default: object, prefix: str, kinds: tuple[str, ...]
+) -> Iterator[Setting]:
+    """``default`` is the branch that is there when nothing is said, if it is of this model."""
+    for name, field in model.model_fields.items():
+        key = f"{prefix}{name}"
+        value = getattr(default, name) if isinstance(default, model) else _default(field)
+        below = models_in(field.annotation)
+        if len(below) > 1:
+            chosen = getattr(value, "kind", PydanticUndefined)
+            yield Setting(f"{key}.kind", kinds, _type(field), _text(chosen), field.description or "")
+        elif not below or _optional(field):
+            yield Setting(key, kinds, _type(field), _text(value), field.description or "")
+        for branch in below:
+            inner = (*kinds, _kind(branch)) if len(below) > 1 else kinds
+            hidden = f"{key}.kind" if len(below) > 1 else None
+            rest = _settings(branch, value, f"{key}.", inner)
+            yield from (setting for setting in rest if setting.key != hidden)
+
+
+def models_in(annotation: object) -> tuple[type[BaseModel], ...]:
+    """The models that an annotation admits by itself: unions are looked into, containers are not."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return (annotation,)
+    if get_origin(annotation) is Annotated:
+        return models_in(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, types.UnionType):
+        return tuple(model for item in get_args(annotation) for model in models_in(item))
+    return ()
+
+
+def _kind(model: type[BaseModel]) -> str:
+    return str(model.model_fields["kind"].default)
+
+
+def _optional(field: FieldInfo) -> bool:
+    return type(None) in get_args(field.annotation)
+
+
+def _default(field: FieldInfo) -> object:
+    return field.get_default(call_default_factory=True)  # PydanticUndefined where it is required
+
+
+def _text(value: object) -> str:
+    if value is PydanticUndefined:
+        return "required"
+    if value is None:
+        return "none"
+    return json.dumps(TypeAdapter(object).dump_python(value, mode="json"), ensure_ascii=False)
+
+
+_WORDS: Mapping[object, str] = {
+    bool: "true or false",
+    int: "whole number",
+    float: "number",
+    str: "text",
+    Path: "path",
+    type(None): "none",
+}
+
+
+def _type(field: FieldInfo) -> str:
+    words = list(dict.fromkeys(_words(field.annotation)))
+    if "none" in words and len(words) > 1:
+        words = [*(word for word in words if word != "none"), "none"]
+    return ", ".join(words)
+
+
+def _words(annotation: object) -> Iterator[str]:
+    origin = get_origin(annotation)
+    if annotation in _WORDS:
+        yield _WORDS[annotation]
+    elif origin is Literal:
+        yield from (f'"{value}"' for value in get_args(annotation))
+    elif origin is Annotated:
+        yield from _words(get_args(annotation)[0])
+    elif origin in (Union, types.UnionType):
+        for item in get_args(annotation):
+            yield from _words(item)
+    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield f'"{_kind(annotation)}"' if "kind" in annotation.model_fields else "settings"
+    elif origin is tuple:
+        yield _list_of(get_args(annotation))
+    elif origin is dict:
+        yield "table"
+    else:
+        yield "any value"
+
+
+def _list_of(items: tuple[object, ...]) -> str:
+    first = next(_words(items[0]))
+    if items[-1] is Ellipsis:
+        return f"list of {first}s"
+    return f"pair of {first}s" if len(items) == 2 else f"{len(items)} {first}s"

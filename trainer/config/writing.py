@@ -1,0 +1,58 @@
+"""A configuration as TOML that ``reading`` understands: what a run was told, with all that it left out."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["to_toml"]
+
+
+def to_toml(config: BaseModel) -> str:
+    """The whole tree. Reading it gives the same configuration.
+
+    TOML has no null: a setting that is None by default is left out, and one that was set to None is written
+    as ``"none"``, which a branch reads as None where None is meant. Nulls inside free tables are left out.
+    """
+    return "\n".join(_table(config, ())).strip() + "\n"
+
+
+def _table(config: BaseModel, path: tuple[str, ...]) -> Iterator[str]:
+    plain = config.model_dump(mode="json")
+    below: dict[str, BaseModel] = {}
+    lines: list[str] = []
+    for name, field in type(config).model_fields.items():
+        value = getattr(config, name)
+        if isinstance(value, BaseModel):
+            below[name] = value
+        elif value is not None:
+            lines.append(f"{_key(name)} = {_text(plain[name])}")
+        elif field.default is not None:
+            lines.append(f'{_key(name)} = "none"')
+    if path and (lines or not below):
+        yield f"[{'.'.join(map(_key, path))}]"
+    yield from lines
+    yield ""
+    for name, branch in below.items():
+        yield from _table(branch, (*path, name))
+
+
+def _key(name: str) -> str:
+    plain = name.replace("_", "").replace("-", "")
+    return name if plain.isascii() and plain.isalnum() else json.dumps(name)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        items = (f"{_key(key)} = {_text(item)}" for key, item in value.items() if item is not None)
+        return "{" + ", ".join(items) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_text(item) for item in value if item is not None) + "]"
+    if isinstance(value, float):
+        return repr(value)
+    return json.dumps(value, ensure_ascii=False)
