@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+
+from trainer.errors import DataError
+from trainer.evaluate.comparison import compare
+from trainer.evaluate.results import EvaluationResult, TaskOutcome
+
+
+def result(successes, episodes=1, first=0):
+    tasks = tuple(
+        TaskOutcome(f"t{first + number}", "", episodes, count, count / episodes)
+        for number, count in enumerate(successes)
+    )
+    return EvaluationResult(0, "alone", "test", tasks)
+
+
+def test_the_difference_is_that_of_the_rates_on_common_tasks():
+    comparison = compare(result([0, 0, 1, 1]), result([1, 0, 1, 1], first=0))
+    assert (comparison.tasks, comparison.before, comparison.after) == (4, 0.5, 0.75)
+    assert comparison.difference == 0.25
+
+
+def test_only_common_tasks_with_a_verdict_count():
+    before = result([1, 0, 0])
+    after = EvaluationResult(
+        1, "after", "test", (*result([1, 1], first=1).tasks, TaskOutcome("t0", "", 0, 0, 0.0, failures=1))
+    )
+    comparison = compare(before, after)
+    assert (comparison.tasks, comparison.before, comparison.after) == (2, 0.0, 1.0)
+
+
+def test_no_common_task_is_an_error():
+    with pytest.raises(DataError, match="share no task"):
+        compare(result([1]), result([1], first=5))
+
+
+def test_the_same_evaluation_twice_differs_by_nothing():
+    comparison = compare(result([0, 1, 1]), result([0, 1, 1]))
+    assert (comparison.interval.low, comparison.interval.high) == (0.0, 0.0)
+    assert not comparison.certain
+
+
+def test_the_interval_agrees_with_the_normal_approximation_of_paired_differences():
+    random = np.random.default_rng(1)
+    before = (random.random(400) < 0.4).astype(int)
+    after = np.where(random.random(400) < 0.8, before, 1)
+    comparison = compare(result(before.tolist()), result(after.tolist()))
+    half = 1.96 * np.std(after - before) / 20
+    assert comparison.interval.low == pytest.approx(comparison.difference - half, abs=0.01)
+    assert comparison.interval.high == pytest.approx(comparison.difference + half, abs=0.01)
+    assert comparison.certain
+
+
+def test_pairing_makes_the_interval_narrower_than_two_independent_ones():
+    before = [1] * 50 + [0] * 50
+    after = [1] * 60 + [0] * 40
+    paired = compare(result(before), result(after)).interval
+    shuffled = compare(result(before), result(after[::-1])).interval
+    assert paired.high - paired.low < (shuffled.high - shuffled.low) / 2
+
+
+def test_it_is_the_same_each_time():
+    one, other = result([0, 1] * 10), result([1, 1] * 10)
+    assert compare(one, other) == compare(one, other)

@@ -1,0 +1,128 @@
+import json
+
+import pytest
+
+from trainer.errors import DataError
+from trainer.evaluate.results import (
+    EvaluationResult,
+    Interval,
+    TaskOutcome,
+    append_evaluation,
+    read_evaluations,
+    summarise,
+    wilson,
+)
+from trainer.types import FailureNote, StopReason, TaskRef, Trajectory
+
+RESULT = EvaluationResult(
+    step=7,
+    when="after",
+    split="test",
+    tasks=(
+        TaskOutcome("a", "easy", episodes=4, successes=3, mean_score=0.8),
+        TaskOutcome("b", "hard", episodes=2, successes=0, mean_score=0.1, failures=2),
+    ),
+    environment="code",
+    seconds=1.5,
+)
+
+
+def episode(task_id, *, success=None, score=None, difficulty="easy", split="test"):
+    failure = None if score is not None else FailureNote("sandbox", "box_lost", "gone", "step")
+    return Trajectory(
+        id="0.0",
+        task=TaskRef("code", split, task_id, difficulty),
+        seed=0,
+        segments=(),
+        stop=StopReason.TERMINATED if failure is None else StopReason.FAILED,
+        score=score,
+        success=success,
+        failure=failure,
+    )
+
+
+def test_rates_count_episodes_with_a_verdict():
+    assert (RESULT.episodes, RESULT.successes, RESULT.failures) == (6, 3, 2)
+    assert RESULT.success_rate == 0.5
+    assert RESULT.mean_score == pytest.approx((0.8 * 4 + 0.1 * 2) / 6)
+
+
+def test_an_evaluation_without_a_verdict_has_no_rate_but_does_not_fail():
+    empty = EvaluationResult(0, "before", "test", (TaskOutcome("a", "", 0, 0, 0.0, failures=1),))
+    assert (empty.success_rate, empty.mean_score, empty.interval) == (0.0, 0.0, Interval(0.0, 1.0))
+
+
+def test_difficulties_are_results_of_their_own():
+    parts = RESULT.by_difficulty()
+    assert list(parts) == ["easy", "hard"]
+    assert parts["easy"].success_rate == 0.75
+    assert parts["hard"].failures == 2
+    assert parts["hard"].when == "after"
+
+
+def test_the_interval_is_wilsons():
+    # Newcombe 1998, table I: 81 of 263 gives 0.2553 to 0.3662.
+    interval = wilson(81, 263)
+    assert (round(interval.low, 4), round(interval.high, 4)) == (0.2553, 0.3662)
+
+
+def test_the_interval_of_none_and_all_stays_within_its_bounds():
+    assert wilson(0, 20).low == 0.0
+    assert wilson(20, 20).high == 1.0
+    assert 0.1 < wilson(0, 20).high < 0.2
+
+
+def test_a_result_survives_json():
+    assert EvaluationResult.from_json(RESULT.to_json()) == RESULT
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"tasks": [{"task": 1}]}',
+        json.dumps(json.loads(RESULT.to_json()) | {"when": "later"}),
+    ],
+)
+def test_what_is_no_evaluation_is_refused(text):
+    with pytest.raises(DataError, match="not an evaluation"):
+        EvaluationResult.from_json(text)
+
+
+def test_a_file_of_evaluations_names_the_line_that_is_wrong(tmp_path):
+    file = tmp_path / "evaluations.jsonl"
+    assert read_evaluations(file) == ()
+    append_evaluation(file, RESULT)
+    append_evaluation(file, RESULT)
+    assert read_evaluations(file) == (RESULT, RESULT)
+    file.write_text(RESULT.to_json() + "\n{}\n")
+    with pytest.raises(DataError, match="line 2"):
+        read_evaluations(file)
+
+
+def test_episodes_are_summed_up_by_task_and_broken_ones_are_no_misses():
+    result = summarise(
+        [
+            episode("a", success=True, score=1.0),
+            episode("b", success=False, score=0.5, difficulty="hard"),
+            episode("a", success=False, score=0.0),
+            episode("b"),
+        ],
+        step=3,
+        when="during",
+        seconds=2.0,
+    )
+    assert result.tasks == (
+        TaskOutcome("a", "easy", episodes=2, successes=1, mean_score=0.5),
+        TaskOutcome("b", "hard", episodes=1, successes=0, mean_score=0.5, failures=1),
+    )
+    assert (result.split, result.environment, result.step) == ("test", "code", 3)
+
+
+def test_splits_are_joined():
+    played = [episode("a", success=True, score=1.0, split=split) for split in ("x", "y", "x")]
+    result = summarise(played, step=0, when="before")
+    assert result.split == "x+y"
+    assert [task.episodes for task in result.tasks] == [2, 1]

@@ -1,0 +1,81 @@
+"""Whether a model got better: two evaluations of the same tasks, with an interval of the difference.
+
+Tasks are what is drawn again, not episodes (paired bootstrap, Efron and Tibshirani 1993): those of one task
+are alike, and a task that is easy before is easy after, which cancels out of the difference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trainer.errors import DataError
+
+from .results import Interval
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .results import EvaluationResult, TaskOutcome
+
+__all__ = ["Comparison", "compare"]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What changed on the tasks that both evaluations have a verdict of."""
+
+    tasks: int
+    before: float
+    """Success rate on those tasks."""
+    after: float
+    interval: Interval
+    """Of the difference, 95 per cent."""
+
+    @property
+    def difference(self) -> float:
+        """After minus before."""
+        return self.after - self.before
+
+    @property
+    def certain(self) -> bool:
+        """Whether the interval leaves zero out."""
+        return self.interval.low > 0 or self.interval.high < 0
+
+
+def compare(
+    before: EvaluationResult, after: EvaluationResult, *, draws: int = 5_000, seed: int = 0
+) -> Comparison:
+    """The difference in success rate. Raises DataError when the two share no task."""
+    pairs = _common(before, after)
+    successes_P2 = np.array([[task.successes for task in pair] for pair in pairs], dtype=np.float64)
+    episodes_P2 = np.array([[task.episodes for task in pair] for pair in pairs], dtype=np.float64)
+    rates = successes_P2.sum(0) / episodes_P2.sum(0)
+    drawn = _drawn(successes_P2, episodes_P2, draws, np.random.default_rng(seed))
+    low, high = np.quantile(drawn, (0.025, 0.975))
+    return Comparison(len(pairs), float(rates[0]), float(rates[1]), Interval(float(low), float(high)))
+
+
+def _common(before: EvaluationResult, after: EvaluationResult) -> list[tuple[TaskOutcome, TaskOutcome]]:
+    earlier = {task.task_id: task for task in before.tasks if task.episodes}
+    pairs = [
+        (earlier[task.task_id], task) for task in after.tasks if task.episodes and task.task_id in earlier
+    ]
+    if not pairs:
+        raise DataError("the two evaluations share no task with a verdict")
+    return pairs
+
+
+def _drawn(
+    successes_P2: NDArray[np.float64],
+    episodes_P2: NDArray[np.float64],
+    draws: int,
+    random: np.random.Generator,
+) -> NDArray[np.float64]:
+    """The difference on each of ``draws`` samples of tasks, as many as there are, with replacement."""
+    problems = len(successes_P2)
+    counts = random.multinomial(problems, np.full(problems, 1 / problems), size=draws).astype(np.float64)
+    rates = (counts @ successes_P2) / (counts @ episodes_P2)
+    return rates[:, 1] - rates[:, 0]
