@@ -157,6 +157,8 @@ class FailureNote:
     phase: str
     """``create``, ``step``, ``evaluate``, ``generate``."""
     instance_id: str = ""
+    retry_after_s: float | None = None
+    """Seconds to wait before another attempt, where the service told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,13 +256,13 @@ class Sample:
     last: bool = True
     """It is the last segment of its trajectory."""
     truncated: bool = False
-    """The episode did not end by itself: its value continues after the last token."""
+    """The episode did not end by itself: a limit cut it off."""
     old_logprobs_T: FloatT | None = None
     """The learner's, before this batch's first update."""
     ref_logprobs_T: FloatT | None = None
     """The reference model's."""
     values_T: FloatT | None = None
-    """The critic's, before this batch's first update."""
+    """The critic's, before this batch's first update: of what was there before each token."""
     advantages_T: FloatT | None = None
     returns_T: FloatT | None = None
     """Targets of the critic."""
