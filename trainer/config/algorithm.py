@@ -37,6 +37,9 @@ class Gae(Branch):
     lam: Share = 0.95
     whiten: bool = True
     """Zero mean and unit deviation over the batch's tokens."""
+    bootstrap: bool = False
+    """Episodes that a limit cut off go on in value. They are graded all the same: for rewards that come step
+    by step, without an outcome."""
 
 
 class Grpo(Branch):

@@ -1,0 +1,127 @@
+"""Each algorithm over the trajectories of a batch: configuration to function.
+
+The formulas have files of their own; here they are given the right rewards, group by group or turn by turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trainer.config.algorithm import DrGrpo, Gae, Grpo, ReinforcePlusPlus, ReturnToGo, Rloo
+
+from .chains import Array, Chain, groups, turn_starts
+from .dr_grpo import dr_grpo
+from .gae import gae
+from .grpo import grpo
+from .reinforce import reinforce_pp
+from .return_to_go import return_to_go
+from .rloo import rloo
+from .whitening import whiten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["ALGORITHMS", "Credit"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Credit:
+    """What a trajectory's actions get."""
+
+    advantages_A: Array
+    returns_A: Array | None = None
+
+
+def _by_group(episodes: Sequence[Chain], advantages: Callable[[Array], Array]) -> list[Credit]:
+    """One advantage a trajectory, from the rewards of its group."""
+    totals_N = np.array([chain.total for chain in episodes], dtype=np.float64)
+    advantages_N = np.zeros_like(totals_N)
+    for members in groups(episodes):
+        advantages_N[members] = advantages(totals_N[members])
+    return [
+        Credit(np.full(len(chain.rewards_A), advantage))
+        for chain, advantage in zip(episodes, advantages_N, strict=True)
+    ]
+
+
+def _group_means(episodes: Sequence[Chain], values_N: Array) -> Array:
+    """The mean over each trajectory's group; 0 for those that do not count."""
+    means_N = np.zeros_like(values_N)
+    for members in groups(episodes):
+        means_N[members] = values_N[members].mean()
+    return means_N
+
+
+def _reinforce_pp(episodes: Sequence[Chain], config: ReinforcePlusPlus) -> list[Credit]:
+    totals_N = np.array([chain.total for chain in episodes], dtype=np.float64)
+    baselines_N = _group_means(episodes, totals_N) if config.group_baseline else np.zeros_like(totals_N)
+    trained = [index for index, chain in enumerate(episodes) if chain.trained]
+    found = reinforce_pp([episodes[index].rewards_A for index in trained], baselines_N[trained].tolist())
+    advantages = dict(zip(trained, found, strict=True))
+    return [
+        Credit(advantages.get(index, np.zeros_like(chain.rewards_A))) for index, chain in enumerate(episodes)
+    ]
+
+
+def _return_to_go(episodes: Sequence[Chain], config: ReturnToGo) -> list[Credit]:
+    returns_N = [return_to_go(_turn_rewards(chain), config.gamma) for chain in episodes]
+    firsts_N = np.array([float(returns_K[0]) if len(returns_K) else 0.0 for returns_K in returns_N])
+    counted = [index for index, chain in enumerate(episodes) if chain.counted]
+    if config.baseline == "group":
+        baselines_N = _group_means(episodes, firsts_N)
+    else:
+        mean = firsts_N[counted].mean() if config.baseline == "batch" and counted else 0.0
+        baselines_N = np.full_like(firsts_N, mean)
+    return [
+        Credit(_over_tokens(chain, returns_K - baseline))
+        for chain, returns_K, baseline in zip(episodes, returns_N, baselines_N, strict=True)
+    ]
+
+
+def _gae(episodes: Sequence[Chain], config: Gae) -> list[Credit]:
+    credits_N = [_gae_chain(chain, config) for chain in episodes]
+    if not config.whiten:
+        return credits_N
+    trained = [index for index, chain in enumerate(episodes) if chain.trained]
+    white = whiten([credits_N[index].advantages_A for index in trained])
+    for index, advantages_A in zip(trained, white, strict=True):
+        credits_N[index] = replace(credits_N[index], advantages_A=advantages_A)
+    return credits_N
+
+
+def _gae_chain(chain: Chain, config: Gae) -> Credit:
+    if chain.values_A is None:
+        raise ValueError("generalised advantage estimation needs the critic's values")
+    goes_on = config.bootstrap and chain.truncated and len(chain.values_A)
+    following = float(chain.values_A[-1]) if goes_on else 0.0
+    if config.level == "token":
+        advantages_A = gae(chain.rewards_A, chain.values_A, config.gamma, config.lam, following)
+        return Credit(advantages_A, advantages_A + chain.values_A)
+    values_K = chain.values_A[turn_starts(chain)]
+    advantages_K = gae(_turn_rewards(chain), values_K, config.gamma, config.lam, following)
+    return Credit(_over_tokens(chain, advantages_K), _over_tokens(chain, advantages_K + values_K))
+
+
+def _turn_rewards(chain: Chain) -> Array:
+    """What each turn earned."""
+    starts = turn_starts(chain)
+    return np.add.reduceat(chain.rewards_A, starts) if len(starts) else np.zeros(0)
+
+
+def _over_tokens(chain: Chain, values_K: Array) -> Array:
+    """Values of turns, at each of their actions."""
+    return np.repeat(values_K, np.diff(turn_starts(chain), append=len(chain.rewards_A)))
+
+
+ALGORITHMS: Mapping[type, Callable[[Sequence[Chain], Any], list[Credit]]] = {
+    DrGrpo: lambda episodes, _: _by_group(episodes, dr_grpo),
+    Gae: _gae,
+    Grpo: lambda episodes, config: _by_group(episodes, lambda rewards_G: grpo(rewards_G, config.epsilon)),
+    ReinforcePlusPlus: _reinforce_pp,
+    ReturnToGo: _return_to_go,
+    Rloo: lambda episodes, _: _by_group(episodes, rloo),
+}
+"""Configuration to algorithm."""

@@ -1,0 +1,103 @@
+"""Who earned what: fills the advantages (and the critic's targets) of a batch.
+
+Pure, and the same on every rank. Trajectories of weight 0 are in no baseline and get no advantage. With
+``overlong = "mask"`` those that a limit cut off stay in their group's baseline, since they have a verdict,
+and get weight 0 (overlong filtering, Yu et al. 2025, https://arxiv.org/abs/2503.14476).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trainer.config.algorithm import (
+    AlgorithmConfig,
+)
+from trainer.types import Objective
+
+from .chains import Array, Chain, chains, rows
+from .kl_penalty import penalised, sequence_kl
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .algorithms import ALGORITHMS, Credit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trainer.config.algorithm import AlgorithmConfig
+    from trainer.types import Batch, FloatT, Sample
+
+__all__ = ["credit"]
+
+
+def credit(batch: Batch, config: AlgorithmConfig, kl_coefficient: float = 0.0) -> Batch:
+    """The batch with advantages, and returns where there is a critic.
+
+    Imitation gets advantage 1 on every token of the mask. Adds the facts ``advantage/std``, and where there
+    is a reference or a critic ``reference/kl_sequence`` and ``value/explained``.
+
+    Args:
+        batch: with the learner's annotations, as far as the algorithm needs them.
+        config: the algorithm.
+        kl_coefficient: used when ``config.kl.place`` is ``reward``.
+
+    Raises ValueError when an annotation that is needed is missing.
+    """
+    samples = batch.samples
+    if batch.objective is Objective.IMITATE:
+        return replace(
+            batch,
+            samples=tuple(replace(each, advantages_T=each.mask_T.astype(np.float32)) for each in samples),
+        )
+    in_reward = config.kl.place == "reward"
+    rewards_N = [
+        penalised(sample, config.kl.estimator, kl_coefficient) if in_reward else sample.rewards_T
+        for sample in samples
+    ]
+    episodes = chains(samples, rewards_N, skip_truncated=config.overlong == "mask")
+    credits_N = ALGORITHMS[type(config.advantage)](episodes, config.advantage)
+    facts = {**batch.facts, **_facts(samples, episodes, credits_N)}
+    return replace(batch, samples=_filled(samples, episodes, credits_N), facts=facts)
+
+
+def _filled(
+    samples: Sequence[Sample], episodes: Sequence[Chain], credits_N: Sequence[Credit]
+) -> tuple[Sample, ...]:
+    filled = list(samples)
+    for chain, mine in zip(episodes, credits_N, strict=True):
+        kept = mine.advantages_A if chain.trained else np.zeros_like(mine.advantages_A)
+        advantages = rows(chain, kept, samples)
+        returns: dict[int, FloatT] = {} if mine.returns_A is None else rows(chain, mine.returns_A, samples)
+        for index in chain.samples:
+            filled[index] = replace(
+                samples[index],
+                advantages_T=advantages[index],
+                returns_T=returns.get(index),
+                weight=samples[index].weight if chain.trained else 0.0,
+            )
+    return tuple(filled)
+
+
+def _facts(
+    samples: Sequence[Sample], episodes: Sequence[Chain], credits_N: Sequence[Credit]
+) -> dict[str, float]:
+    pairs = [(chain, mine) for chain, mine in zip(episodes, credits_N, strict=True) if chain.trained]
+    facts = {"advantage/std": _deviation([mine.advantages_A for _, mine in pairs])}
+    if all(sample.ref_logprobs_T is not None for sample in samples):
+        facts["reference/kl_sequence"] = sequence_kl(samples)
+    critic = [(mine.returns_A, chain.values_A) for chain, mine in pairs]
+    errors = [goal - value for goal, value in critic if goal is not None and value is not None]
+    if errors:
+        spread = _deviation([goal for goal, _ in critic if goal is not None])
+        facts["value/explained"] = 1.0 - (_deviation(errors) / spread) ** 2 if spread > 0 else 0.0
+    return facts
+
+
+def _deviation(arrays: Sequence[Array]) -> float:
+    joined = np.concatenate(arrays) if arrays else np.zeros(0)
+    return float(joined.std()) if len(joined) else 0.0

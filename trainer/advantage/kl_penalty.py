@@ -1,0 +1,54 @@
+"""The distance to the reference model, subtracted from rewards.
+
+From Ziegler et al. 2019, https://arxiv.org/abs/1909.08593. Estimators as in Schulman 2020,
+http://joschu.net/blog/kl-approx.html, of KL(policy | reference) at each sampled token, from the policy's
+log-probabilities before the batch's first update.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trainer.types import FloatT, Sample
+
+__all__ = ["penalised", "sequence_kl", "token_kl"]
+
+LOG_BOUND = 20.0
+"""Greatest size of a log-ratio."""
+
+
+def token_kl(sample: Sample, estimator: Literal["k1", "k2", "k3"]) -> FloatT:
+    """KL to the reference at each token in nats, 0 where not sampled.
+
+    Raises ValueError when the sample lacks the learner's or the reference's log-probabilities.
+    """
+    if sample.old_logprobs_T is None or sample.ref_logprobs_T is None:
+        raise ValueError(f"sample {sample.id}: a KL needs log-probabilities of learner and reference")
+    gap_T = np.where(sample.mask_T, sample.old_logprobs_T - sample.ref_logprobs_T, 0.0)
+    gap_T = np.clip(np.nan_to_num(gap_T, nan=0.0), -LOG_BOUND, LOG_BOUND)
+    if estimator == "k1":
+        kl = gap_T
+    elif estimator == "k2":
+        kl = np.square(gap_T) / 2
+    else:
+        kl = np.exp(-gap_T) - 1 + gap_T
+    return np.asarray(kl, dtype=np.float32)
+
+
+def penalised(sample: Sample, estimator: Literal["k1", "k2", "k3"], coefficient: float) -> FloatT:
+    """The sample's rewards minus coefficient times KL, token by token."""
+    return sample.rewards_T - np.float32(coefficient) * token_kl(sample, estimator)
+
+
+def sequence_kl(samples: Sequence[Sample]) -> float:
+    """Mean over samples of their summed KL to the reference, in nats (k1, which has no bias).
+
+    This is what an adaptive coefficient keeps on its target.
+    """
+    sums = [float(token_kl(each, "k1").sum()) for each in samples if each.weight > 0 and each.mask_T.any()]
+    return float(np.mean(sums)) if sums else 0.0

@@ -1,0 +1,30 @@
+"""REINFORCE++ (Hu et al. 2025, https://arxiv.org/abs/2501.03262): returns whitened over the whole batch.
+
+Each token's return is the sum of what comes at or after it, KL penalties included, as in the paper; with a
+group baseline (REINFORCE++-baseline) the mean of the group's totals is subtracted first. Left out: clipping
+of rewards, which is ``reward.least`` and ``reward.most``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .return_to_go import return_to_go
+from .whitening import whiten
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .chains import Array
+
+__all__ = ["reinforce_pp"]
+
+
+def reinforce_pp(rewards_N: Sequence[Array], baselines_N: Sequence[float]) -> list[Array]:
+    """Advantages of the tokens of N trajectories, from their tokens' rewards and a baseline for each."""
+    return whiten(
+        [
+            return_to_go(rewards_A, 1.0) - baseline
+            for rewards_A, baseline in zip(rewards_N, baselines_N, strict=True)
+        ]
+    )

@@ -1,0 +1,25 @@
+"""Zero mean and unit deviation over all entries of several arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .chains import Array
+
+__all__ = ["whiten"]
+
+VARIANCE_FLOOR = 1e-8
+
+
+def whiten(arrays_N: Sequence[Array]) -> list[Array]:
+    """The arrays minus the mean of all entries, over their population deviation; zeros where it is 0."""
+    joined = np.concatenate(arrays_N) if arrays_N else np.zeros(0)
+    if not len(joined):
+        return list(arrays_N)
+    mean, deviation = joined.mean(), np.sqrt(joined.var() + VARIANCE_FLOOR)
+    return [(array - mean) / deviation for array in arrays_N]
