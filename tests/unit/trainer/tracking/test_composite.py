@@ -1,0 +1,32 @@
+import logging
+
+import pytest
+
+from tests.fakes.trackers import MemoryTracker
+from trainer.tracking.composite import CompositeTracker
+
+
+def test_all_are_told_and_closed():
+    own, guest = MemoryTracker(), MemoryTracker()
+    both = CompositeTracker(own, [guest])
+    both.log(1, {"a": 2.0})
+    both.close()
+    assert own.lines == guest.lines == [(1, {"a": 2.0})]
+    assert own.closed == guest.closed == 1
+
+
+def test_a_guest_that_fails_is_left_out_and_said_so_once(caplog):
+    own, broken, well = MemoryTracker(), MemoryTracker(fails_at=1), MemoryTracker()
+    tracker = CompositeTracker(own, [broken, well])
+    with caplog.at_level(logging.WARNING):
+        for step in range(4):
+            tracker.log(step, {"a": 0.0})
+    assert [step for step, _ in broken.lines] == [0]
+    assert [step for step, _ in well.lines] == [0, 1, 2, 3]
+    assert caplog.text.count("MemoryTracker failed") == 1
+
+
+def test_the_runs_own_record_may_not_fail():
+    tracker = CompositeTracker(MemoryTracker(fails_at=0))
+    with pytest.raises(RuntimeError, match="no connection"):
+        tracker.log(0, {})

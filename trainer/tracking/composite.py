@@ -1,0 +1,40 @@
+"""Several trackers as one: the first is the run's own record, the others are guests."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from .tracker import Tracker
+
+__all__ = ["CompositeTracker"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class CompositeTracker:
+    """Tells all of them. A guest that fails is reported once and left out: metrics are not worth a run."""
+
+    def __init__(self, own: Tracker, guests: Iterable[Tracker] = ()) -> None:
+        self._own = own
+        self._guests = list(guests)
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        self._own.log(step, metrics)
+        for guest in tuple(self._guests):
+            try:
+                guest.log(step, metrics)
+            except Exception as error:  # noqa: BLE001 - services of others fail in ways of their own
+                self._guests.remove(guest)
+                _LOG.warning("%s failed, and is told nothing more: %s", type(guest).__name__, error)
+
+    def close(self) -> None:
+        self._own.close()
+        for guest in self._guests:
+            try:
+                guest.close()
+            except Exception as error:  # noqa: BLE001 - as above
+                _LOG.warning("%s could not be closed: %s", type(guest).__name__, error)

@@ -1,0 +1,72 @@
+"""``metrics.jsonl``: a line a step, flushed at once, so that a run that is killed leaves all of it behind."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+__all__ = ["JsonlTracker", "read_metrics"]
+
+
+class JsonlTracker:
+    """Appends ``{"step": ..., "time": unix seconds, "metrics": {...}}``; what is not finite becomes null."""
+
+    def __init__(self, file: Path, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        torn = _torn(file)
+        self._lines = file.open("a", encoding="utf-8")
+        if torn:
+            self._lines.write("\n")
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        plain = {name: float(value) if math.isfinite(value) else None for name, value in metrics.items()}
+        line = {"step": step, "time": round(self._clock(), 3), "metrics": plain}
+        self._lines.write(json.dumps(line) + "\n")
+        self._lines.flush()
+
+    def close(self) -> None:
+        self._lines.close()
+
+
+def read_metrics(file: Path) -> dict[int, dict[str, float]]:
+    """Metrics by step, in order; nothing when there is no such file.
+
+    Of a step that was logged more than once, as after a resume, the later value of each metric counts. A line
+    that a crash cut off is left out. ``time`` is there as ``clock``, in unix seconds.
+    """
+    steps: dict[int, dict[str, float]] = {}
+    for step, metrics in _lines_of(file):
+        steps.setdefault(step, {}).update(metrics)
+    return dict(sorted(steps.items()))
+
+
+def _lines_of(file: Path) -> Iterator[tuple[int, dict[str, float]]]:
+    if not file.exists():
+        return
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        for text in lines:
+            try:
+                line = json.loads(text)
+                metrics = {
+                    name: math.nan if value is None else float(value)
+                    for name, value in line["metrics"].items()
+                }
+                step, clock = int(line["step"]), float(line["time"])
+            except (ValueError, TypeError, KeyError, AttributeError):
+                continue
+            yield step, {**metrics, "clock": clock}
+
+
+def _torn(file: Path) -> bool:
+    """Whether the last line has no end, because its writer was killed."""
+    if not file.exists() or not file.stat().st_size:
+        return False
+    with file.open("rb") as lines:
+        lines.seek(-1, 2)
+        return lines.read(1) != b"\n"

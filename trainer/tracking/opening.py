@@ -1,0 +1,88 @@
+"""The trackers that a run is configured for. Packages of services are imported here, where asked for."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, TypeAlias
+
+from trainer.errors import ConfigError, TrainerError
+
+from .composite import CompositeTracker
+from .jsonl import JsonlTracker
+from .mlflow import MlflowTracker
+from .tensorboard import TensorboardTracker
+from .wandb import WandbTracker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+    from types import ModuleType
+
+    from trainer.config import RunConfig
+
+    from .tracker import Tracker
+
+__all__ = ["flat", "open_tracker"]
+
+Importer: TypeAlias = "Callable[[str], ModuleType]"
+
+
+def open_tracker(config: RunConfig, folder: Path, importer: Importer = importlib.import_module) -> Tracker:
+    """All trackers of a run as one. Raises ConfigError for a package that is missing, and TrainerError for a
+    service that cannot be reached: before the first step, not after it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    own = JsonlTracker(folder / "metrics.jsonl")
+    guests: list[Tracker] = []
+    try:
+        for guest in _guests(config, folder, importer):
+            guests.append(guest)  # one by one: those before one that fails are closed
+    except TrainerError:
+        CompositeTracker(own, guests).close()
+        raise
+    return CompositeTracker(own, guests)
+
+
+def _guests(config: RunConfig, folder: Path, importer: Importer) -> Iterator[Tracker]:
+    tracking = config.tracking
+    settings = flat(config.model_dump(mode="json"))
+    if tracking.tensorboard:
+        _package("tensorboard", "tracking.tensorboard", importer)
+        yield TensorboardTracker(folder / "tensorboard")
+    if tracking.wandb_project is not None:
+        package = _package("wandb", "tracking.wandb_project", importer)
+        project = tracking.wandb_project
+        yield _opened("wandb", lambda: WandbTracker(package, project, config.name, folder, settings))
+    if tracking.mlflow_uri is not None:
+        package = _package("mlflow", "tracking.mlflow_uri", importer)
+        uri, experiment = tracking.mlflow_uri, tracking.mlflow_experiment
+        yield _opened(
+            "mlflow", lambda: MlflowTracker(package, uri, experiment, config.name, folder, settings)
+        )
+
+
+def _package(name: str, setting: str, importer: Importer) -> ModuleType:
+    try:
+        return importer(name)
+    except ImportError as error:
+        raise ConfigError(
+            f"{setting} is set, and the package {name} cannot be imported ({error}); "
+            "install it with: pip install 'training-sandbox[trackers]'"
+        ) from error
+
+
+def _opened(name: str, open_it: Callable[[], Tracker]) -> Tracker:
+    try:
+        return open_it()
+    except Exception as error:
+        raise TrainerError(f"{name} could not be opened: {error}") from error
+
+
+def flat(settings: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    """A tree of settings as keys with dots; empty tables and lists are values."""
+    keys: dict[str, object] = {}
+    for name, value in settings.items():
+        if isinstance(value, dict) and value:
+            keys.update(flat(value, f"{prefix}{name}."))
+        else:
+            keys[f"{prefix}{name}"] = value
+    return keys

@@ -1,0 +1,35 @@
+"""TensorBoard event files, written without torch."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["TensorboardTracker"]
+
+
+class TensorboardTracker:
+    """A scalar a metric. Look at them with ``tensorboard --logdir FOLDER``."""
+
+    def __init__(self, folder: Path) -> None:
+        writer = importlib.import_module("tensorboard.summary.writer.event_file_writer")
+        self._event: Any = importlib.import_module("tensorboard.compat.proto.event_pb2").Event
+        self._summary: Any = importlib.import_module("tensorboard.compat.proto.summary_pb2").Summary
+        self._writer: Any = writer.EventFileWriter(str(folder))
+        self._open = True
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        values = [self._summary.Value(tag=name, simple_value=value) for name, value in metrics.items()]
+        event = self._event(wall_time=time.time(), step=step, summary=self._summary(value=values))
+        self._writer.add_event(event)
+        self._writer.flush()
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._writer.close()

@@ -1,0 +1,42 @@
+"""Weights & Biases. ``WANDB_MODE=offline`` keeps everything in the run's folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .identity import remembered_id
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+    from types import ModuleType
+
+__all__ = ["WandbTracker"]
+
+_STEP = "step"
+
+
+class WandbTracker:
+    """One run of a project. Steps are a metric of their own, so that a resumed run may repeat some."""
+
+    def __init__(
+        self, wandb: ModuleType, project: str, name: str, folder: Path, settings: Mapping[str, object]
+    ) -> None:
+        self._run: Any = wandb.init(
+            project=project,
+            name=name,
+            id=remembered_id(folder / "wandb_run"),
+            resume="allow",
+            dir=str(folder),
+            config=dict(settings),
+        )
+        self._run.define_metric("*", step_metric=_STEP)
+        self._open = True
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        self._run.log({_STEP: step, **metrics})
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._run.finish()
