@@ -1,0 +1,246 @@
+"""The learner: the model, its optimizer and its reference, on one rank of a group that acts as one.
+
+Every method that touches the model is collective: all ranks call it with the same arguments, and get the same
+back. Batches are whole on every rank, which takes its share of them.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from trainer.config import OptimizerConfig
+from trainer.types import Batch, Objective
+
+from .checkpoint import (
+    LearnerNote,
+    read_note,
+    read_random,
+    read_tensors,
+    write_note,
+    write_random,
+    write_tensors,
+)
+from .material import Material
+from .model import load_model
+from .objective import AdaptiveCoefficient, mismatch_metrics, reported
+from .optimizer import Optimizer
+from .packing import Row
+from .partition import minibatches
+from .reference import Reference
+from .row_table import RowTable
+from .scoring import Scorer
+from .sharding import Parallel
+from .training import Sums, Updater
+from .weights import merged_weights, write_adapter, write_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from trainer.config import RunConfig
+    from trainer.types import FloatT
+
+__all__ = ["Learner"]
+
+
+class Learner:
+    """A causal language model that learns from batches."""
+
+    def __init__(
+        self, model_folder: Path, config: RunConfig, device: torch.device | str, rank: int = 0, world: int = 1
+    ) -> None:
+        """Load the model. With ``world`` ranks there is a process group of as many. Raises ConfigError."""
+        learner = config.learner
+        self.config = config
+        self.rank = rank
+        self.device = torch.device(device)
+        self._folder = model_folder
+        self._model = Parallel(load_model(model_folder, config), learner, self.device, world)
+        budget, layout = learner.micro_batch_tokens, learner.layout
+        self._scorer = Scorer(self._model, rank, budget, layout)
+        self._updater = Updater(self._model, rank, budget, layout, config.algorithm)
+        self._kl = AdaptiveCoefficient.of(config.algorithm.kl)
+        self._optimizer: Optimizer | None = None
+        self._reference: Reference | None = None
+
+    @property
+    def kl_coefficient(self) -> float:
+        """Weight of the distance to the reference model, as it has adapted."""
+        return self._kl.value
+
+    def begin(self, optimizer: OptimizerConfig, steps: int) -> None:
+        """A stage begins: fresh optimizer, a schedule over ``steps`` steps, and the model as reference."""
+        rate = self.config.algorithm.value.learning_rate
+        self._optimizer = Optimizer(self._model.core, optimizer, steps, rate)
+        self._kl = AdaptiveCoefficient.of(self.config.algorithm.kl)
+        if self.config.algorithm.needs_reference:
+            self._reference = Reference(self._optimizer.parameters)
+
+    def annotate(self, batch: Batch) -> Batch:
+        """The batch with what the model, the critic and the reference think of its tokens, before learning.
+
+        Where there is one update a batch and nobody else asks for them, the model's log-probabilities are
+        left to the update, whose own first pass is the same.
+        """
+        if batch.objective is Objective.IMITATE:
+            return batch
+        rows = [Row(sample.token_ids_T, sample.mask_T) for sample in batch.samples]
+        samples = list(batch.samples)
+        if not self._asks_once:
+            scores = self._scorer.score(rows)
+            samples = [
+                replace(sample, old_logprobs_T=logprobs_T)
+                for sample, logprobs_T in zip(samples, scores.logprobs, strict=True)
+            ]
+            if scores.values is not None:
+                samples = [
+                    replace(sample, values_T=values_T)
+                    for sample, values_T in zip(samples, scores.values, strict=True)
+                ]
+        if self._reference is not None:
+            with self._reference.in_place():
+                found = self._scorer.score(rows).logprobs
+            samples = [
+                replace(sample, ref_logprobs_T=logprobs_T)
+                for sample, logprobs_T in zip(samples, found, strict=True)
+            ]
+        return replace(batch, samples=tuple(samples))
+
+    def update(self, batch: Batch, kl_coefficient: float | None = None) -> dict[str, float]:
+        """Learn from a batch with advantages. Returns metrics, the same on every rank."""
+        began = time.monotonic()
+        optimizer = self._ready()
+        material = Material.of(batch)
+        reinforce = batch.objective is Objective.REINFORCE
+        coefficient = self._kl.value if kl_coefficient is None else kl_coefficient
+        late = reinforce and "old_logprobs_T" not in material.columns
+        seen = RowTable(material.rows, 1, self.device) if late else None
+        sums, norms = Sums(), []
+        for minibatch in self._minibatches(batch, len(material.rows)):
+            norms.append(self._updater.update(material, minibatch, optimizer, sums, coefficient, seen))
+        rate = optimizer.rate
+        optimizer.done += 1
+        losses, totals = sums.over_ranks(self._model.world)
+        metrics = reported(losses, {"tokens": 0.0, **totals}, len(norms))
+        if reinforce:
+            metrics |= self._mismatch(batch, seen)
+            self._adapt(totals, material)
+        finite = [norm for norm in norms if np.isfinite(norm)]
+        return {
+            **metrics,
+            "policy/grad_norm": float(np.mean(finite)) if finite else 0.0,
+            "policy/skipped": float(len(norms) - len(finite)),
+            "policy/updates": float(len(finite)),
+            "policy/lr": rate,
+            "policy/kl_coefficient": self._kl.value,
+            "time/update": time.monotonic() - began,
+        }
+
+    def probe(self, sequences: Sequence[tuple[int, ...]]) -> list[FloatT]:
+        """Log-probability of each token given those before it, 0 for the first; collective."""
+        rows = [
+            Row(np.asarray(sequence, dtype=np.int32), np.arange(len(sequence)) > 0) for sequence in sequences
+        ]
+        return self._scorer.score(rows).logprobs
+
+    def named_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """All weights, whole and one at a time, under Hugging Face's names; collective.
+
+        Adapters are merged; a tied output layer comes under its own name, too.
+        """
+        with torch.no_grad():
+            yield from merged_weights(self._model.core.language)
+
+    def adapter(self, folder: Path) -> None:
+        """Write the LoRA adapter in PEFT's format; collective. Raises ValueError without one."""
+        lora = self.config.learner.lora
+        if lora is None:
+            raise ValueError("the run trains all weights, and has no adapter")
+        write_adapter(self._model.core.language, lora, str(self._folder), folder, write=self.rank == 0)
+
+    def export(self, folder: Path) -> None:
+        """Write the model, adapters merged, and its tokenizer in Hugging Face's format; collective."""
+        with torch.no_grad():
+            write_model(self._model.core.language, self._folder, folder, write=self.rank == 0)
+
+    def save(self, folder: Path) -> None:
+        """Write everything that the next update depends on, each rank its part; collective."""
+        optimizer = self._ready()
+        folder.mkdir(parents=True, exist_ok=True)
+        tensors = self._tensors()
+        write_tensors(folder, tensors)
+        write_random(folder, self.rank, self.device)
+        if self.rank == 0:
+            note = LearnerNote(
+                optimizer=optimizer.config.model_dump(),
+                steps=optimizer.steps,
+                done=optimizer.done,
+                updates=optimizer.updates,
+                kl_coefficient=self._kl.value,
+                world=self._model.world,
+                shapes={name: list(tensor.shape) for name, tensor in tensors.items()},
+            )
+            write_note(folder, note)
+
+    def load(self, folder: Path) -> None:
+        """Go on from a folder, whatever number of ranks wrote it; collective. Raises CheckpointError."""
+        note = read_note(folder)
+        self.begin(OptimizerConfig.model_validate(note.optimizer), note.steps)
+        read_tensors(folder, self._tensors(), note.shapes)
+        read_random(folder, self.rank, self.device)
+        optimizer = self._ready()
+        optimizer.done, optimizer.updates = note.done, note.updates
+        self._kl = replace(self._kl, value=note.kl_coefficient)
+
+    @property
+    def _asks_once(self) -> bool:
+        """Whether an update's first pass sees the model as it is before learning, and that is soon enough."""
+        learner, algorithm = self.config.learner, self.config.algorithm
+        updates = learner.minibatches * learner.epochs
+        return updates == 1 and algorithm.kl.place != "reward" and not algorithm.needs_values
+
+    def _ready(self) -> Optimizer:
+        if self._optimizer is None:
+            raise RuntimeError("begin() comes first")
+        return self._optimizer
+
+    def _minibatches(self, batch: Batch, rows: int) -> Iterator[list[int]]:
+        """Rows of each update; a step that is done again has the same ones."""
+        if batch.objective is Objective.IMITATE:
+            yield from minibatches(rows, 1, (self.config.seed, batch.step))
+            return
+        for epoch in range(self.config.learner.epochs):
+            seed = (self.config.seed, batch.step, epoch)
+            yield from minibatches(rows, self.config.learner.minibatches, seed)
+
+    def _mismatch(self, batch: Batch, seen: RowTable | None) -> dict[str, float]:
+        samples = [sample for sample in batch.samples if sample.weight > 0 and sample.mask_T.any()]
+        if seen is not None:
+            (columns,) = seen.read(self._model.world)
+            samples = [
+                replace(sample, old_logprobs_T=old_T) for sample, old_T in zip(samples, columns, strict=True)
+            ]
+        return mismatch_metrics(samples, self.config.algorithm.mismatch)
+
+    def _adapt(self, totals: dict[str, float], material: Material) -> None:
+        """Move the KL's coefficient by the KL of a sequence that was measured."""
+        if "reference/kl" not in totals or not material.rows:
+            return
+        rows = len(material.rows)
+        self._kl = self._kl.after(totals["reference/kl"] / (rows * self.config.learner.epochs), rows)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """All that is saved, and loaded in place."""
+        optimizer = self._ready()
+        tensors = {f"weight.{name}": value.detach() for name, value in optimizer.parameters.items()}
+        tensors |= {f"optimizer.{name}": value for name, value in optimizer.moments().items()}
+        if self._reference is not None:
+            tensors |= {f"reference.{name}": value for name, value in self._reference.values.items()}
+        return tensors

@@ -1,0 +1,81 @@
+"""Log-probability and entropy of tokens from logits, without a float32 copy of all logits.
+
+Only a slice of rows at a time is turned into float32, forwards and backwards; what is kept for the backward
+pass is the logits themselves and two numbers a row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor
+
+__all__ = ["token_statistics"]
+
+_SLICE_ELEMENTS = 1 << 20
+"""Logits that are in float32 at a time: few enough for a cache, enough to keep a GPU busy."""
+
+
+def token_statistics(logits_KV: Tensor, targets_K: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-probabilities of the targets and entropies of the distributions, in nats.
+
+    Args:
+        logits_KV: one row a token, over V words; any floating type.
+        targets_K: the words that were chosen.
+
+    Returns:
+        Two float32 tensors of K.
+    """
+    logprobs_K, entropy_K = _TokenStatistics.apply(logits_KV, targets_K)  # type: ignore[no-untyped-call]
+    return logprobs_K, entropy_K
+
+
+def _slices(logits_KV: Tensor) -> Iterator[slice]:
+    rows, words = logits_KV.shape
+    step = max(1, _SLICE_ELEMENTS // words)
+    for start in range(0, rows, step):
+        yield slice(start, min(rows, start + step))
+
+
+class _TokenStatistics(torch.autograd.Function):
+    """d log p(t) / d z = onehot(t) - p;  d H / d z = -p (log p + H)."""
+
+    @staticmethod
+    def forward(ctx: Any, logits_KV: Tensor, targets_K: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ANN401
+        rows = len(logits_KV)
+        logprobs_K, entropy_K, partition_K = logits_KV.new_empty(3, rows, dtype=torch.float32).unbind()
+        for part in _slices(logits_KV):
+            z = logits_KV[part].float()
+            partition = torch.logsumexp(z, dim=-1)
+            chosen = z.gather(-1, targets_K[part, None]).squeeze(-1)
+            p = torch.exp(z - partition[:, None])
+            partition_K[part] = partition
+            logprobs_K[part] = chosen - partition
+            entropy_K[part] = partition - torch.linalg.vecdot(p, z)
+        ctx.save_for_backward(logits_KV, targets_K, partition_K, entropy_K)
+        ctx.set_materialize_grads(False)
+        return logprobs_K, entropy_K
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, by_logprobs_K: Tensor | None, by_entropy_K: Tensor | None) -> tuple[Any, None]:  # noqa: ANN401
+        logits_KV, targets_K, partition_K, entropy_K = ctx.saved_tensors
+        gradient_KV = torch.empty_like(logits_KV)
+        for part in _slices(logits_KV):
+            logp = logits_KV[part].float() - partition_K[part, None]
+            scale = torch.zeros_like(logp[:, :1])
+            if by_logprobs_K is not None:
+                scale = scale - by_logprobs_K[part, None]
+            if by_entropy_K is not None:
+                scale = scale - by_entropy_K[part, None] * (logp + entropy_K[part, None])
+            gradient = logp.exp_().mul_(scale)
+            if by_logprobs_K is not None:
+                gradient.scatter_add_(-1, targets_K[part, None], by_logprobs_K[part, None])
+            gradient_KV[part] = gradient
+        return gradient_KV, None

@@ -1,0 +1,120 @@
+"""AdamW, its learning rate as a function of the step, and clipping."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch.distributed.tensor import DTensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Parameter
+
+    from trainer.config import OptimizerConfig
+
+    from .model import ActorCritic
+
+__all__ = ["Optimizer", "rate_factor"]
+
+
+def rate_factor(config: OptimizerConfig, step: int, steps: int) -> float:
+    """The learning rate of a step, as a share of the configured one: linear warm-up, then the schedule.
+
+    Args:
+        config: the optimizer's settings.
+        step: steps that were done, from 0.
+        steps: steps of the whole stage.
+    """
+    if step < config.warmup_steps:
+        return (step + 1) / config.warmup_steps
+    if config.schedule == "constant":
+        return 1.0
+    progress = min(1.0, (step - config.warmup_steps) / max(1, steps - config.warmup_steps))
+    fall = progress if config.schedule == "linear" else (1 - math.cos(math.pi * progress)) / 2
+    return 1.0 - (1.0 - config.least) * fall
+
+
+class Optimizer:
+    """AdamW (Loshchilov and Hutter 2019) over what is trained of a model, for one stage.
+
+    Vectors (biases, norms) do not decay. Its state is there from the start, so that it can be loaded.
+    """
+
+    def __init__(
+        self, core: ActorCritic, config: OptimizerConfig, steps: int, value_rate: float | None = None
+    ) -> None:
+        self.config = config
+        self.steps = steps
+        self.done = 0
+        """Steps of the stage that are done; a step may be several updates."""
+        self.parameters: dict[str, Parameter] = {
+            name: parameter for name, parameter in core.named_parameters() if parameter.requires_grad
+        }
+        self._adam = torch.optim.AdamW(
+            self._groups(value_rate), betas=config.betas, eps=config.epsilon, fused=True
+        )
+        for parameter in self.parameters.values():
+            self._adam.state[parameter] = {
+                "step": torch.zeros((), device=parameter.device),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
+
+    def _groups(self, value_rate: float | None) -> list[dict[str, object]]:
+        groups: dict[tuple[float, float], list[Parameter]] = {}
+        for name, parameter in self.parameters.items():
+            of_value = name.startswith("value_head.") and value_rate is not None
+            rate = value_rate if of_value and value_rate is not None else self.config.learning_rate
+            decay = self.config.weight_decay if parameter.ndim > 1 else 0.0
+            groups.setdefault((rate, decay), []).append(parameter)
+        return [
+            {"params": parameters, "lr": rate, "base_rate": rate, "weight_decay": decay}
+            for (rate, decay), parameters in groups.items()
+        ]
+
+    @property
+    def rate(self) -> float:
+        """Learning rate of the step that is under way."""
+        return self.config.learning_rate * rate_factor(self.config, self.done, self.steps)
+
+    def clear(self) -> None:
+        """Forget gradients."""
+        self._adam.zero_grad(set_to_none=True)
+
+    def step(self) -> float:
+        """Clip and apply gradients; collective. Returns their norm before clipping.
+
+        A norm that is not finite leaves the model as it is.
+        """
+        most = self.config.clip_norm or math.inf
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters.values(), most, foreach=True)
+        if isinstance(norm, DTensor):
+            norm = norm.full_tensor()
+        value = float(norm)
+        if not math.isfinite(value):
+            return value
+        factor = rate_factor(self.config, self.done, self.steps)
+        for group in self._adam.param_groups:
+            group["lr"] = group["base_rate"] * factor
+        self._adam.step()
+        return value
+
+    def moments(self) -> dict[str, Tensor]:
+        """State by the names of parameters, to be saved and to be loaded into."""
+        state: dict[str, Tensor] = {}
+        for name, parameter in self.parameters.items():
+            for moment in ("exp_avg", "exp_avg_sq"):
+                state[f"{moment}.{name}"] = self._adam.state[parameter][moment]
+        return state
+
+    @property
+    def updates(self) -> int:
+        """Updates that were applied."""
+        return int(next(iter(self._adam.state.values()))["step"])
+
+    @updates.setter
+    def updates(self, count: int) -> None:
+        for state in self._adam.state.values():
+            state["step"].fill_(count)

@@ -1,0 +1,92 @@
+"""Rows of tokens as tensors of one forward pass, padded or packed.
+
+Padded: a row a sequence, padding on the right, which causal attention never sees: no mask is needed. Packed:
+all sequences in one row, whose ``position_ids`` begin again at 0; transformers reads the borders off them and
+attends within sequences only, as long as there is neither an attention mask nor a cache.
+
+Either way what comes out of the model belongs to *kept* tokens only, one after another, row by row; losses
+work on these K tokens and on ``sequences_K``, which tells whose they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from trainer.types import IntT
+
+    from .partition import Layout
+
+__all__ = ["MicroBatch", "Row", "lay_out"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """One sequence, and the tokens whose probability is wanted."""
+
+    token_ids_T: IntT
+    kept_T: NDArray[np.bool_]
+    """Never position 0, which nothing comes before."""
+
+    def __len__(self) -> int:
+        return len(self.token_ids_T)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MicroBatch:
+    """One forward pass."""
+
+    rows: tuple[int, ...]
+    """Which rows; empty when the pass is made for the sake of other ranks only."""
+    input_ids: Tensor
+    """B x T, or 1 x (all tokens)."""
+    position_ids: Tensor | None
+    """1 x (all tokens) when packed, else None."""
+    sources_K: Tensor
+    """For each kept token, the place in the flattened ``input_ids`` of the token before it."""
+    targets_K: Tensor
+    """The kept tokens."""
+    sequences_K: Tensor
+    """For each kept token, which of ``rows`` it is of, from 0."""
+
+
+def lay_out(
+    rows: Sequence[Row], indices: tuple[int, ...], layout: Layout, device: torch.device
+) -> MicroBatch:
+    """Tensors of the rows ``indices``; without any, of two tokens that belong to nobody."""
+    chosen = [rows[index] for index in indices] or [_NOBODY]
+    longest = max(len(row) for row in chosen)
+    lengths = np.array([len(row) for row in chosen])
+    packed = layout == "packed"
+    starts = np.cumsum(lengths) - lengths if packed else np.arange(len(chosen)) * longest
+    input_ids = np.zeros(int(lengths.sum()) if packed else len(chosen) * longest, dtype=np.int64)
+    sources = []
+    for row, start in zip(chosen, starts, strict=True):
+        input_ids[start : start + len(row)] = row.token_ids_T
+        sources.append(start + np.flatnonzero(row.kept_T) - 1)
+    sources_K = np.concatenate(sources)
+    positions = np.concatenate([np.arange(length) for length in lengths]) if packed else None
+    return MicroBatch(
+        rows=indices,
+        input_ids=_tensor(input_ids.reshape(1 if packed else len(chosen), -1), device),
+        position_ids=None if positions is None else _tensor(positions[None], device),
+        sources_K=_tensor(sources_K, device),
+        targets_K=_tensor(input_ids[sources_K + 1], device),
+        sequences_K=_tensor(np.repeat(np.arange(len(chosen)), [len(part) for part in sources]), device),
+    )
+
+
+def _tensor(array: NDArray[np.int64], device: torch.device) -> Tensor:
+    return torch.from_numpy(array).to(device, non_blocking=True)
+
+
+_NOBODY = Row(np.zeros(2, dtype=np.int32), np.array([False, True]))

@@ -1,0 +1,51 @@
+"""Numbers of kept tokens, put down by the rank that found them and read by all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from .sharding import sum_over_ranks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from trainer.types import FloatT
+
+    from .packing import Row
+
+__all__ = ["RowTable"]
+
+
+class RowTable:
+    """Some float32 columns over all tokens of all rows, 0 where nothing was put.
+
+    Ranks put down their own rows and the rest stays 0, so that the sum over ranks is everybody's, exactly.
+    """
+
+    def __init__(self, rows: Sequence[Row], columns: int, device: torch.device) -> None:
+        self._rows = rows
+        self._starts = np.cumsum([0, *(len(row) for row in rows)])
+        self._numbers = torch.zeros(columns, int(self._starts[-1]), device=device)
+
+    def put(self, indices: tuple[int, ...], *columns_K: Tensor | None) -> None:
+        """Put down the kept tokens of some rows, row by row; None leaves a column as it is."""
+        if not indices:
+            return
+        places = np.concatenate(
+            [self._starts[index] + np.flatnonzero(self._rows[index].kept_T) for index in indices]
+        )
+        into = torch.from_numpy(places).to(self._numbers.device)
+        for column, values_K in zip(self._numbers, columns_K, strict=True):
+            if values_K is not None:
+                column[into] = values_K.detach()
+
+    def read(self, world: int) -> list[list[FloatT]]:
+        """For each column one array a row, on every rank; collective."""
+        numbers = sum_over_ranks(self._numbers, world).cpu().numpy()
+        cuts = self._starts[1:-1]
+        return [[part.copy() for part in np.split(column, cuts)] if self._rows else [] for column in numbers]

@@ -1,0 +1,173 @@
+"""One update: a minibatch, in micro-batches, over all ranks, with exact means.
+
+Weights of tokens are shares of the whole minibatch, so that gradients only have to be summed: how rows are
+packed, and how many ranks there are, changes nothing but rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+
+from trainer.types import Objective
+
+from .objective import LossInputs, Totals, imitation, objective, row_token_weights
+from .packing import lay_out
+from .partition import rank_micro_batches
+from .sharding import sum_over_ranks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from trainer.config import AlgorithmConfig
+
+    from .material import Material
+    from .model import TokenOutputs
+    from .objective import ObjectiveOutput
+    from .optimizer import Optimizer
+    from .packing import MicroBatch
+    from .partition import Layout
+    from .row_table import RowTable
+    from .sharding import Parallel
+
+__all__ = ["Sums", "Updater"]
+
+
+@dataclass(slots=True)
+class Sums:
+    """Losses and metrics that add up over micro-batches, ranks and updates."""
+
+    losses: dict[str, Tensor] = field(default_factory=dict)
+    sums: dict[str, Tensor] = field(default_factory=dict)
+
+    def add(self, output: ObjectiveOutput) -> None:
+        """Count a micro-batch."""
+        for into, given in ((self.losses, output.losses), (self.sums, output.sums)):
+            for name, value in given.items():
+                into[name] = into[name] + value.double() if name in into else value.double()
+
+    def over_ranks(self, world: int) -> tuple[dict[str, float], dict[str, float]]:
+        """Losses and sums of all ranks; collective."""
+        values = [*self.losses.values(), *self.sums.values()]
+        totals = sum_over_ranks(torch.stack(values), world).tolist() if values else []
+        count = len(self.losses)
+        return (
+            dict(zip(self.losses, totals[:count], strict=True)),
+            dict(zip(self.sums, totals[count:], strict=True)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Updater:
+    """Learns from minibatches."""
+
+    model: Parallel
+    rank: int
+    budget: int
+    """Tokens of a pass."""
+    layout: Layout
+    algorithm: AlgorithmConfig
+
+    def update(
+        self,
+        material: Material,
+        minibatch: Sequence[int],
+        optimizer: Optimizer,
+        sums: Sums,
+        kl_coefficient: float,
+        seen: RowTable | None = None,
+    ) -> float:
+        """Learn from some rows; collective.
+
+        Args:
+            material: the whole batch.
+            minibatch: which of its rows.
+            optimizer: of the stage.
+            sums: where metrics are added to.
+            kl_coefficient: of a KL in the loss.
+            seen: where the log-probabilities before the update are put down, if anywhere.
+
+        Returns:
+            The norm of the gradient before clipping.
+        """
+        model = self.model
+        totals = Totals(
+            tokens=sum(
+                material.weights[index] * int(material.rows[index].kept_T.sum()) for index in minibatch
+            ),
+            sequences=sum(material.weights[index] for index in minibatch),
+        )
+        lengths = [len(row) for row in material.rows]
+        plan = rank_micro_batches(lengths, minibatch, self.rank, model.world, self.budget, self.layout)
+        model.core.train()
+        optimizer.clear()
+        for place, indices in enumerate(plan, start=1):
+            with model.accumulating(last=place == len(plan)):
+                micro = lay_out(material.rows, indices, self.layout, model.device)
+                outputs = model(micro)
+                output = self._loss(outputs, micro, material, totals, kl_coefficient)
+                # Gradients become the mean over ranks, and their sum is wanted.
+                loss = output.loss * model.world
+                if outputs.values_K is not None:  # imitation has no use for them, and DDP waits for all
+                    loss = loss + 0.0 * outputs.values_K.sum()
+                loss.backward()  # type: ignore[no-untyped-call]
+            sums.add(output)
+            if seen is not None:
+                seen.put(indices, outputs.logprobs_K)
+        return optimizer.step()
+
+    def _loss(
+        self,
+        outputs: TokenOutputs,
+        micro: MicroBatch,
+        material: Material,
+        totals: Totals,
+        kl_coefficient: float,
+    ) -> ObjectiveOutput:
+        algorithm = self.algorithm
+        reinforce = material.kind is Objective.REINFORCE
+        inputs = self._inputs(outputs, micro, material)
+        weights_1K = row_token_weights(
+            inputs.mask_BT,
+            material.weight(micro.rows, self.model.device),
+            algorithm.aggregation if reinforce else "token",
+            totals,
+            algorithm.constant_length,
+            inputs.sequences_BT,
+        )
+        if reinforce:
+            return objective(inputs, algorithm, weights_1K, kl_coefficient)
+        return imitation(inputs, weights_1K)
+
+    def _inputs(self, outputs: TokenOutputs, micro: MicroBatch, material: Material) -> LossInputs:
+        """All kept tokens in one row, told apart by their sequence; with no rows, one that does not count."""
+
+        def given(name: str) -> Tensor | None:
+            return material.column(name, micro.rows, self.model.device)
+
+        now_1K = outputs.logprobs_K[None]
+        entropy_1K = outputs.entropy_K[None]
+        old_1K, sampling_1K, advantages_1K = (
+            given("old_logprobs_T"),
+            given("logprobs_T"),
+            given("advantages_T"),
+        )
+        if advantages_1K is None or sampling_1K is None:
+            raise ValueError("a batch is trained on after it was given advantages")
+        return LossInputs(
+            logprobs_BT=now_1K,
+            old_logprobs_BT=now_1K.detach() if old_1K is None else old_1K,
+            sampling_logprobs_BT=sampling_1K,
+            advantages_BT=advantages_1K,
+            mask_BT=torch.full_like(now_1K, bool(micro.rows), dtype=torch.bool),
+            sequences_BT=micro.sequences_K[None],
+            ref_logprobs_BT=given("ref_logprobs_T"),
+            entropy_BT=entropy_1K if self.algorithm.entropy else entropy_1K.detach(),
+            values_BT=None if outputs.values_K is None else outputs.values_K[None],
+            old_values_BT=given("values_T"),
+            returns_BT=given("returns_T"),
+        )
