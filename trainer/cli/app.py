@@ -1,0 +1,56 @@
+"""The root of ``sandbox-trainer``: its commands, and the help that teaches them."""
+
+from __future__ import annotations
+
+import typer
+
+from . import evaluate, model, settings, train
+from .driver import RealDriver
+
+__all__ = ["build_cli", "main"]
+
+_HELP = """Train language-model agents by reinforcement learning on episodes in sandboxes.
+
+Begin with the demo, which needs no GPU: a tiny model learns to solve tasks with code.
+
+    sandbox-trainer train deploy/runs/cpu_demo.toml
+
+A run is a TOML file of what differs from the defaults, and words that win over it:
+
+    sandbox-trainer train RUN.toml name=mine rollout.groups=32 learner.optimizer.learning_rate=2e-6
+
+    sandbox-trainer config RUN.toml
+
+    sandbox-trainer config --settings
+
+Then look at it, and use it:
+
+    sandbox-trainer report var/runs/mine
+
+    sandbox-trainer evaluate RUN.toml name=mine
+
+Exit codes: 0 done, 1 failed, 2 asked for in a wrong way, 130 interrupted.
+"""
+
+
+def build_cli() -> typer.Typer:
+    """All commands. They are made here and not at import, so that importing a command does nothing."""
+    cli = typer.Typer(
+        name="sandbox-trainer",
+        help=_HELP,
+        no_args_is_help=True,
+        pretty_exceptions_show_locals=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    cli.command("train")(train.train)
+    cli.command("sft")(train.sft)
+    cli.command("evaluate")(evaluate.evaluate)
+    cli.command("model")(model.model)
+    cli.command("config")(settings.config)
+    return cli
+
+
+def main() -> None:
+    """Run the command line."""
+    build_cli()(obj=RealDriver())

@@ -1,0 +1,90 @@
+"""What the commands ask of the trainer, and the real one, which loads the heavy parts when it is asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from trainer.config import RunConfig, TinyModel
+    from trainer.evaluate.results import EvaluationResult
+
+__all__ = ["Driver", "OnMetrics", "RealDriver", "RunSummary"]
+
+OnMetrics: TypeAlias = "Callable[[int, dict[str, float]], None]"
+"""Is told of a step and its metrics, in the process of the command."""
+
+
+class RunSummary(Protocol):
+    """How a run ended."""
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder."""
+        ...
+
+    @property
+    def last_step(self) -> int:
+        """Steps that were done, those of the warm start included."""
+        ...
+
+    @property
+    def before(self) -> EvaluationResult | None:
+        """Held-out success before reinforcement learning."""
+        ...
+
+    @property
+    def after(self) -> EvaluationResult | None:
+        """Held-out success at the end."""
+        ...
+
+    @property
+    def phase_seconds(self) -> Mapping[str, float]:
+        """Wall clock by phase, over the run."""
+        ...
+
+
+class Driver(Protocol):
+    """The work behind the commands. Everything raises TrainerError."""
+
+    def train(self, config: RunConfig, *, resume: bool, on_metrics: OnMetrics | None) -> RunSummary:
+        """Train, or go on with a run that was interrupted."""
+        ...
+
+    def remove(self, config: RunConfig) -> None:
+        """Forget an earlier run of this name."""
+        ...
+
+    def evaluate(self, config: RunConfig, model: Path | None) -> EvaluationResult:
+        """Success of a model on the held-out tasks; of the configured one when none is named."""
+        ...
+
+    def make_model(self, config: TinyModel, folder: Path) -> None:
+        """Write a tiny model and its tokenizer."""
+        ...
+
+
+class RealDriver:
+    """Imports torch, Ray and vLLM at the first call, so that help and mistakes are answered at once."""
+
+    def train(self, config: RunConfig, *, resume: bool, on_metrics: OnMetrics | None) -> RunSummary:
+        from trainer.launch.run import train
+
+        return train(config, resume=resume, on_metrics=on_metrics)
+
+    def remove(self, config: RunConfig) -> None:
+        from trainer.launch.folder import RunFolder
+
+        RunFolder.remove(config)
+
+    def evaluate(self, config: RunConfig, model: Path | None) -> EvaluationResult:
+        from trainer.launch.run import evaluate
+
+        return evaluate(config, model)
+
+    def make_model(self, config: TinyModel, folder: Path) -> None:
+        from trainer.models.tiny import make_tiny
+
+        make_tiny(config, folder)

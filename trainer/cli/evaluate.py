@@ -1,0 +1,71 @@
+"""``sandbox-trainer evaluate``: how often a model solves held-out tasks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainer.config.reading import read_run
+from trainer.errors import ConfigError
+
+from .options import JsonOption, RunArgument, WordsArgument, driver_of
+from .tables import evaluation_view
+from .terminal import FAILED, explained, notes, results, write_json
+
+__all__ = ["evaluate"]
+
+
+def evaluate(
+    context: typer.Context,
+    run: RunArgument,
+    words: WordsArgument = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="FOLDER",
+            help="A model in Hugging Face's format. Without it: what the run exported, or else the model "
+            "that it would begin with.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the outcomes of all tasks here, as JSON."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Play held-out tasks with a model, and print success by difficulty with 95 per cent intervals.
+
+    The tasks are those of evaluation.splits. An episode whose sandbox broke has no verdict and does not
+    count as a miss. The exit code is 1 when no episode at all has a verdict.
+
+    Examples:
+
+        sandbox-trainer evaluate deploy/runs/cpu_demo.toml
+
+        sandbox-trainer evaluate RUN.toml evaluation.episodes=4 evaluation.temperature=0.6
+
+        sandbox-trainer evaluate RUN.toml --model Qwen3-0.6B -o before.json
+    """
+    with explained():
+        config = read_run(run, words or ())
+        if not config.evaluation.splits:
+            raise ConfigError('there is nothing to evaluate on; say evaluation.splits=["test"]')
+        exported = config.folder / "model"
+        chosen = model if model is not None else exported if exported.exists() else None
+        if chosen is not None and not chosen.is_dir():
+            raise ConfigError(f"--model {chosen} is no folder")
+        notes().print(f"evaluating {chosen or 'the model that the run begins with'} ...", markup=False)
+        result = driver_of(context).evaluate(config, chosen)
+        if output is not None:
+            output.write_text(result.to_json() + "\n", encoding="utf-8")
+    if as_json:
+        write_json(json.loads(result.to_json()) | {"success_rate": result.success_rate})
+    else:
+        results().print(evaluation_view(result))
+    if not result.episodes:
+        raise typer.Exit(FAILED)

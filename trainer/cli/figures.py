@@ -1,0 +1,41 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trainer.evaluate.results import Interval
+
+__all__ = ["clock_text", "interval_text", "percent", "sparkline"]
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def percent(share: float) -> str:
+    """``0.624`` as ``62 %``."""
+    return f"{100 * share:.0f} %"
+
+
+def interval_text(interval: Interval) -> str:
+    """A share's interval as ``55 to 68 %``."""
+    return f"{100 * interval.low:.0f} to {100 * interval.high:.0f} %"
+
+
+def clock_text(seconds: float) -> str:
+    """``3725`` as ``1:02:05``."""
+    whole = round(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+
+
+def sparkline(values: Iterable[float]) -> str:
+    """A block a value, from the least to the greatest of them."""
+    shown = [value for value in values if math.isfinite(value)]
+    if len(shown) < 2:
+        return ""
+    low, high = min(shown), max(shown)
+    scale = (len(_BLOCKS) - 1) / (high - low) if high > low else 0.0
+    return "".join(_BLOCKS[round((value - low) * scale)] for value in shown)

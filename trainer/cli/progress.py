@@ -1,0 +1,131 @@
+"""A run as it goes on: a bar of its steps, and beneath it what the last step was like."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from .figures import clock_text, percent, sparkline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from rich.console import Console
+    from rich.progress import TaskID
+
+    from trainer.config import RunConfig
+
+__all__ = ["RunProgress"]
+
+_REMEMBERED = 24
+_QUIET_S = 10.0
+"""Where there is no terminal, a line at most so often."""
+_PHASES = ("take", "annotate", "update", "publish")
+
+
+class RunProgress:
+    """Is called with each step's metrics. Where there is no terminal, it writes plain lines instead."""
+
+    def __init__(
+        self, config: RunConfig, console: Console, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._warm = config.warm_start.steps if config.warm_start is not None else 0
+        self._steps = config.steps
+        self._console = console
+        self._clock = clock
+        self._ended: deque[float] = deque(maxlen=_REMEMBERED)
+        self._rewards: deque[float] = deque(maxlen=_REMEMBERED)
+        self._held_out = ""
+        self._stage = ""
+        self._told = float("-inf")
+        self._bars: dict[str, TaskID] = {}
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}\n{task.fields[facts]}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+
+    def __enter__(self) -> RunProgress:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def __call__(self, step: int, metrics: dict[str, float]) -> None:
+        """A step was done, or an evaluation between steps."""
+        if "time/update" not in metrics:
+            self._evaluated(metrics)
+            return
+        warm = step < self._warm
+        stage = "warm start" if warm else "learning"
+        done = step + 1 if warm else step + 1 - self._warm
+        total = self._warm if warm else self._steps
+        if stage != self._stage:
+            self._stage = stage
+            self._ended.clear()
+        self._ended.append(self._clock())
+        if "reward/mean" in metrics:
+            self._rewards.append(metrics["reward/mean"])
+        self._show(stage, done, total, self._left(total - done), self._facts(metrics))
+
+    def _evaluated(self, metrics: dict[str, float]) -> None:
+        rates = [value for name, value in metrics.items() if name.endswith("/success")]
+        if rates:
+            self._held_out = f"held out {percent(sum(rates) / len(rates))}"
+            self._line(self._held_out, due=True)
+
+    def _show(self, stage: str, done: int, total: int, left: str, facts: str) -> None:
+        if stage not in self._bars:
+            self._bars[stage] = self._progress.add_task(stage, total=total, left="", facts="")
+        self._progress.update(self._bars[stage], completed=done, left=left, facts=facts)
+        self._line(f"{stage} {done}/{total}: {facts}; {left}".rstrip("; "), due=done == total)
+
+    def _line(self, line: str, *, due: bool) -> None:
+        now = self._clock()
+        if self._console.is_terminal or not (due or now - self._told >= _QUIET_S):
+            return
+        self._told = now
+        self._console.print(line, markup=False, soft_wrap=True)
+
+    def _left(self, steps: int) -> str:
+        if len(self._ended) < 2 or not steps:
+            return ""
+        pace = (self._ended[-1] - self._ended[0]) / (len(self._ended) - 1)
+        return f"about {clock_text(pace * steps)} left"
+
+    def _facts(self, metrics: dict[str, float]) -> str:
+        parts = []
+        if "reward/mean" in metrics:
+            parts.append(f"reward {metrics['reward/mean']:.2f} {sparkline(self._rewards)}")
+        if "success/mean" in metrics:
+            parts.append(f"success {percent(metrics['success/mean'])}")
+        if "loss/imitate" in metrics:
+            parts.append(f"loss {metrics['loss/imitate']:.3f}")
+        if metrics.get("staleness/max"):
+            parts.append(f"stale {metrics.get('staleness/mean', 0.0):.1f}")
+        failures = sum(value for name, value in metrics.items() if name.startswith("failures/"))
+        if failures:
+            parts.append(f"failures {failures:.0f}")
+        parts.append(_shares(metrics))
+        return ", ".join(filter(None, (*parts, self._held_out)))
+
+
+def _shares(metrics: dict[str, float]) -> str:
+    """Where a step's time goes."""
+    spent = {name: metrics.get(f"time/{name}", 0.0) for name in _PHASES}
+    total = sum(spent.values())
+    shown = [
+        f"{name} {percent(spent[name] / total)}" for name in _PHASES if total and spent[name] / total >= 0.01
+    ]
+    return " ".join(shown)

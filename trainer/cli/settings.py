@@ -1,0 +1,77 @@
+"""``sandbox-trainer config``: what a run would do, or all that one could say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from trainer.config import RunConfig
+from trainer.config.reading import read_run
+from trainer.config.settings import settings_of
+from trainer.config.writing import to_toml
+
+from .options import JsonOption, WordsArgument
+from .terminal import explained, results, write_json
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from trainer.config.settings import Setting
+
+__all__ = ["config"]
+
+
+def config(
+    run: Annotated[
+        Path | None, typer.Argument(metavar="[RUN.toml]", help="The run's file; the defaults when missing.")
+    ] = None,
+    words: WordsArgument = None,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="List every setting with its values, default and meaning.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the whole configuration of a run as TOML, defaults included; it is read by the other commands.
+
+    Examples:
+
+        sandbox-trainer config deploy/runs/cpu_demo.toml rollout.groups=8
+
+        sandbox-trainer config > everything.toml
+
+        sandbox-trainer config --settings | less
+    """
+    if settings:
+        listed = list(settings_of(RunConfig))
+        if as_json:
+            write_json([{name: getattr(item, name) for name in item.__slots__} for item in listed])
+        else:
+            results().print(_settings_view(listed))
+        return
+    if run is not None and "=" in str(run) and not run.exists():
+        words, run = [str(run), *(words or ())], None
+    with explained():
+        resolved = read_run(run, words or ())
+    if as_json:
+        write_json(resolved.model_dump(mode="json"))
+    else:
+        typer.echo(to_toml(resolved), nl=False)
+
+
+def _settings_view(listed: list[Setting]) -> RenderableType:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("key", "default", "values", "meaning"):
+        table.add_column(column, overflow="fold", ratio=3 if column == "meaning" else None)
+    for item in listed:
+        kinds = f" ({', '.join(item.kinds)})" if item.kinds else ""
+        table.add_row(
+            Text(f"{item.key}{kinds}"),
+            Text(item.default),
+            Text(item.type),
+            Text(" ".join(item.meaning.split())),
+        )
+    return table

@@ -1,0 +1,98 @@
+"""Evaluations and runs on the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from trainer.errors import DataError
+from trainer.evaluate.comparison import compare
+
+from .figures import clock_text, interval_text, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import RenderableType
+
+    from trainer.evaluate.results import EvaluationResult
+
+    from .driver import RunSummary
+
+__all__ = ["evaluation_view", "run_json", "run_view"]
+
+
+def evaluation_view(result: EvaluationResult) -> RenderableType:
+    """One evaluation: all tasks, and each difficulty."""
+    table = Table()
+    table.add_column("tasks", overflow="fold")
+    for column in ("episodes", "solved", "success", "95 %", "mean score", "no verdict"):
+        table.add_column(column, justify="right")
+    parts = result.by_difficulty()
+    rows = {f"all of {result.split}": result, **(parts if len(parts) > 1 else {})}
+    for name, part in rows.items():
+        table.add_row(
+            name or "no difficulty",
+            str(part.episodes),
+            str(part.successes),
+            percent(part.success_rate),
+            interval_text(part.interval),
+            f"{part.mean_score:.3f}",
+            str(part.failures),
+        )
+    return table
+
+
+def run_view(summary: RunSummary) -> RenderableType:
+    """A run that has ended: success before and after, where time went, and what to do with it."""
+    parts: list[RenderableType] = [Text(f"{summary.last_step} steps done, in {summary.folder}", style="bold")]
+    if summary.before is not None or summary.after is not None:
+        parts.append(_before_after(summary.before, summary.after))
+    parts.append(Text(_time(summary.phase_seconds)))
+    for path, what in (("report.html", "plots and episodes"), ("model", "the trained model")):
+        if (summary.folder / path).exists():
+            parts.append(Text(f"{what}: {summary.folder / path}"))
+    return Group(*parts)
+
+
+def run_json(summary: RunSummary) -> dict[str, object]:
+    """The same for other programs."""
+    rates = {
+        name: None if result is None else {"success": result.success_rate, "episodes": result.episodes}
+        for name, result in (("before", summary.before), ("after", summary.after))
+    }
+    return {
+        "folder": str(summary.folder),
+        "last_step": summary.last_step,
+        "phase_seconds": dict(summary.phase_seconds),
+        **rates,
+    }
+
+
+def _before_after(before: EvaluationResult | None, after: EvaluationResult | None) -> RenderableType:
+    table = Table()
+    for column in ("held out", "episodes", "success", "95 %"):
+        table.add_column(column, justify="left" if column == "held out" else "right")
+    for name, result in (("before", before), ("after", after)):
+        if result is not None:
+            rate, interval = percent(result.success_rate), interval_text(result.interval)
+            table.add_row(name, str(result.episodes), rate, interval)
+    if before is None or after is None:
+        return table
+    try:
+        change = compare(before, after)
+    except DataError as error:
+        return Group(table, Text(str(error)))
+    low, high = 100 * change.interval.low, 100 * change.interval.high
+    sentence = (
+        f"change on {change.tasks} tasks: {100 * change.difference:+.0f} points ({low:+.0f} to {high:+.0f})"
+    )
+    return Group(table, Text(sentence, style="green" if change.interval.low > 0 else ""))
+
+
+def _time(seconds: Mapping[str, float]) -> str:
+    told = ", ".join(f"{name} {clock_text(spent)}" for name, spent in seconds.items())
+    return f"time: {told}" if told else ""
