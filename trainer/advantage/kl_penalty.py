@@ -29,7 +29,8 @@ def token_kl(sample: Sample, estimator: Literal["k1", "k2", "k3"]) -> FloatT:
     """
     if sample.old_logprobs_T is None or sample.ref_logprobs_T is None:
         raise ValueError(f"sample {sample.id}: a KL needs log-probabilities of learner and reference")
-    gap_T = np.where(sample.mask_T, sample.old_logprobs_T - sample.ref_logprobs_T, 0.0)
+    with np.errstate(invalid="ignore"):
+        gap_T = np.where(sample.mask_T, sample.old_logprobs_T - sample.ref_logprobs_T, 0.0)
     gap_T = np.clip(np.nan_to_num(gap_T, nan=0.0), -LOG_BOUND, LOG_BOUND)
     if estimator == "k1":
         kl = gap_T

@@ -24,8 +24,8 @@ class Scored:
     trajectory: Trajectory
     """With ``reward`` and ``terms`` set; weight 0 where there is no verdict."""
     turn_rewards: tuple[float, ...]
-    """What each turn earned, over all segments, with the outcome in the last one. They sum to the reward, unless
-    there is no turn."""
+    """What each turn earned, over all segments, with the outcome in the last one. They sum to the reward
+    unless there is no turn."""
 
 
 def score(trajectory: Trajectory, config: RewardConfig, horizon: int, context_tokens: int) -> Scored:
