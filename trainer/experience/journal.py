@@ -1,0 +1,116 @@
+"""The durable record of a run's experience: events in order, and the episodes of groups that may be needed.
+
+Each append is one transaction that is on disk when the call returns. Nothing is ever changed but the payloads
+of groups that no step can ask for any more, which are removed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter
+from pydantic_core import to_json
+
+from trainer.errors import CheckpointError
+from trainer.types import TrajectoryGroup
+
+from .events import EVENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+    from pathlib import Path
+
+    from .events import Event
+
+__all__ = ["Journal", "group_from_json", "group_to_json"]
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS events (sequence INTEGER PRIMARY KEY, kind TEXT NOT NULL, body TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS payloads (group_index INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS exports (name TEXT PRIMARY KEY, step INTEGER NOT NULL, bytes INTEGER NOT NULL);
+"""
+
+_GROUPS = TypeAdapter(TrajectoryGroup)
+
+
+def group_to_json(group: TrajectoryGroup) -> bytes:
+    """A line of JSON; every number comes back as it was."""
+    return to_json(group, inf_nan_mode="constants")
+
+
+def group_from_json(body: bytes) -> TrajectoryGroup:
+    """What ``group_to_json`` wrote."""
+    return _GROUPS.validate_json(body)
+
+
+class Journal:
+    """One SQLite file, used by one process and one thread at a time."""
+
+    def __init__(self, file: Path) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self._file = file
+        self._connection = sqlite3.connect(file, isolation_level=None, timeout=30.0, check_same_thread=False)
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute("PRAGMA synchronous=FULL")
+        self._connection.executescript(_SCHEMA)
+
+    def append(self, event: Event, payload: TrajectoryGroup | None = None) -> None:
+        """Keep an event, and the episodes of a group that became ready."""
+        body = EVENTS.dump_json(event).decode()
+        with self._transaction():
+            self._connection.execute("INSERT INTO events (kind, body) VALUES (?, ?)", (event.kind, body))
+            if payload is not None:
+                self._connection.execute(
+                    "INSERT INTO payloads VALUES (?, ?)",
+                    (payload.spec.index, zlib.compress(group_to_json(payload), 1)),
+                )
+
+    def events(self) -> Iterator[Event]:
+        """Everything that happened, in order."""
+        for (body,) in self._connection.execute("SELECT body FROM events ORDER BY sequence"):
+            yield EVENTS.validate_json(body)
+
+    def group(self, index: int) -> TrajectoryGroup:
+        """The episodes of a group. Raises CheckpointError when they were removed."""
+        row = self._connection.execute("SELECT body FROM payloads WHERE group_index = ?", (index,)).fetchone()
+        if row is None:
+            raise CheckpointError(f"{self._file} does not have the episodes of group {index} any more")
+        return group_from_json(zlib.decompress(row[0]))
+
+    def keep_only(self, groups: Collection[int]) -> None:
+        """Remove the episodes of all groups but these."""
+        held = [index for (index,) in self._connection.execute("SELECT group_index FROM payloads")]
+        with self._transaction():
+            self._connection.executemany(
+                "DELETE FROM payloads WHERE group_index = ?", [(i,) for i in held if i not in groups]
+            )
+
+    def exported(self) -> dict[str, tuple[int, int]]:
+        """For each file that batches are written to: the last step in it, and its length in bytes."""
+        rows = self._connection.execute("SELECT name, step, bytes FROM exports")
+        return {name: (step, size) for name, step, size in rows}
+
+    def mark_exported(self, step: int, sizes: Mapping[str, int]) -> None:
+        """The files hold everything up to a step."""
+        with self._transaction():
+            self._connection.executemany(
+                "INSERT OR REPLACE INTO exports VALUES (?, ?, ?)",
+                [(name, step, size) for name, size in sizes.items()],
+            )
+
+    def close(self) -> None:
+        """Let go of the file; may be called twice."""
+        self._connection.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")

@@ -1,0 +1,123 @@
+"""What is known of all groups and batches: a fold over journaled events, the same before and after a restart.
+
+    issued -> ready -> used by one step (and replayed by later ones)
+           -> dropped (flat, failed, or its task is broken)
+
+Transitions happen here only. Which issued groups are being played at the moment is not in it: that ends with
+the process.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, assert_never
+
+from trainer.tasks.curriculum import make_sampler
+
+from .events import Assembled, Ended, GroupFate, Issued, TasksListed
+from .replay import Replay, Replayable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trainer.config import RunConfig
+    from trainer.tasks.sampler import Sampler
+    from trainer.types import GroupSpec, TaskRef
+
+    from .events import Event
+
+__all__ = ["Ledger", "Tally", "folded"]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What happened since the last batch."""
+
+    failures: Counter[str] = field(default_factory=Counter)
+    """Failed attempts by class."""
+    fates: Counter[GroupFate] = field(default_factory=Counter)
+
+
+class Ledger:
+    """The state of a run's experience. Raises DataError when there are no tasks."""
+
+    def __init__(self, config: RunConfig, listed: TasksListed) -> None:
+        self.tasks: tuple[TaskRef, ...] = listed.tasks
+        self.held_out: tuple[TaskRef, ...] = listed.held_out
+        self.sampler: Sampler = make_sampler(listed.tasks, config.tasks.curriculum, config.seed)
+        self.replay = Replay(config.tasks.replay, config.rollout.groups)
+        self.issued: dict[int, GroupSpec] = {}
+        """Groups that were not played to their end, by index."""
+        self.ready: dict[int, Replayable] = {}
+        self.batches: dict[int, Assembled] = {}
+        """By step, without a gap from 0 on."""
+        self.tally = Tally()
+        self.next_index = 0
+
+    @property
+    def next_step(self) -> int:
+        """The first step that has no batch."""
+        return len(self.batches)
+
+    def apply(self, event: Event) -> None:
+        """Take an event into account."""
+        match event:
+            case Issued(spec):
+                self.sampler.issued(spec)
+                self.issued[spec.index] = spec
+                self.next_index = spec.index + 1
+            case Ended():
+                self._ended(event)
+            case Assembled():
+                self._assembled(event)
+            case TasksListed():
+                raise ValueError("tasks are listed once, before anything else")
+            case _:
+                assert_never(event)
+
+    def needed(self, from_step: int) -> set[int]:
+        """Groups whose episodes may be asked for, when no step before ``from_step`` will be."""
+        batches = [batch for step, batch in self.batches.items() if step >= from_step]
+        used = {index for batch in batches for index in (*batch.fresh, *batch.replayed)}
+        return used | set(self.ready) | self.replay.held
+
+    def facts(self) -> dict[str, float]:
+        """What happened since the last batch, and where the curriculum is."""
+        fates = self.tally.fates
+        return {
+            **{f"failures/{name}": float(count) for name, count in sorted(self.tally.failures.items())},
+            "groups/dropped": float(sum(fates.values()) - fates[GroupFate.READY]),
+            "groups/flat": float(fates[GroupFate.FLAT]),
+            "groups/failed": float(fates[GroupFate.FAILED]),
+            **self.sampler.facts(),
+        }
+
+    def _ended(self, event: Ended) -> None:
+        task = self.issued.pop(event.index).task
+        self.tally.failures.update(event.failures)
+        self.tally.fates[event.fate] += 1
+        if event.fate is GroupFate.FAILED:
+            self.sampler.put_back(task)
+        elif event.fate is GroupFate.TASK_BROKEN:
+            self.sampler.ban(task)
+        else:
+            self.sampler.ended(task, event.successes)
+        if event.fate is GroupFate.READY:
+            self.ready[event.index] = Replayable(event.version, event.signal)
+
+    def _assembled(self, event: Assembled) -> None:
+        if event.step != self.next_step:
+            raise ValueError(f"batch {event.step} cannot follow {self.next_step - 1}")
+        fresh = {index: self.ready.pop(index) for index in event.fresh}
+        self.replay.assembled(event.step, fresh, event.replayed)
+        self.batches[event.step] = event
+        self.tally = Tally()
+
+
+def folded(config: RunConfig, listed: TasksListed, events: Iterable[Event]) -> Ledger:
+    """The ledger after these events."""
+    ledger = Ledger(config, listed)
+    for event in events:
+        ledger.apply(event)
+    return ledger

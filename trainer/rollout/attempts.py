@@ -1,0 +1,104 @@
+"""One episode, with as many instances as its strategy allows."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from trainer.errors import ConfigError
+
+from .strategies import Remedy, patience_s, remedy
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from trainer.config import RolloutConfig, SamplingConfig
+    from trainer.types import FailureNote, GroupSpec, Trajectory
+
+    from .backpressure import Slots
+    from .watch import Watch
+
+__all__ = ["Attempts", "PlayedEpisode", "Player"]
+
+
+class Player(Protocol):
+    """Plays one episode in one fresh instance."""
+
+    async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
+        """The episode as it was played; what broke is on the trajectory, not raised."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedEpisode:
+    """The last attempt, and what broke in those before it."""
+
+    trajectory: Trajectory
+    failures: tuple[FailureNote, ...]
+    """Of all attempts, the last one included."""
+    task_broken: bool = False
+
+
+class Attempts:
+    """Plays episodes within the slots, again where it makes sense."""
+
+    def __init__(
+        self,
+        player: Player,
+        config: RolloutConfig,
+        slots: Slots,
+        watch: Watch,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._player = player
+        self._config = config
+        self._slots = slots
+        self._watch = watch
+        self._sleep = sleep
+
+    async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> PlayedEpisode:
+        """One episode. Raises ConfigError when the service finds the request wrong."""
+        failures: list[FailureNote] = []
+        while True:
+            trajectory = await self._attempt(spec, member, sampling)
+            attempt = len(failures) + 1
+            trajectory = replace(trajectory, attempts=attempt)
+            if trajectory.failure is None:
+                return PlayedEpisode(trajectory, tuple(failures))
+            failures.append(trajectory.failure)
+            match remedy(trajectory.failure, attempt, self._config.strategy):
+                case Remedy.RETRY:
+                    wait_s = patience_s(self._config.strategy, attempt, trajectory.failure.retry_after_s)
+                    await self._sleep(wait_s)
+                case Remedy.TRAIN:
+                    return PlayedEpisode(_unsolved(trajectory), tuple(failures))
+                case Remedy.GIVE_UP:
+                    return PlayedEpisode(trajectory, tuple(failures))
+                case Remedy.DROP_TASK:
+                    return PlayedEpisode(trajectory, tuple(failures), task_broken=True)
+                case Remedy.RAISE:
+                    raise ConfigError(f"episode {trajectory.id}: {_sentence(trajectory.failure)}")
+
+    async def _attempt(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
+        name = spec.trajectory_id(member)
+        verdict = False
+        await self._slots.acquire()
+        try:
+            self._watch.entered(name, "create")
+            trajectory = await self._player.play(spec, member, sampling)
+            verdict = trajectory.scored
+            if trajectory.failure is not None:
+                self._watch.troubled(f"episode {name}: {_sentence(trajectory.failure)}")
+            return trajectory
+        finally:
+            self._watch.ended(name, verdict=verdict)
+            self._slots.release()
+
+
+def _unsolved(trajectory: Trajectory) -> Trajectory:
+    return replace(trajectory, failure=None, score=0.0, success=False)
+
+
+def _sentence(failure: FailureNote) -> str:
+    return f"{failure.failure_class} ({failure.code}) in {failure.phase}: {failure.detail}"

@@ -1,0 +1,90 @@
+"""Trajectories as rows to train on: one sample a segment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trainer.types import FloatT, IntT, Sample, StopReason
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trainer.types import Segment, Trajectory
+
+__all__ = ["OVERLONG", "samples_of"]
+
+OVERLONG = frozenset({StopReason.HORIZON, StopReason.CONTEXT_FULL, StopReason.TURN_CUT})
+"""Ends that a limit of the trainer's own brought about; the environment's own limit is part of the task."""
+
+
+def samples_of(trajectory: Trajectory, turn_rewards: Sequence[float], group: int) -> tuple[Sample, ...]:
+    """The segments that hold sampled tokens, as samples with their rewards in place.
+
+    ``turn_rewards`` has one entry a turn of the trajectory, the outcome in the last one. Raises ValueError
+    when rewards and turns differ in number.
+    """
+    if len(turn_rewards) != len(trajectory.turns):
+        raise ValueError(
+            f"{trajectory.id} has {len(trajectory.turns)} turns and {len(turn_rewards)} turn rewards"
+        )
+    kept: list[tuple[int, int]] = []
+    first_turn = 0
+    for place, segment in enumerate(trajectory.segments):
+        if any(segment.loss_mask[1:]):
+            kept.append((place, first_turn))
+        first_turn += len(segment.turns)
+    return tuple(
+        _sample(
+            trajectory,
+            place,
+            turn_rewards[first : first + len(trajectory.segments[place].turns)],
+            first,
+            group,
+            last=place == kept[-1][0],
+        )
+        for place, first in kept
+    )
+
+
+def _sample(
+    trajectory: Trajectory,
+    place: int,
+    rewards: Sequence[float],
+    first_turn: int,
+    group: int,
+    *,
+    last: bool,
+) -> Sample:
+    segment = trajectory.segments[place]
+    mask_T = np.array(segment.loss_mask, dtype=np.bool_)
+    mask_T[0] = False
+    rewards_T, turns_T, versions_T = _per_turn(segment, rewards, first_turn)
+    return Sample(
+        id=trajectory.id if place == 0 else f"{trajectory.id}#{place}",
+        trajectory_id=trajectory.id,
+        group=group,
+        token_ids_T=np.array(segment.token_ids, dtype=np.int32),
+        mask_T=mask_T,
+        logprobs_T=np.array(segment.logprobs, dtype=np.float32),
+        rewards_T=rewards_T,
+        turns_T=turns_T,
+        versions_T=versions_T,
+        weight=trajectory.weight,
+        last=last,
+        truncated=last and trajectory.stop in OVERLONG,
+    )
+
+
+def _per_turn(segment: Segment, rewards: Sequence[float], first_turn: int) -> tuple[FloatT, IntT, IntT]:
+    length = len(segment.token_ids)
+    rewards_T = np.zeros(length, dtype=np.float32)
+    turns_T = np.full(length, -1, dtype=np.int32)
+    versions_T = np.full(length, -1, dtype=np.int32)
+    for number, (turn, reward) in enumerate(zip(segment.turns, rewards, strict=True), start=first_turn):
+        rewards_T[turn.end - 1] += reward
+        turns_T[turn.start : turn.end] = number
+        for span in turn.versions:
+            versions_T[span.start : span.end] = span.version
+    return rewards_T, turns_T, versions_T

@@ -1,0 +1,161 @@
+"""Samplers that go by success: levels of difficulty, and tasks that sometimes succeed."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trainer.errors import DataError
+
+from .sampler import Cycle, Sampler, ShuffleSampler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from trainer.config import CurriculumConfig
+    from trainer.types import GroupSpec, TaskRef
+
+__all__ = ["AdaptiveSampler", "LevelSampler", "make_sampler"]
+
+_MEMORY = 0.7
+"""Weight of what was known of a task's success when it is played again."""
+
+
+class LevelSampler:
+    """Easy tasks until they succeed, then harder ones, with some of the earlier ones among them.
+
+    Tasks of a difficulty that no level names belong to the last level.
+    """
+
+    def __init__(self, tasks: Sequence[TaskRef], config: CurriculumConfig, seed: int) -> None:
+        self._config = config
+        self._seed = seed
+        named = {name: [t for t in tasks if t.difficulty == name] for name in config.levels}
+        named[config.levels[-1]] = [t for t in tasks if t.difficulty not in config.levels[:-1]]
+        levels = [(name, of_level) for name, of_level in named.items() if of_level]
+        self._names = [name for name, _ in levels]
+        self._cycles = [Cycle(of_level, seed, salt) for salt, (_, of_level) in enumerate(levels, start=1)]
+        self._level_of = {task: level for level, (_, of_level) in enumerate(levels) for task in of_level}
+        self._recent = [deque[bool](maxlen=config.window) for _ in levels]
+        self._open = 0
+        self._returned: deque[TaskRef] = deque()
+        self._banned: set[TaskRef] = set()
+
+    def draw(self, index: int) -> TaskRef:
+        return self._next(index)[0]
+
+    def issued(self, spec: GroupSpec) -> None:
+        if self._returned:
+            self._returned.popleft()
+            return
+        _, level, position = self._next(spec.index)
+        self._cycles[level].advance(position)
+
+    def ended(self, task: TaskRef, successes: Sequence[bool]) -> None:
+        level = self._level_of[task]
+        self._recent[level].extend(successes)
+        recent = self._recent[self._open]
+        full = len(recent) == self._config.window
+        if full and sum(recent) >= self._config.threshold * len(recent):
+            self._open = min(self._open + 1, len(self._cycles) - 1)
+
+    def put_back(self, task: TaskRef) -> None:
+        if task not in self._banned:
+            self._returned.append(task)
+
+    def ban(self, task: TaskRef) -> None:
+        self._banned.add(task)
+        self._returned = deque(kept for kept in self._returned if kept != task)
+
+    def facts(self) -> dict[str, float]:
+        success = {
+            f"curriculum/success/{name}": sum(recent) / len(recent)
+            for name, recent in zip(self._names, self._recent, strict=True)
+            if recent
+        }
+        return {"curriculum/level": float(self._open), "tasks/banned": float(len(self._banned)), **success}
+
+    def _next(self, index: int) -> tuple[TaskRef, int, int]:
+        if self._returned:
+            return self._returned[0], 0, 0
+        random = np.random.default_rng([self._seed, 1, index])
+        level = self._open
+        if level > 0 and random.random() < self._config.earlier:
+            level = int(random.integers(level))
+        others = [other for other in range(len(self._cycles)) if other != level]
+        for candidate in (level, *others):
+            found = self._cycles[candidate].next(self._banned)
+            if found is not None:
+                return found[0], candidate, found[1]
+        raise DataError("no task is left: each of them is broken")
+
+
+class AdaptiveSampler:
+    """Tasks whose success is near the target come more often; those not played yet count as such.
+
+    A task is not drawn again while a group of it is under way, unless there is no other.
+    """
+
+    def __init__(self, tasks: Sequence[TaskRef], config: CurriculumConfig, seed: int) -> None:
+        self._config = config
+        self._seed = seed
+        self._tasks = tuple(tasks)
+        self._place = {task: place for place, task in enumerate(self._tasks)}
+        self._success = np.full(len(self._tasks), config.target)
+        self._playing = np.zeros(len(self._tasks), dtype=np.int64)
+        self._banned = np.zeros(len(self._tasks), dtype=np.bool_)
+        self._played = 0
+
+    def draw(self, index: int) -> TaskRef:
+        free = ~self._banned & (self._playing == 0)
+        if not free.any():
+            free = ~self._banned
+        if not free.any():
+            raise DataError("no task is left: each of them is broken")
+        random = np.random.default_rng([self._seed, 2, index])
+        weights = free.astype(np.float64)
+        if random.random() >= self._config.exploration:
+            far = max(self._config.target, 1 - self._config.target)
+            weights *= 1 - np.abs(self._success - self._config.target) / far + 1e-3
+        return self._tasks[int(random.choice(len(self._tasks), p=weights / weights.sum()))]
+
+    def issued(self, spec: GroupSpec) -> None:
+        self._playing[self._place[spec.task]] += 1
+
+    def ended(self, task: TaskRef, successes: Sequence[bool]) -> None:
+        place = self._place[task]
+        self._playing[place] -= 1
+        if successes:
+            self._played += 1
+            now = sum(successes) / len(successes)
+            self._success[place] = _MEMORY * self._success[place] + (1 - _MEMORY) * now
+
+    def put_back(self, task: TaskRef) -> None:
+        self._playing[self._place[task]] -= 1
+
+    def ban(self, task: TaskRef) -> None:
+        self._playing[self._place[task]] -= 1
+        self._banned[self._place[task]] = True
+
+    def facts(self) -> dict[str, float]:
+        return {
+            "curriculum/played": float(self._played),
+            "curriculum/success": float(self._success.mean()) if len(self._tasks) else 0.0,
+            "tasks/banned": float(self._banned.sum()),
+        }
+
+
+_SAMPLERS: dict[str, Callable[[Sequence[TaskRef], CurriculumConfig, int], Sampler]] = {
+    "shuffle": lambda tasks, config, seed: ShuffleSampler(tasks, seed),
+    "levels": LevelSampler,
+    "adaptive": AdaptiveSampler,
+}
+
+
+def make_sampler(tasks: Sequence[TaskRef], config: CurriculumConfig, seed: int) -> Sampler:
+    """The sampler that a run asks for. Raises DataError when there are no tasks."""
+    if not tasks:
+        raise DataError("there are no tasks to train on")
+    return _SAMPLERS[config.kind](tasks, config, seed)

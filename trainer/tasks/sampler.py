@@ -1,0 +1,126 @@
+"""Which task comes next: every task once an epoch, in a seeded order.
+
+A sampler is a fold over what happened: two samplers that were told the same events draw the same tasks, so
+that a run that is taken up again goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from trainer.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trainer.types import GroupSpec, TaskRef
+
+__all__ = ["Cycle", "Sampler", "ShuffleSampler"]
+
+
+class Sampler(Protocol):
+    """Draws tasks, and learns from what became of them."""
+
+    def draw(self, index: int) -> TaskRef:
+        """The task of the group with this index. Changes nothing. Raises DataError when no task is left."""
+        ...
+
+    def issued(self, spec: GroupSpec) -> None:
+        """The group that was drawn last is to be played."""
+        ...
+
+    def ended(self, task: TaskRef, successes: Sequence[bool]) -> None:
+        """A group was played; one entry for each episode with a verdict."""
+        ...
+
+    def put_back(self, task: TaskRef) -> None:
+        """A group of the task came to nothing; the task is due again, before others."""
+        ...
+
+    def ban(self, task: TaskRef) -> None:
+        """The task is broken and never comes again."""
+        ...
+
+    def facts(self) -> dict[str, float]:
+        """What is worth plotting."""
+        ...
+
+
+class Cycle:
+    """Tasks in a seeded order, another one each time round."""
+
+    def __init__(self, tasks: Sequence[TaskRef], seed: int, salt: int = 0) -> None:
+        self._tasks = tuple(tasks)
+        self._seed = (seed, salt)
+        self._position = 0
+        self._order: tuple[int, tuple[int, ...]] = (-1, ())
+
+    def __bool__(self) -> bool:
+        return bool(self._tasks)
+
+    def next(self, banned: set[TaskRef]) -> tuple[TaskRef, int] | None:
+        """The next task and the position behind it; None when all are banned."""
+        for position in range(self._position, self._position + 2 * len(self._tasks)):
+            task = self._at(position)
+            if task not in banned:
+                return task, position + 1
+        return None
+
+    def advance(self, position: int) -> None:
+        """Go to a position that ``next`` gave."""
+        self._position = position
+
+    @property
+    def epoch(self) -> float:
+        """Times round."""
+        return self._position / max(1, len(self._tasks))
+
+    def _at(self, position: int) -> TaskRef:
+        epoch, place = divmod(position, len(self._tasks))
+        if self._order[0] != epoch:
+            order = np.random.default_rng([*self._seed, epoch]).permutation(len(self._tasks))
+            self._order = (epoch, tuple(int(item) for item in order))
+        return self._tasks[self._order[1][place]]
+
+
+class ShuffleSampler:
+    """Every task once an epoch; tasks that were put back come first."""
+
+    def __init__(self, tasks: Sequence[TaskRef], seed: int) -> None:
+        self._cycle = Cycle(tasks, seed)
+        self._returned: deque[TaskRef] = deque()
+        self._banned: set[TaskRef] = set()
+
+    def draw(self, index: int) -> TaskRef:
+        return self._next()[0]
+
+    def issued(self, spec: GroupSpec) -> None:
+        if self._returned:
+            self._returned.popleft()
+        else:
+            self._cycle.advance(self._next()[1])
+
+    def ended(self, task: TaskRef, successes: Sequence[bool]) -> None:
+        return None
+
+    def put_back(self, task: TaskRef) -> None:
+        if task not in self._banned:
+            self._returned.append(task)
+
+    def ban(self, task: TaskRef) -> None:
+        self._banned.add(task)
+        self._returned = deque(kept for kept in self._returned if kept != task)
+
+    def facts(self) -> dict[str, float]:
+        return {"tasks/epoch": self._cycle.epoch, "tasks/banned": float(len(self._banned))}
+
+    def _next(self) -> tuple[TaskRef, int]:
+        if self._returned:
+            return self._returned[0], 0
+        found = self._cycle.next(self._banned) if self._cycle else None
+        if found is None:
+            raise DataError("no task is left: each of them is broken")
+        return found
