@@ -1,0 +1,72 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from sandbox_service.contract.messages import Message
+from trainer.errors import DataError
+from trainer.warmstart.demonstrations import Demonstration, read_demonstrations, write_demonstrations
+
+SAID = {"role": "assistant", "content": "go north"}
+ROW = {"environment": "textcraft", "task_id": "t/1", "messages": [SAID]}
+
+
+def write(folder: Path, *rows: object) -> Path:
+    path = folder / "demonstrations.jsonl"
+    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+    return path
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    called = Message.model_validate(
+        {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "act", "arguments": "{}"}}]}
+    )
+    known = (
+        Demonstration("textcraft", "t/1", (Message(role="assistant", content="größer\u2028"), called)),
+        Demonstration("textcraft", "t/1", (called,)),
+    )
+    path = tmp_path / "new" / "file.jsonl"
+    assert write_demonstrations(path, known) == 2
+    assert read_demonstrations(path, "textcraft") == known
+
+
+def test_only_the_first_so_many_are_read(tmp_path: Path) -> None:
+    rows = [{**ROW, "task_id": f"t/{number}"} for number in range(3)]
+    path = write(tmp_path, *rows, "what is not read is not looked at")
+    assert [each.task_id for each in read_demonstrations(path, "textcraft", 2)] == ["t/0", "t/1"]
+
+
+def test_a_line_need_not_name_its_environment_and_may_be_empty(tmp_path: Path) -> None:
+    path = write(tmp_path, "", {"task_id": "t/1", "messages": [SAID]}, "")
+    assert read_demonstrations(path, "anything")[0].environment == ""
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ("{", "not valid JSON"),
+        ({**ROW, "task_id": ""}, "task_id: String should have at least 1 character"),
+        ({**ROW, "messages": []}, "messages: Tuple should have at least 1 item"),
+        ({**ROW, "messages": [{"role": "user", "content": "?"}]}, "only the assistant's messages"),
+        ({**ROW, "messages": [{"role": "robot"}]}, "messages.0.role"),
+        ({**ROW, "score": 1}, "score: Extra inputs"),
+        ({**ROW, "environment": "code"}, "environment: code, and the run's is textcraft"),
+        ([], "line: Input should be a valid dictionary"),
+    ],
+)
+def test_a_line_that_does_not_fit_is_named(tmp_path: Path, row: object, words: str) -> None:
+    path = write(tmp_path, ROW, row)
+    with pytest.raises(DataError, match=r"demonstrations.jsonl:2: ") as caught:
+        read_demonstrations(path, "textcraft")
+    assert words in str(caught.value)
+
+
+def test_a_file_that_is_missing_empty_or_no_text_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"nowhere.jsonl: cannot be read: No such file"):
+        read_demonstrations(tmp_path / "nowhere.jsonl", "code")
+    with pytest.raises(DataError, match="holds no demonstration"):
+        read_demonstrations(write(tmp_path, ""), "code")
+    broken = tmp_path / "broken.jsonl"
+    broken.write_bytes(b"\xff")
+    with pytest.raises(DataError, match="not UTF-8 text at byte 0"):
+        read_demonstrations(broken, "code")
