@@ -1,7 +1,7 @@
-"""What the tiny tokenizer's merges are learned from: conversations of the code environment, made up by seed.
+"""What the tiny tokenizer knows: the code environment's fixed phrases, and text that merges are learned from.
 
-The environment's fixed words stand here as a model meets them, so that each becomes one or a few tokens. If
-they change there, conversations get longer, and nothing else happens.
+Each phrase becomes one token, so that a conversation is short. If the environment's words change,
+conversations get longer, and nothing else happens.
 """
 
 from __future__ import annotations
@@ -12,35 +12,72 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["conversations"]
+__all__ = ["PHRASES", "conversations"]
 
-_CONVERSATIONS = 600
-_PHRASES = ("compute {}", "what is {}?", "please give {}")
-_OPERATORS = (("plus", "+"), ("minus", "-"), ("times", "*"))
+_NO_ACTION = (
+    "Your message held no action, so nothing was done. Call a tool (execute_bash, python, "
+    "str_replace_editor, submit), or write a ```python or ```bash block. Call submit when you are done: "
+    '<tool_call>{"name": "submit", "arguments": {}}</tool_call>'
+)
 _CLOSING = (
     "\n\nSubmit the final answer with `submit(answer=...)`, or write it to `answer.txt` and submit. "
     "Give the answer alone, without explanation."
 )
-_SYSTEM = ("Compute with Python, then submit.", "Solve the task with Python, then submit the answer.")
-_SAID = (
-    "Your message held no action, so nothing was done. Call a tool (execute_bash, python, str_replace_editor, "
-    "submit), or write a ```python or ```bash block. Call submit when you are done: "
+PHRASES = (
+    "```python\nprint(",
+    "```python\n",
+    "```bash\n",
+    ")\n```",
+    "\n```",
+    '<tool_call>{"name": "',
     '<tool_call>{"name": "submit", "arguments": {}}</tool_call>',
-    "Error: The <tool_call> does not hold valid JSON: Expecting ',' delimiter: line 1 column 45 (char 44).",
+    '<tool_call>{"name": "submit", "arguments": {"answer": ',
+    '<tool_call>{"name": "submit", "arguments": {"answer": "',
+    '<tool_call>{"name": "python", "arguments": {"code": "',
+    '", "arguments": {"',
+    '"}}</tool_call>',
+    "}}</tool_call>",
+    "compute ",
+    "what is ",
+    "please give ",
+    " plus ",
+    " minus ",
+    " times ",
+    "Compute with Python, then submit.",
+    "[no output]",
+    "Submitted.",
+    "Not run: the task was submitted before.",
+    "Error: The <tool_call> does not hold valid JSON: ",
     "Error: The python block is not closed with ```; it was not run.",
-    "Traceback (most recent call last):\n  File \"<session>\", line 1\n    print(3+\n         ^\n"
-    "SyntaxError: '(' was never closed",
+    "Traceback (most recent call last):\n",
+    '  File "<session>", line ',
+    "SyntaxError: ",
+    "NameError: ",
+    _CLOSING,
+    _NO_ACTION,
+)
+"""Plain ASCII; where several fit, the longest is taken."""
+_CONVERSATIONS = 600
+_OPERATORS = (("plus", "+"), ("minus", "-"), ("times", "*"))
+_SYSTEM = "You solve a task by calling tools: python, execute_bash, str_replace_editor and submit."
+_SAID = (
+    "Expecting ',' delimiter: line 1 column 45 (char 44).",
+    "<module>\n    print(3+\n         ^\nSyntaxError: '(' was never closed",
     "SyntaxError: invalid syntax",
     "NameError: name 'x' is not defined",
-    "[no output]",
-    "Not run: the task was submitted before.",
-    "Submitted.",
+    "ValueError: invalid literal for int() with base 10: 'x'",
+    "TypeError: unsupported operand type(s) for +: 'int' and 'str'",
+    "Error: there is no tool named 'answer'.",
+    "[killed: it ran longer than 10 s]",
 )
-"""Answers of the environment to all that is not a program with a result."""
+"""Answers of the environment to what went wrong."""
 _CODE = (
-    '<tool_call>{{"name": "python", "arguments": {{"code": "print({0})"}}}}</tool_call>',
-    "```python\nx = {0}\nprint(x)\n```",
-    "```bash\necho $(({0}))\n```",
+    "x = {0}\nprint(x)",
+    "def solve(a, b):\n    return a + b\n\nprint(solve(1, 2))",
+    "import math\nfor i in range(10):\n    print(i, math.sqrt(i))",
+    "with open('answer.txt', 'w') as file:\n    file.write(str({0}))",
+    "echo $(({0}))",
+    "cat input.txt | sort | uniq -c | head",
 )
 
 
@@ -49,18 +86,13 @@ def conversations(seed: int = 0) -> Iterator[str]:
     dice = random.Random(seed)
     for number in range(_CONVERSATIONS):
         words, code = _question(dice, dice.choice((1, 1, 2, 3)))
-        result = str(dice.randint(-99, 9999))
-        yield dice.choice(_PHRASES).format(words)
-        yield f"```python\nprint({code})\n```"
-        yield result
-        yield f'<tool_call>{{"name": "submit", "arguments": {{"answer": "{result}"}}}}</tool_call>'
-        if number % 2 == 0:
-            yield words + _CLOSING
-            yield dice.choice(_SYSTEM)
-            yield f'<tool_call>{{"name": "submit", "arguments": {{"answer": {result}}}}}</tool_call>'
-        if number % 8 == 0:
-            yield dice.choice(_CODE).format(code)
+        yield words
+        yield f"print({code})"
+        yield f'{{"answer": "{dice.randint(-99, 9999)}"}}'
+        if number % 4 == 0:
+            yield _SYSTEM
             yield from _SAID
+            yield from (form.format(code) for form in _CODE)
 
 
 def _question(dice: random.Random, operations: int) -> tuple[str, str]:

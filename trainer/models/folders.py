@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from trainer.config.model import PretrainedModel, TinyModel
 from trainer.errors import ConfigError, DataError
 
-from .corpus import conversations
+from .corpus import PHRASES, conversations
 from .tiny import make_tiny
 from .tokenizer import CHAT_TEMPLATE
 
@@ -39,7 +39,7 @@ def _digest(config: TinyModel) -> str:
     digest = hashlib.sha256(config.model_dump_json(exclude={"corpus"}).encode())
     digest.update(CHAT_TEMPLATE.encode())
     if config.corpus is None:
-        digest.update("\0".join(conversations()).encode())
+        digest.update("\0".join([*PHRASES, *conversations()]).encode())
     else:
         try:
             digest.update(config.corpus.read_bytes())

@@ -5,7 +5,6 @@ Qwen2- or Llama-shaped in the format of Hugging Face, so that whatever loads a r
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -36,7 +35,7 @@ def make_tiny(config: TinyModel, folder: Path) -> None:
         _write(config, draft)
         draft.chmod(0o755)
         if not (folder / "config.json").exists():
-            os.replace(draft, folder)
+            draft.replace(folder)
     except OSError:
         if not (folder / "config.json").exists():
             raise
@@ -57,16 +56,21 @@ def _check(config: TinyModel) -> None:
 
 def _write(config: TinyModel, folder: Path) -> None:
     import torch
+    from safetensors.torch import save_model
     from transformers import AutoModelForCausalLM, GenerationConfig
 
     tokenizer = make_tokenizer(config)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        model = AutoModelForCausalLM.from_config(_shape(config, tokenizer), dtype=torch.float32)
-    model.generation_config = GenerationConfig(
+        model = AutoModelForCausalLM.from_config(_shape(config, tokenizer), dtype=torch.float32)  # type: ignore[no-untyped-call]
+    model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
     )
-    model.save_pretrained(folder)
+    model.config.architectures = [type(model).__name__]
+    model.config.save_pretrained(folder)
+    model.generation_config.save_pretrained(folder)
+    # Not the model's own method: it draws a progress bar.
+    save_model(model, str(folder / "model.safetensors"), metadata={"format": "pt"})
     tokenizer.save_pretrained(folder)
 
 
@@ -74,7 +78,7 @@ def _shape(config: TinyModel, tokenizer: PreTrainedTokenizerFast) -> PreTrainedC
     from transformers import LlamaConfig, Qwen2Config
 
     shapes = {"qwen2": Qwen2Config, "llama": LlamaConfig}
-    return shapes[config.family](
+    shape: PreTrainedConfig = shapes[config.family](
         vocab_size=vocabulary_of(config),
         hidden_size=config.hidden,
         intermediate_size=config.feed_forward,
@@ -87,3 +91,4 @@ def _shape(config: TinyModel, tokenizer: PreTrainedTokenizerFast) -> PreTrainedC
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
+    return shape

@@ -1,7 +1,8 @@
-"""Tokenizers of tiny models: every byte can be written, digits are single, fixed phrases are few tokens.
+"""Tokenizers of tiny models: every byte can be written, digits are single, fixed phrases are one token each.
 
-Merges may span words, since nothing but digits splits the text: an environment's fixed sentence becomes one
-token. Text comes back as it was: ``decode(encode(text)) == text``.
+Text comes back as it was: ``decode(encode(text)) == text``. Words are split as Qwen2's tokenizer splits
+them, because some loaders put that in place of what the folder of a Qwen2-shaped model says; phrases are
+added tokens, which every loader keeps.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from trainer.errors import ConfigError, DataError
 
-from .corpus import conversations
+from .corpus import PHRASES, conversations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,11 +24,17 @@ if TYPE_CHECKING:
 
 __all__ = ["CHAT_TEMPLATE", "END", "PAD", "make_tokenizer", "vocabulary_of"]
 
-PAD = "<|pad|>"
+PAD = "<|endoftext|>"
+"""By the name that loaders of Qwen2's tokenizer add, were it missing."""
 END = "<|end|>"
 """Ends every message."""
 _SPECIAL = (PAD, END, "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
 _BYTES = 256
+_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+"""Qwen2's: words with the space before them, single digits, runs of signs."""
 _STEP = 64
 """Vocabularies are multiples of it, as matrix kernels like them."""
 
@@ -52,13 +59,12 @@ CHAT_TEMPLATE = (
 
 def vocabulary_of(config: TinyModel) -> int:
     """Tokens of the model, a multiple of 64. Raises ConfigError when there is no room for all bytes."""
-    least = len(_SPECIAL) + _BYTES
     if config.tokenizer == "bytes":
-        return -(-least // _STEP) * _STEP
+        return _rounded_up(len(_SPECIAL) + _BYTES)
+    least = _rounded_up(len(_SPECIAL) + _BYTES + len(_phrases(config)))
     if config.vocabulary < least or config.vocabulary % _STEP:
         raise ConfigError(
-            f"model.vocabulary must be a multiple of {_STEP} and at least {-(-least // _STEP) * _STEP}, "
-            f"not {config.vocabulary}"
+            f"model.vocabulary must be a multiple of {_STEP} and at least {least}, not {config.vocabulary}"
         )
     return config.vocabulary
 
@@ -71,12 +77,13 @@ def make_tokenizer(config: TinyModel) -> PreTrainedTokenizerFast:
     from tokenizers import AddedToken
     from transformers import PreTrainedTokenizerFast
 
-    size = vocabulary_of(config)
-    tokenizer = _learned(config, len(_SPECIAL) + _BYTES if config.tokenizer == "bytes" else size)
-    spare = size - tokenizer.get_vocab_size()
-    names = [f"<|spare_{number}|>" for number in range(spare)]
+    size, phrases = vocabulary_of(config), _phrases(config)
+    learned = len(_SPECIAL) + _BYTES if config.tokenizer == "bytes" else size - len(phrases)
+    tokenizer = _learned(config, learned)
+    tokenizer.add_tokens([AddedToken(phrase, special=False, normalized=False) for phrase in phrases])
+    names = [f"<|spare_{number}|>" for number in range(size - tokenizer.get_vocab_size())]
     tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in names])
-    wrapped = PreTrainedTokenizerFast(
+    wrapped: PreTrainedTokenizerFast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
         pad_token=PAD,
         eos_token=END,
@@ -87,13 +94,22 @@ def make_tokenizer(config: TinyModel) -> PreTrainedTokenizerFast:
     return wrapped
 
 
+def _rounded_up(tokens: int) -> int:
+    return -(-tokens // _STEP) * _STEP
+
+
+def _phrases(config: TinyModel) -> tuple[str, ...]:
+    """Those of the kit belong to its own corpus."""
+    return PHRASES if config.tokenizer == "bpe" and config.corpus is None else ()
+
+
 def _learned(config: TinyModel, size: int) -> Tokenizer:
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.Split(Regex(_WORDS), behavior="isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )

@@ -1,0 +1,105 @@
+"""What every way of writing tool calls offers, and what they share."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Protocol
+
+from sandbox_service.contract.messages import FunctionCall, Message, ToolCall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sandbox_service.contract.messages import Tool
+
+__all__ = [
+    "ToolFormat",
+    "arguments_of",
+    "call_of",
+    "decode_json",
+    "listed",
+    "message_of",
+    "named_call",
+    "split_thoughts",
+]
+
+_THOUGHT_END = "</think>"
+_CALL_KEYS = ("arguments", "parameters")
+
+
+class ToolFormat(Protocol):
+    """How a family of models writes tool calls.
+
+    A call is what can be read as one, and nothing is made up: what is malformed stays in the content, where
+    the environment sees it and can answer.
+    """
+
+    def parse(self, text: str, first: int = 0) -> Message:
+        """The assistant's message of a sampled text; its calls are numbered from ``first``."""
+        ...
+
+    def render(self, message: Message) -> str:
+        """What a model would write for a message."""
+        ...
+
+    def paragraph(self, tools: Iterable[Tool]) -> str:
+        """The tools and the way to call them, for a system prompt."""
+        ...
+
+
+def split_thoughts(text: str) -> tuple[str, str]:
+    """The thoughts with their closing tag, and what follows. Calls in thoughts are drafts, not calls."""
+    if "<think>" in text and _THOUGHT_END not in text.rpartition("<think>")[2]:
+        return text, ""
+    head, tag, tail = text.rpartition(_THOUGHT_END)
+    return head + tag, tail
+
+
+def decode_json(text: str, start: int = 0) -> tuple[object, int] | None:
+    """The JSON value that begins at ``start``, spaces skipped, and where it ends; None when there is none."""
+    begin = start + len(text[start:]) - len(text[start:].lstrip())
+    try:
+        return json.JSONDecoder(strict=False).raw_decode(text, begin)
+    except (ValueError, RecursionError):
+        return None
+
+
+def call_of(value: object, number: int) -> ToolCall | None:
+    """The call that a JSON object stands for; None when it stands for none."""
+    if not isinstance(value, dict):
+        return None
+    given: object = next((value[key] for key in _CALL_KEYS if value.get(key) is not None), {})
+    if not isinstance(given, dict | str):
+        return None
+    return named_call(value.get("name"), given, number)
+
+
+def named_call(name: object, arguments: dict[str, object] | str, number: int) -> ToolCall | None:
+    """A call under an id of nine digits, the form that the strictest templates ask for."""
+    if not isinstance(name, str) or not name or not name.isprintable():
+        return None
+    # Arguments travel as text, as models wrote them: what is wrong with them is for the environment to say.
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return ToolCall(id=f"{number:09d}", function=FunctionCall(name=name, arguments=text))
+
+
+def message_of(content: str, calls: Sequence[ToolCall]) -> Message:
+    """An assistant's message; a content of nothing but space is none."""
+    kept = content.strip() if calls else content
+    return Message(role="assistant", content=kept or (None if calls else ""), tool_calls=tuple(calls) or None)
+
+
+def arguments_of(call: ToolCall) -> object:
+    """The arguments as a value, or as their text when that is no JSON."""
+    given = call.function.arguments
+    if not isinstance(given, str):
+        return given
+    try:
+        return json.loads(given or "{}", strict=False)
+    except (ValueError, RecursionError):
+        return given
+
+
+def listed(tools: Iterable[Tool]) -> str:
+    """The tools' schemas, one a line."""
+    return "\n".join(json.dumps(tool.model_dump(mode="json"), ensure_ascii=False) for tool in tools)

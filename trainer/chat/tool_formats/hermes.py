@@ -1,0 +1,60 @@
+"""``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``: Hermes, Qwen 2.5, Qwen 3 and many others."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from sandbox_service.contract.tool_prompt import tool_prompt
+
+from .base import arguments_of, call_of, decode_json, message_of, split_thoughts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sandbox_service.contract.messages import Message, Tool, ToolCall
+
+__all__ = ["HermesFormat", "tagged"]
+
+_TAG = "<tool_call>"
+_TAG_END = "</tool_call>"
+
+
+class HermesFormat:
+    """Tagged JSON. Environments read this notation in plain text, too, and say what is wrong with it: so one
+    malformed call leaves the whole message as text, and every call gets its answer."""
+
+    def parse(self, text: str, first: int = 0) -> Message:
+        thoughts, said = split_thoughts(text)
+        calls: list[ToolCall] = []
+        kept: list[str] = []
+        end = 0
+        while (start := said.find(_TAG, end)) >= 0:
+            kept.append(said[end:start])
+            decoded = decode_json(said, start + len(_TAG))
+            call = call_of(decoded[0], first + len(calls)) if decoded else None
+            if decoded is None or call is None:
+                return message_of(text, ())
+            calls.append(call)
+            end = _closed(said, decoded[1])
+        return message_of(thoughts + "".join(kept) + said[end:], calls) if calls else message_of(text, ())
+
+    def render(self, message: Message) -> str:
+        parts = [message.content] if message.content else []
+        return "\n".join([*parts, *(tagged(call, "\n") for call in message.tool_calls or ())])
+
+    def paragraph(self, tools: Iterable[Tool]) -> str:
+        return tool_prompt(tool.model_dump(mode="json") for tool in tools)
+
+
+def tagged(call: ToolCall, space: str) -> str:
+    """A call between its tags, with ``space`` around the JSON."""
+    body = {"name": call.function.name, "arguments": arguments_of(call)}
+    return f"{_TAG}{space}{json.dumps(body, ensure_ascii=False)}{space}{_TAG_END}"
+
+
+def _closed(text: str, position: int) -> int:
+    """Behind the closing tag, where one follows: models forget it."""
+    rest = text[position:]
+    gap = len(rest) - len(rest.lstrip())
+    return position + gap + len(_TAG_END) if rest.startswith(_TAG_END, gap) else position

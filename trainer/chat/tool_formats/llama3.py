@@ -1,0 +1,65 @@
+"""``{"name": ..., "parameters": {...}}``, several with ``;`` between: Llama 3.1 to 3.3."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from .base import arguments_of, call_of, decode_json, listed, message_of, split_thoughts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sandbox_service.contract.messages import Message, Tool, ToolCall
+
+__all__ = ["Llama3Format"]
+
+_PYTHON_TAG = "<|python_tag|>"
+_PARAGRAPH = """\
+# Tools
+
+You may call one or more of these functions:
+{tools}
+
+To call functions, answer with nothing but a JSON object for each, several with ; between them:
+{{"name": "<function>", "parameters": {{...}}}}"""
+
+
+class Llama3Format:
+    """JSON objects and nothing else, or behind ``<|python_tag|>``: an object amid prose is an example."""
+
+    def parse(self, text: str, first: int = 0) -> Message:
+        thoughts, said = split_thoughts(text)
+        before, tag, after = said.partition(_PYTHON_TAG)
+        calls = _calls(after if tag else said, first)
+        if not calls:
+            return message_of(text, ())
+        return message_of(thoughts + (before if tag else ""), calls)
+
+    def render(self, message: Message) -> str:
+        calls = "; ".join(_written(call) for call in message.tool_calls or ())
+        content = message.content or ""
+        return f"{content}{_PYTHON_TAG}{calls}" if content and calls else content or calls
+
+    def paragraph(self, tools: Iterable[Tool]) -> str:
+        return _PARAGRAPH.format(tools=listed(tools))
+
+
+def _calls(text: str, first: int) -> list[ToolCall]:
+    """All calls of a text that holds nothing else; none of another text."""
+    calls: list[ToolCall] = []
+    position = 0
+    while text[position:].strip(" \t\r\n;"):
+        decoded = decode_json(text, position)
+        call = call_of(decoded[0], first + len(calls)) if decoded else None
+        if decoded is None or call is None:
+            return []
+        calls.append(call)
+        rest = text[decoded[1] :]
+        position = len(text) - len(rest.lstrip(" \t\r\n;"))
+    return calls
+
+
+def _written(call: ToolCall) -> str:
+    body = {"name": call.function.name, "parameters": arguments_of(call)}
+    return json.dumps(body, ensure_ascii=False)
