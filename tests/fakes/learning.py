@@ -41,22 +41,22 @@ def small_batch(step=0, rows=7, words=WORDS, shortest=6, longest=24, objective=O
     samples = []
     for index in range(rows):
         length = int(rng.integers(shortest, longest + 1))
-        mask_T = np.zeros(length, dtype=bool)
-        mask_T[2:4] = True
-        mask_T[length - 2 :] = True
+        mask = np.zeros(length, dtype=bool)
+        mask[2:4] = True
+        mask[length - 2 :] = True
         samples.append(
             Sample(
                 id=f"{index}.0",
                 trajectory_id=f"{index}.0",
                 group=index // 2,
                 token_ids_T=rng.integers(0, words, length).astype(np.int32),
-                mask_T=mask_T,
-                logprobs_T=np.where(mask_T, rng.normal(-4.0, 0.3, length), 0.0).astype(np.float32),
+                mask_T=mask,
+                logprobs_T=np.where(mask, rng.normal(-4.0, 0.3, length), 0.0).astype(np.float32),
                 rewards_T=np.zeros(length, dtype=np.float32),
-                turns_T=np.where(mask_T, 0, -1).astype(np.int32),
-                versions_T=np.where(mask_T, 0, -1).astype(np.int32),
-                advantages_T=np.where(mask_T, rng.normal(0.0, 1.0), 0.0).astype(np.float32),
-                returns_T=np.where(mask_T, rng.normal(0.0, 1.0, length), 0.0).astype(np.float32),
+                turns_T=np.where(mask, 0, -1).astype(np.int32),
+                versions_T=np.where(mask, 0, -1).astype(np.int32),
+                advantages_T=np.where(mask, rng.normal(0.0, 1.0), 0.0).astype(np.float32),
+                returns_T=np.where(mask, rng.normal(0.0, 1.0, length), 0.0).astype(np.float32),
             )
         )
     return Batch(step, objective, tuple(samples))

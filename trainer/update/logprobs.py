@@ -49,7 +49,9 @@ class _TokenStatistics(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits_KV: Tensor, targets_K: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ANN401
         rows = len(logits_KV)
-        logprobs_K, entropy_K, partition_K = logits_KV.new_empty(3, rows, dtype=torch.float32).unbind()
+        logprobs_K, entropy_K, partition_K = (
+            logits_KV.new_empty(rows, dtype=torch.float32) for _ in range(3)
+        )
         for part in _slices(logits_KV):
             z = logits_KV[part].float()
             partition = torch.logsumexp(z, dim=-1)

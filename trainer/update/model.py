@@ -75,8 +75,9 @@ class ActorCritic(nn.Module):
         if self.value_head is None:
             return None
         states = hidden_KH.detach() if self._detach_values else hidden_KH
-        values_K: Tensor = self.value_head(states.to(self.value_head.weight.dtype)).squeeze(-1).float()
-        return values_K
+        with torch.autocast(states.device.type, enabled=False):
+            values_K: Tensor = self.value_head(states.float()).float()[:, 0]
+        return values_K.clone()  # FSDP2 warns of outputs that are views
 
 
 def peft_config(config: LoraConfig, base: str) -> PeftLoraConfig:

@@ -49,7 +49,9 @@ class Parallel:
             return
         core.to(device)
         if world > 1:
-            self._ddp = DistributedDataParallel(core, broadcast_buffers=False, gradient_as_bucket_view=True)
+            self._ddp = DistributedDataParallel(
+                core, forward_sync_buffers=False, gradient_as_bucket_view=True
+            )
 
     def __call__(self, micro: MicroBatch) -> TokenOutputs:
         """One forward pass; collective where weights are sharded or gradients are wanted."""
