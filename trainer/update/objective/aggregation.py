@@ -11,17 +11,12 @@ of several segments counts as several.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
 from .sequences import lengths
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from trainer.types import Sample
 
 __all__ = ["Aggregation", "Totals", "row_token_weights"]
 
@@ -35,16 +30,7 @@ class Totals:
     tokens: float
     """Masked ones."""
     sequences: float
-    """With at least one masked token."""
-
-    @classmethod
-    def of(cls, samples: Iterable[Sample]) -> Totals:
-        """The size of these samples. Every rank knows the whole minibatch, so nothing is communicated."""
-        counted = [(sample.weight, int(sample.mask_T.sum())) for sample in samples]
-        return cls(
-            tokens=sum(weight * tokens for weight, tokens in counted),
-            sequences=sum(weight for weight, tokens in counted if tokens),
-        )
+    """Samples, whether or not they have masked tokens."""
 
 
 def row_token_weights(
