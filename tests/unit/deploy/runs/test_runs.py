@@ -1,0 +1,71 @@
+"""The run files that come with the project."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deploy.policy_runs.demonstrations import demonstrations
+from sandbox_service.config import CodeConfig, ServiceConfig
+from sandbox_service.environments.code.catalog import CodeCatalog
+from sandbox_service.environments.registry import build_registry
+from trainer.config import TinyModel
+from trainer.config.reading import read_run
+from trainer.warmstart.demonstrations import read_demonstrations
+
+ROOT = Path(__file__).parents[4]
+FOLDER = ROOT / "deploy" / "runs"
+RUNS = sorted(FOLDER.glob("*.toml"))
+OPERATORS = {"appworld_ppo"}
+"""Runs whose splits come with data that only an operator has."""
+
+each_run = pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
+
+
+@each_run
+def test_a_run_is_read_and_named_after_its_file(path: Path) -> None:
+    assert read_run(path).name == path.stem
+
+
+@each_run
+def test_a_run_is_in_the_table(path: Path) -> None:
+    assert f"| `{path.stem}` |" in (FOLDER / "README.md").read_text()
+
+
+@each_run
+def test_its_splits_are_there_and_none_is_trained_on_and_tested_with(path: Path) -> None:
+    run = read_run(path)
+    catalogs = build_registry(ServiceConfig().environments).catalogs
+    if run.tasks.environment not in catalogs:
+        pytest.skip(f"{run.tasks.environment} is not set up")
+    if path.stem in OPERATORS:
+        pytest.skip("its tasks come with the operator's data")
+    catalog = catalogs[run.tasks.environment]
+    trained = {task for split in run.tasks.splits for task in catalog.task_ids(split)}
+    tested = {task for split in run.evaluation.splits for task in catalog.task_ids(split)}
+    assert trained
+    assert trained.isdisjoint(tested)
+
+
+@each_run
+def test_its_service_understands_what_it_is_started_with(path: Path) -> None:
+    from deploy.config_file import read_config
+
+    run = read_run(path)
+    read_config(None, run.service.start)
+
+
+def test_demonstrations_are_what_the_service_writes_now() -> None:
+    catalog = CodeCatalog(CodeConfig())
+    ids = catalog.task_ids("arithmetic_train_easy")[:400]
+    written = [json.loads(each.line()) for each in demonstrations(catalog, ids, text=True)]
+    path = FOLDER / "data" / "arithmetic_easy.jsonl"
+    assert [json.loads(line) for line in path.read_text().splitlines()] == written
+
+
+def test_the_demo_has_its_demonstrations_and_makes_its_model_itself() -> None:
+    run = read_run(FOLDER / "cpu_demo.toml")
+    assert isinstance(run.model, TinyModel)
+    assert run.warm_start is not None
+    found = read_demonstrations(ROOT / run.warm_start.demonstrations, run.tasks.environment)
+    assert len(found) == 400
