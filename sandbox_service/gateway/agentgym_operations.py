@@ -22,9 +22,9 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.runner.frames import Op
 
 from .agentgym_dialects import Place
-from .agentgym_places import FIRST, GONE, Places, instance_name, later_number
+from .agentgym_places import FIRST, Places, instance_name, later_number
 from .agentgym_scenes import opened, recorded, stepped
-from .inspection import LIVE
+from .inspection import GONE, LIVE
 from .verbs import header_key
 
 if TYPE_CHECKING:

@@ -27,18 +27,10 @@ if TYPE_CHECKING:
     from .exchange import Exchange
     from .verbs import Verbs
 
-__all__ = ["FIRST", "GONE", "Places", "instance_name", "later_number"]
+__all__ = ["FIRST", "Places", "instance_name", "later_number"]
 
 FIRST = 0
 """Number of an id's first instance; later ones are milliseconds, which nobody has to remember."""
-GONE = frozenset(
-    {
-        ErrorCode.UNKNOWN_INSTANCE,
-        ErrorCode.INSTANCE_RELEASED,
-        ErrorCode.INSTANCE_EXPIRED,
-        ErrorCode.INSTANCE_LOST,
-    }
-)
 _CHECK_BITS = 12
 _NUMBER_BITS = 40
 _MOST_KNOWN = 65_536

@@ -24,7 +24,7 @@ from sandbox_service.errors import ServiceError
 from .bodies import parse
 from .compat_messages import Json, action_of, answer_of, opening_of
 from .compat_models import CompatRequest, MissingFieldError, json_answer, refuse
-from .inspection import LIVE, instance_status
+from .inspection import GONE, LIVE, instance_status
 from .native import HotRoute, env_profile
 from .refusals import SchemaError
 from .verbs import header_key
@@ -43,12 +43,6 @@ if TYPE_CHECKING:
 __all__ = ["CompatRoutes"]
 
 Native = TypeVar("Native", bound=BaseModel)
-_GONE = (
-    ErrorCode.UNKNOWN_INSTANCE,
-    ErrorCode.INSTANCE_RELEASED,
-    ErrorCode.INSTANCE_EXPIRED,
-    ErrorCode.INSTANCE_LOST,
-)
 
 
 class CompatRoutes:
@@ -156,7 +150,7 @@ class CompatRoutes:
         except SchemaError:
             return False
         except ServiceError as error:
-            if error.code in _GONE:
+            if error.code in GONE:
                 return False
             raise
         return bool(result["released"])
@@ -166,7 +160,7 @@ class CompatRoutes:
         try:
             state = (await instance_status(self._verbs, exchange, instance_id)).state
         except ServiceError as error:
-            if error.code not in _GONE:
+            if error.code not in GONE:
                 raise
             state = "released"
         if state not in LIVE:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .verbs import Verbs
 
 __all__ = [
+    "GONE",
     "LIVE",
     "InspectionRoutes",
     "InstancePath",
@@ -45,6 +46,15 @@ InstancePath = Annotated[InstanceId, Path(description="The instance.")]
 
 LIVE = frozenset({"creating", "active", "finished"})
 """States of instances that have not ended."""
+GONE = frozenset(
+    {
+        ErrorCode.UNKNOWN_INSTANCE,
+        ErrorCode.INSTANCE_RELEASED,
+        ErrorCode.INSTANCE_EXPIRED,
+        ErrorCode.INSTANCE_LOST,
+    }
+)
+"""What a call is answered when its instance has ended, or never was."""
 
 _SUPERVISORS: TypeAdapter[SupervisorStats] = TypeAdapter(SupervisorStats)
 _LISTS: TypeAdapter[Instances] = TypeAdapter(Instances)
