@@ -58,6 +58,10 @@ class Watch:
         """Somebody begins to wait: silence counts from here."""
         self._progress_at = self._clock()
 
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return self._clock()
+
     @property
     def silence_s(self) -> float:
         """Seconds without progress."""

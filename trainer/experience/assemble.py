@@ -1,0 +1,145 @@
+"""Groups as a batch: its samples, and what is worth knowing about how it came to be. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from trainer.config.algorithm import DrGrpo, Grpo, ReinforcePlusPlus, ReturnToGo, Rloo
+from trainer.rollout.rows import samples_of
+from trainer.types import TrajectoryGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from trainer.config import AlgorithmConfig
+    from trainer.reward.compose import Scored
+    from trainer.types import GroupSpec, Sample, Trajectory
+
+__all__ = ["Score", "ScoredGroup", "facts_of", "says_nothing"]
+
+Score: TypeAlias = "Callable[[Trajectory, int], Scored]"
+"""The composed reward of an episode with a horizon of so many turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredGroup:
+    """A group whose episodes have their rewards."""
+
+    spec: GroupSpec
+    scored: tuple[Scored, ...]
+
+    @classmethod
+    def of(cls, group: TrajectoryGroup, score: Score) -> ScoredGroup:
+        """The group with rewards; pure, so that it comes out the same whenever it is asked for."""
+        return cls(group.spec, tuple(score(each, group.spec.max_turns) for each in group.trajectories))
+
+    @property
+    def trajectories(self) -> tuple[Trajectory, ...]:
+        """With rewards; those without a verdict have none and weigh nothing."""
+        return tuple(each.trajectory for each in self.scored)
+
+    @property
+    def judged(self) -> tuple[Trajectory, ...]:
+        """Those with a verdict."""
+        return tuple(trajectory for trajectory in self.trajectories if trajectory.scored)
+
+    @property
+    def signal(self) -> float:
+        """Standard deviation of the rewards."""
+        rewards_G = [trajectory.reward for trajectory in self.judged]
+        return float(np.std(rewards_G)) if rewards_G else 0.0
+
+    def samples(self) -> tuple[Sample, ...]:
+        """The rows of the episodes with a verdict."""
+        return tuple(
+            sample
+            for each in self.scored
+            if each.trajectory.scored
+            for sample in samples_of(each.trajectory, each.turn_rewards, self.spec.index)
+        )
+
+    def played(self) -> TrajectoryGroup:
+        """For looking at."""
+        return TrajectoryGroup(self.spec, self.trajectories)
+
+
+def says_nothing(group: ScoredGroup, config: AlgorithmConfig) -> bool:
+    """Whether all advantages are 0, because they are relative to a group in which all fared alike."""
+    judged = [each for each in group.scored if each.trajectory.scored]
+    if group.spec.size == 1 or len({each.trajectory.reward for each in judged}) > 1:
+        return False
+    match config.advantage:
+        case Grpo() | DrGrpo() | Rloo():
+            return True
+        case ReinforcePlusPlus(group_baseline=compares):
+            return compares
+        case ReturnToGo(baseline="group"):
+            return not any(any(each.turn_rewards[:-1]) for each in judged)
+    return False
+
+
+def facts_of(step: int, fresh: Sequence[ScoredGroup], samples: Sequence[Sample]) -> dict[str, float]:
+    """Figures of a batch: rewards, success, lengths and ends of its fresh groups; staleness of all tokens.
+
+    Times are means an episode, in seconds.
+    """
+    played = [trajectory for group in fresh for trajectory in group.trajectories]
+    judged = [trajectory for trajectory in played if trajectory.scored]
+    rewards = [trajectory.reward for trajectory in judged]
+    return {
+        "reward/mean": _mean(rewards),
+        "reward/std": float(np.std(rewards)) if rewards else 0.0,
+        "reward/with_failures": _mean(trajectory.reward for trajectory in played),
+        **_success(judged),
+        "episodes/count": float(len(judged)),
+        "episodes/turns": _mean(len(trajectory.turns) for trajectory in judged),
+        "episodes/tokens": _mean(
+            sum(segment.loss_mask.count(True) for segment in trajectory.segments) for trajectory in judged
+        ),
+        "episodes/drifted": float(sum(trajectory.drifted for trajectory in judged)),
+        "episodes/attempts": _mean(trajectory.attempts for trajectory in played),
+        **_shares("stops", [trajectory.stop for trajectory in judged]),
+        **_terms(judged),
+        **_staleness(step, samples),
+        "time/waiting": _mean(trajectory.timings.waiting_s for trajectory in judged),
+        "time/sampling": _mean(trajectory.timings.sampling_s for trajectory in judged),
+        "time/sandbox": _mean(trajectory.timings.sandbox_s for trajectory in judged),
+        "time/grading": _mean(trajectory.timings.grading_s for trajectory in judged),
+        "curriculum/horizon": float(max((group.spec.max_turns for group in fresh), default=0)),
+    }
+
+
+def _success(judged: Sequence[Trajectory]) -> dict[str, float]:
+    by_difficulty: dict[str, list[float]] = {}
+    for trajectory in judged:
+        by_difficulty.setdefault(trajectory.task.difficulty, []).append(float(bool(trajectory.success)))
+    named = {f"success/{name}": _mean(each) for name, each in sorted(by_difficulty.items()) if name}
+    return {"success/mean": _mean(bool(trajectory.success) for trajectory in judged), **named}
+
+
+def _terms(judged: Sequence[Trajectory]) -> dict[str, float]:
+    names = sorted({name for trajectory in judged for name in trajectory.terms})
+    return {
+        f"reward/{name}": _mean(trajectory.terms.get(name, 0.0) for trajectory in judged) for name in names
+    }
+
+
+def _shares(prefix: str, values: Sequence[str]) -> dict[str, float]:
+    return {f"{prefix}/{value}": count / len(values) for value, count in sorted(Counter(values).items())}
+
+
+def _staleness(step: int, samples: Sequence[Sample]) -> dict[str, float]:
+    versions = [sample.versions_T[sample.mask_T] for sample in samples]
+    ages = step - np.concatenate(versions) if versions else np.zeros(0)
+    if not len(ages):
+        return {"staleness/mean": 0.0, "staleness/max": 0.0}
+    return {"staleness/mean": float(ages.mean()), "staleness/max": float(ages.max())}
+
+
+def _mean(values: Iterable[float]) -> float:
+    listed = [float(value) for value in values]
+    return sum(listed) / len(listed) if listed else 0.0

@@ -1,0 +1,234 @@
+"""Where batches come from: plays episodes, scores them, and hands them to the loop, each exactly once.
+
+    take(step)       the step's batch, the same whenever it is asked for
+    published(v)     the engines sample with weights v: further groups may begin
+    rewind(step)     the learner goes on from a checkpoint of that step: its batches are served again
+    committed(step)  there is such a checkpoint: what only earlier steps need may be forgotten
+
+A batch is journaled before it is handed out, and everything here is made again from the journal, so that it
+may be killed at any time. Playing begins with the first ``published``: before it nobody knows what the
+engines sample with. Steps and versions are those of reinforcement learning, from 0. Knows no Ray.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, TypeVar
+
+from trainer.errors import CheckpointError, DataError
+from trainer.rollout.attempts import Attempts
+from trainer.rollout.backpressure import Slots, follow_pool
+from trainer.rollout.collector import Collector
+from trainer.types import Batch, Objective
+
+from .events import TasksListed
+from .exports import Exports
+from .held_out import HeldOut
+from .journal import Journal
+from .ledger import folded
+from .listing import list_run
+from .parts import ExperienceStatus
+from .patience import Patience
+from .shelf import Shelf
+from .source import JournaledSource
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from trainer.config import RunConfig
+
+    from .events import Assembled
+    from .parts import Imitation, Parts
+
+__all__ = ["Experience"]
+
+_LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Experience:
+    """One run's. Not for more than one event loop; ``start`` comes first."""
+
+    def __init__(self, config: RunConfig, folder: Path, parts: Parts) -> None:
+        rollout = config.rollout
+        self._config = config
+        self._folder = folder
+        self._parts = parts
+        self._slots = Slots(rollout.concurrency)
+        self._attempts = Attempts(parts.player, rollout, self._slots, parts.watch, parts.sleep)
+        self._collector = Collector(self._attempts, rollout, self._slots, parts.sleep)
+        self._patience = Patience(
+            parts.watch,
+            report_s=rollout.stall_report_s,
+            stall_s=rollout.stall_timeout_s,
+            total_s=config.learner.batch_timeout_s,
+            told=_LOG.warning,
+            tick_s=parts.tick_s,
+        )
+        self._collecting: asyncio.Task[None] | None = None
+        self._evaluations: dict[int, asyncio.Task[Mapping[str, float]]] = {}
+        self._imitation: asyncio.Task[Imitation] | None = None
+        self._latest: Batch | None = None
+        self._commits: list[int] = []
+
+    async def start(self) -> None:
+        """Make everything again from the journal; a new run lists its tasks.
+
+        Raises DataError when there are none, ServiceUnavailable when the service does not answer.
+        """
+        self._journal = Journal(self._folder / "experience.sqlite")
+        listed, *events = list(self._journal.events()) or [await self._first_event()]
+        if not isinstance(listed, TasksListed):
+            raise CheckpointError(f"the journal in {self._folder} does not begin with its tasks")
+        self._ledger = folded(self._config, listed, events)
+        self._shelf = Shelf(self._journal, self._parts.score)
+        self._exports = Exports(self._folder, self._journal, self._config.tracking.trajectories)
+        self._exports.recover(self._ledger.batches, self._shelf.read)
+        self._source = JournaledSource(
+            self._config, self._journal, self._ledger, self._shelf, self._patience.changed
+        )
+        self._held_out = HeldOut(
+            self._attempts, self._config, self._ledger.held_out, self._folder / "evaluations.jsonl"
+        )
+
+    async def take(self, step: int) -> Batch:
+        """The batch of a step. Idempotent, and any number of callers may ask at once.
+
+        Raises Stalled when nothing moves, CheckpointError for a step that is neither next nor kept, and
+        ConfigError or DataError when playing cannot go on.
+        """
+        if step > self._ledger.next_step:
+            raise CheckpointError(f"batch {step} was asked for, and the next one is {self._ledger.next_step}")
+        assembled = await self._patience.until(f"batch {step}", lambda: self._assembled(step))
+        if self._latest is None or self._latest.step != step:
+            groups = self._shelf.read((*assembled.fresh, *assembled.replayed))
+            samples = tuple(sample for group in groups for sample in group.samples())
+            self._latest = Batch(step, Objective.REINFORCE, samples, dict(assembled.facts))
+        return self._latest
+
+    async def imitation(self, step: int) -> Batch:
+        """The batch of a step of the warm start. Raises DataError when the run has none, and Stalled."""
+        if self._parts.imitation is None:
+            raise DataError("the run has no warm start")
+        if self._imitation is None:
+            self._imitation = asyncio.ensure_future(self._parts.imitation())
+            self._imitation.add_done_callback(lambda _: self._patience.changed())
+        playing = self._imitation
+        batches = await self._patience.until("the warm start", lambda: _result(playing))
+        return batches.batch(step)
+
+    async def published(self, version: int) -> None:
+        """Episodes begin with these weights from now on."""
+        self._source.version = version
+        if self._collecting is None:
+            self._collecting = asyncio.create_task(self._collect())
+            self._collecting.add_done_callback(lambda _: self._patience.changed())
+        self._collector.wake()
+
+    async def rewind(self, step: int) -> None:
+        """Serve batches from this step on again; what is under way begins anew with the next ``published``.
+
+        Raises CheckpointError when the journal does not know the steps before it.
+        """
+        if step > self._ledger.next_step:
+            raise CheckpointError(
+                f"the checkpoint is of step {step}, and {self._folder} knows batches before "
+                f"{self._ledger.next_step} only: they are not of one run"
+            )
+        await self._stop_collecting()
+        self._source.interrupted()
+
+    async def committed(self, step: int) -> None:
+        """Forget the episodes that only steps before the oldest checkpoint kept can ask for."""
+        self._commits.append(step)
+        if len(self._commits) >= self._config.checkpoint.keep:
+            oldest = self._commits[-self._config.checkpoint.keep]
+            self._journal.keep_only(self._ledger.needed(oldest))
+
+    async def evaluate(self, step: int) -> Mapping[str, float]:
+        """Success on held-out tasks. The same step is evaluated once, over restarts too. Raises Stalled."""
+        if not self._ledger.held_out:
+            return {}
+        if step not in self._evaluations:
+            self._evaluations[step] = asyncio.create_task(self._held_out.evaluate(step))
+            self._evaluations[step].add_done_callback(lambda _: self._patience.changed())
+        task = self._evaluations[step]
+        return await self._patience.until(f"evaluation {step}", lambda: _result(task))
+
+    async def record(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Keep the metrics of a step, as the whole run counts them."""
+        self._parts.tracker.log(step, metrics)
+
+    async def status(self) -> ExperienceStatus:
+        """Where it stands."""
+        return ExperienceStatus(
+            next_step=self._ledger.next_step,
+            version=self._source.version,
+            ready=len(self._ledger.ready),
+            playing=len(self._source.playing),
+            episodes=self._slots.held,
+            slots=self._slots.limit,
+        )
+
+    async def close(self) -> None:
+        """End what is being played and let go of everything; may be called twice."""
+        others = [*self._evaluations.values(), *([self._imitation] if self._imitation else [])]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._stop_collecting()
+        if self._parts.close is not None:
+            await self._parts.close()
+        self._parts.tracker.close()
+        self._journal.close()
+
+    async def _first_event(self) -> TasksListed:
+        listed = await list_run(self._config, self._parts.service)
+        self._journal.append(listed)
+        return listed
+
+    def _assembled(self, step: int) -> Assembled | None:
+        known = self._ledger.batches.get(step)
+        if known is not None:
+            return known
+        if self._collecting is not None and self._collecting.done():
+            self._collecting.result()
+        made = self._source.assemble(step)
+        if made is not None:
+            self._exports.write(made, self._shelf.read((*made.fresh, *made.replayed)))
+        return made
+
+    async def _collect(self) -> None:
+        environment = self._config.tasks.environment
+        following = follow_pool(
+            self._parts.service,
+            environment,
+            self._slots,
+            self._config.rollout.concurrency,
+            lambda: self._parts.watch.in_phase("create"),
+        )
+        tasks = {
+            asyncio.create_task(self._collector.run(self._source)),
+            asyncio.create_task(following),
+        }
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _stop_collecting(self) -> None:
+        collecting, self._collecting = self._collecting, None
+        if collecting is not None:
+            collecting.cancel()
+            await asyncio.gather(collecting, return_exceptions=True)
+
+
+def _result(task: asyncio.Task[T]) -> T | None:
+    return task.result() if task.done() else None

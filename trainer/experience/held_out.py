@@ -1,0 +1,98 @@
+"""Success on tasks that are not trained on, by the same player in the same sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trainer.evaluate.results import append_evaluation, read_evaluations, summarise
+from trainer.types import GroupSpec
+
+from .exports import cut_torn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from trainer.config import RunConfig
+    from trainer.evaluate.results import EvaluationResult, When
+    from trainer.rollout.attempts import Attempts
+    from trainer.types import TaskRef
+
+__all__ = ["HeldOut", "figures"]
+
+_SALT = 7_919
+"""Keeps the seeds of evaluations apart from those of training."""
+
+
+class HeldOut:
+    """Plays every held-out task, with the same seeds each time, so that evaluations are comparable."""
+
+    def __init__(self, attempts: Attempts, config: RunConfig, tasks: Sequence[TaskRef], file: Path) -> None:
+        cut_torn(file)
+        self._file = file
+        self._attempts = attempts
+        self._config = config
+        self._tasks = tuple(tasks)
+        self._sampling = config.rollout.sampling.model_copy(
+            update={"temperature": config.evaluation.temperature}
+        )
+
+    async def evaluate(self, step: int) -> Mapping[str, float]:
+        """Figures after so many steps of reinforcement learning; those on file, if there are any."""
+        warm_start = self._config.warm_start
+        updates = step + (warm_start.steps if warm_start else 0)
+        for known in read_evaluations(self._file):
+            if known.step == updates and known.when != "alone":
+                return figures(known)
+        when: When = "before" if step == 0 else "after" if step == self._config.steps else "during"
+        result = await self.play(updates, when)
+        append_evaluation(self._file, result)
+        return figures(result)
+
+    async def play(self, step: int, when: When) -> EvaluationResult:
+        """All episodes of all tasks; ``step`` is only written down. Raises what ends the run."""
+        began = asyncio.get_running_loop().time()
+        episodes = self._config.evaluation.episodes
+        specs = [
+            GroupSpec(
+                index=-1 - place,
+                task=task,
+                seed=int(np.random.SeedSequence([self._config.seed, _SALT, place]).generate_state(1)[0] >> 2),
+                size=episodes,
+                max_turns=self._config.rollout.max_turns,
+            )
+            for place, task in enumerate(self._tasks)
+        ]
+        tasks = [
+            asyncio.create_task(self._attempts.play(spec, member, self._sampling))
+            for spec in specs
+            for member in range(spec.size)
+        ]
+        try:
+            played = await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        seconds = asyncio.get_running_loop().time() - began
+        return summarise([each.trajectory for each in played], step=step, when=when, seconds=seconds)
+
+
+def figures(result: EvaluationResult) -> dict[str, float]:
+    """The evaluation as metrics."""
+    by_difficulty = {
+        f"evaluation/success/{name}": part.success_rate
+        for name, part in result.by_difficulty().items()
+        if name
+    }
+    return {
+        "evaluation/success": result.success_rate,
+        "evaluation/low": result.interval.low,
+        "evaluation/high": result.interval.high,
+        "evaluation/score": result.mean_score,
+        "evaluation/failures": float(result.failures),
+        **by_difficulty,
+    }

@@ -1,0 +1,29 @@
+"""The tasks of a run, as they are written down at its beginning."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainer.tasks.catalog import difficulties, list_tasks
+
+from .events import TasksListed
+
+if TYPE_CHECKING:
+    from trainer.config import RunConfig
+    from trainer.tasks.catalog import TaskService
+
+__all__ = ["list_run"]
+
+
+async def list_run(config: RunConfig, service: TaskService) -> TasksListed:
+    """Training and held-out tasks; with their difficulties, where the curriculum goes by them.
+
+    Raises DataError when there are none, ServiceUnavailable when the service does not answer.
+    """
+    tasks, held = config.tasks, config.evaluation
+    trained = await list_tasks(service, tasks.environment, tasks.splits, tasks.limit)
+    if tasks.curriculum.kind == "levels":
+        trained = await difficulties(service, trained, config.rollout.params)
+    if not held.splits:
+        return TasksListed(trained)
+    return TasksListed(trained, await list_tasks(service, tasks.environment, held.splits, held.limit))

@@ -1,0 +1,134 @@
+"""Which group is played next, what became of it, and which ones a step is made of: each journaled first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trainer.rollout.admission import choose, fresh_groups, lag, may_begin
+from trainer.rollout.collector import GroupEnd
+from trainer.tasks.horizon import horizon
+from trainer.types import GroupSpec
+
+from .assemble import facts_of, says_nothing
+from .events import Assembled, Ended, GroupFate, Issued
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trainer.config import RunConfig
+    from trainer.rollout.collector import PlayedGroup
+    from trainer.types import TrajectoryGroup
+
+    from .assemble import ScoredGroup
+    from .events import Event
+    from .journal import Journal
+    from .ledger import Ledger
+    from .shelf import Shelf
+
+__all__ = ["JournaledSource"]
+
+
+class JournaledSource:
+    """Keeps ``trainer.rollout.collector.GroupSource``.
+
+    A group that was issued and not played to its end, because playing was interrupted, is played again from
+    its beginning, before any other.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        journal: Journal,
+        ledger: Ledger,
+        groups: Shelf,
+        changed: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._journal = journal
+        self._ledger = ledger
+        self._groups = groups
+        self._changed = changed
+        self._fresh = fresh_groups(config)
+        self._lag = lag(config)
+        self.version: int | None = None
+        """Of the weights that episodes begin with; without one, none begins."""
+        self.playing: dict[int, int] = {}
+        """Groups under way, with the version at which each began."""
+
+    def next_group(self) -> GroupSpec | None:
+        if self.version is None:
+            return None
+        ledger = self._ledger
+        begun = self._fresh * ledger.next_step + len(ledger.ready) + len(self.playing)
+        if not may_begin(begun, self.version, self._fresh, self._lag):
+            return None
+        waiting = [index for index in ledger.issued if index not in self.playing]
+        spec = ledger.issued[min(waiting)] if waiting else self._issue(self.version)
+        self.playing[spec.index] = self.version
+        return spec
+
+    def ended(self, played: PlayedGroup) -> None:
+        index = played.group.spec.index
+        group = self._groups.scored(played.group)
+        fate = self._fate(played.end, group)
+        event = Ended(
+            index,
+            self.playing.pop(index),
+            fate,
+            tuple(bool(trajectory.success) for trajectory in group.judged),
+            group.signal,
+            dict(Counter(note.failure_class for note in played.failures)),
+        )
+        self._record(event, played.group if fate is GroupFate.READY else None)
+
+    def interrupted(self) -> None:
+        """Nothing is being played any more, and nothing will be until there is a version."""
+        self.version = None
+        self.playing.clear()
+
+    def assemble(self, step: int) -> Assembled | None:
+        """Make the batch of a step, when its groups are there: from now on they are consumed."""
+        ready = {index: group.version for index, group in self._ledger.ready.items()}
+        fresh = choose(ready, self.playing, step, self._fresh, self._lag)
+        if fresh is None or self.version is None:
+            return None
+        replayed = self._ledger.replay.choose(step)
+        groups = self._groups.read((*fresh, *replayed))
+        samples = [sample for group in groups for sample in group.samples()]
+        facts = {
+            **facts_of(step, groups[: len(fresh)], samples),
+            **self._ledger.facts(),
+            "replay/groups": float(len(replayed)),
+        }
+        event = Assembled(step, fresh, replayed, facts)
+        self._record(event)
+        return event
+
+    def _issue(self, version: int) -> GroupSpec:
+        index = self._ledger.next_index
+        rollout = self._config.rollout
+        spec = GroupSpec(
+            index=index,
+            task=self._ledger.sampler.draw(index),
+            seed=int(np.random.SeedSequence([self._config.seed, index]).generate_state(1)[0] >> 2),
+            size=rollout.group_size,
+            max_turns=horizon(self._config.tasks.curriculum.horizon, version, rollout.max_turns),
+        )
+        self._record(Issued(spec))
+        return spec
+
+    def _fate(self, end: GroupEnd, group: ScoredGroup) -> GroupFate:
+        if end is not GroupEnd.PLAYED:
+            return GroupFate(end.value)
+        algorithm = self._config.algorithm
+        replaced = self._ledger.tally.fates[GroupFate.FLAT]
+        may_drop = algorithm.drop_flat_groups and replaced < algorithm.most_dropped * self._fresh
+        return GroupFate.FLAT if may_drop and says_nothing(group, algorithm) else GroupFate.READY
+
+    def _record(self, event: Event, payload: TrajectoryGroup | None = None) -> None:
+        self._journal.append(event, payload)
+        self._ledger.apply(event)
+        self._changed()
