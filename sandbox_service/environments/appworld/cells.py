@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import base64
 import json
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,13 +50,7 @@ def read_preamble() -> str:
             prints = ast.literal_eval(node.args[0])
     if not (imports and prints):
         raise RuntimeError("AppWorld's preamble is not where it was")
-    return imports + "\n\n" + _dedent(prints)
-
-
-def _dedent(text: str) -> str:
-    import textwrap
-
-    return textwrap.dedent(text)
+    return imports + "\n\n" + textwrap.dedent(prints)
 
 
 class Cells:
