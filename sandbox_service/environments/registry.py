@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from .base import Catalog, Provisions
 
-__all__ = ["SETUP_COMMAND", "Registry", "build_registry", "operator_data"]
+__all__ = ["SETUP_COMMAND", "Registry", "build_registry"]
 
 SETUP_COMMAND = "sandbox-service envs setup"
 
@@ -86,7 +86,7 @@ def build_registry(config: EnvironmentsConfig) -> Registry:
     """
     catalogs = {name: make(config) for name, make in _PLAIN.items()}
     for name, make in _PROVIDED.items():
-        found = find(name, config.packages_dir, operator_data(config, name))
+        found = find(name, config.packages_dir, _operator_data(config, name))
         if found is not None:
             catalogs[name] = make(config, found)
     registry = Registry(catalogs, _PROVIDED.keys() - catalogs.keys())
@@ -95,7 +95,7 @@ def build_registry(config: EnvironmentsConfig) -> Registry:
     return Registry({name: registry.catalog(name) for name in config.enabled}, registry.absent)
 
 
-def operator_data(config: EnvironmentsConfig, name: str) -> Path | None:
+def _operator_data(config: EnvironmentsConfig, name: str) -> Path | None:
     """The operator's data of an environment, as the configuration has it."""
     path: Path | None = getattr(getattr(config, name), "data", None)
     return path
