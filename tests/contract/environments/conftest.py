@@ -33,11 +33,19 @@ SHARING = {name for name in ENVIRONMENTS if getattr(getattr(SETTINGS, name, None
 HEAVY_ALONE = {"scienceworld": "a worker has a Java process, and sixteen at once take minutes to start"}
 COLUMNS = ("process", "alone", "docker")
 """Process boxes; process boxes with a worker for each instance, where that is a setting; and containers."""
+FULL = os.environ.get("CONFORMANCE_FULL") == "1"
+IN_CONTAINERS = set(ENVIRONMENTS) if FULL else {"code", "bfcl", "vault"}
+"""Agent code, data alone, and the example: what containers change is the same for all environments."""
+PLAYED = {
+    "process": set(ENVIRONMENTS),
+    "alone": SHARING - HEAVY_ALONE.keys(),
+    "docker": IN_CONTAINERS,
+}
 SUBJECTS = [
     pytest.param((name, column), id=f"{name}-{column}", marks=[pytest.mark.docker] * (column == "docker"))
     for name in ENVIRONMENTS
     for column in COLUMNS
-    if column != "alone" or name in SHARING - HEAVY_ALONE.keys()
+    if name in PLAYED[column]
 ]
 _CASE = re.compile(r"tests/contract/environments/.*\[(?P<name>\w+)-(?P<column>process|alone|docker)\b")
 
@@ -100,6 +108,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(
             f"{name:<14}" + "".join(f"{_told(row[column], elapsed[name, column]):<34}" for column in COLUMNS)
         )
+    if not FULL:
+        terminalreporter.line("containers: a representative part; all of them with CONFORMANCE_FULL=1")
 
 
 def _told(cell: Counter[str], elapsed_s: float) -> str:
