@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import math
 from collections import defaultdict
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 
+@cache
 def _trainer(name: str) -> ast.Module:
     spec = find_spec("trl")
     assert spec is not None
