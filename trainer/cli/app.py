@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import evaluate, model, settings, train
+from . import evaluate, model, report, settings, train
 from .driver import RealDriver
 
 __all__ = ["build_cli", "main"]
@@ -46,6 +46,7 @@ def build_cli() -> typer.Typer:
     cli.command("train")(train.train)
     cli.command("sft")(train.sft)
     cli.command("evaluate")(evaluate.evaluate)
+    cli.command("report")(report.report)
     cli.command("model")(model.model)
     cli.command("config")(settings.config)
     return cli

@@ -64,7 +64,7 @@ class EvaluationResult:
     """One evaluation of one model on one set of tasks."""
 
     step: int
-    """Steps of reinforcement learning that the weights had seen."""
+    """Updates that the weights had seen, those of the warm start included."""
     when: When
     split: str
     """Several splits are joined by ``+``."""

@@ -1,0 +1,121 @@
+"""Episodes as the viewer in the report shows them: what was said, what it earned, and what it cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter, ValidationError
+
+from trainer.types import TrajectoryGroup
+
+from .sampling import chosen_groups, spread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from trainer.types import Segment, Trajectory, Turn
+
+    from .figure import JsonTree
+
+__all__ = ["shown_episodes"]
+
+_MOST_OF_A_MESSAGE = 6_000
+"""Characters."""
+_MOST_CHARACTERS = 10_000_000
+"""Of all that was said in the episodes of a page."""
+_GROUPS: TypeAdapter[TrajectoryGroup] = TypeAdapter(TrajectoryGroup)
+
+
+def shown_episodes(file: Path, steps_of_groups: Mapping[int, int], most: int) -> tuple[list[JsonTree], int]:
+    """About ``most`` episodes, group by group, and how many groups the run played in all.
+
+    Fewer when they are so long that the page would be heavy.
+    """
+    parsed, count = chosen_groups(file, most)
+    groups = list(_valid(parsed))
+    while len(groups) > 1 and sum(map(_characters, groups)) > _MOST_CHARACTERS:
+        groups = spread(groups, len(groups) * 3 // 4)
+    shown = [
+        _episode(group.spec.index, steps_of_groups.get(group.spec.index), trajectory)
+        for group in groups
+        for trajectory in group.trajectories
+    ]
+    return shown, count
+
+
+def _characters(group: TrajectoryGroup) -> int:
+    lines = [line for trajectory in group.trajectories for line in trajectory.lines]
+    return sum(min(len(line.content), _MOST_OF_A_MESSAGE) for line in lines)
+
+
+def _valid(groups: list[JsonTree]) -> Iterator[TrajectoryGroup]:
+    for group in groups:
+        try:
+            yield _GROUPS.validate_python(group)
+        except ValidationError:
+            continue  # written by another version of the trainer
+
+
+def _episode(group: int, step: int | None, trajectory: Trajectory) -> JsonTree:
+    task, failure, timings = trajectory.task, trajectory.failure, trajectory.timings
+    return {
+        "id": trajectory.id,
+        "group": group,
+        "step": step,
+        "task": task.task_id,
+        "split": task.split,
+        "difficulty": task.difficulty,
+        "stop": trajectory.stop.value,
+        "score": trajectory.score,
+        "success": trajectory.success,
+        "failure": None
+        if failure is None
+        else {
+            "class": failure.failure_class,
+            "code": failure.code,
+            "phase": failure.phase,
+            "detail": failure.detail,
+        },
+        "reward": _short(trajectory.reward),
+        "terms": {name: _short(value) for name, value in trajectory.terms.items()},
+        "weight": trajectory.weight,
+        "attempts": trajectory.attempts,
+        "drifted": trajectory.drifted,
+        "segments": len(trajectory.segments),
+        "tokens": sum(len(segment.token_ids) for segment in trajectory.segments),
+        "sampled": sum(sum(segment.loss_mask) for segment in trajectory.segments),
+        "seconds": {
+            "waiting": _short(timings.waiting_s),
+            "sampling": _short(timings.sampling_s),
+            "sandbox": _short(timings.sandbox_s),
+            "grading": _short(timings.grading_s),
+        },
+        "turns": [_turn(segment, turn) for segment in trajectory.segments for turn in segment.turns],
+        "lines": [[line.role, _cut(line.content)] for line in trajectory.lines],
+    }
+
+
+def _turn(segment: Segment, turn: Turn) -> JsonTree:
+    logprobs = segment.logprobs[turn.start : turn.end]
+    return {
+        "tokens": turn.end - turn.start,
+        "logprob": _short(sum(logprobs) / len(logprobs)) if logprobs else None,
+        "versions": sorted({span.version for span in turn.versions}),
+        "reward": _short(turn.reward),
+        "terms": {name: _short(value) for name, value in turn.terms.items()},
+        "cut": turn.cut,
+        "sampling": _short(turn.sampling_s),
+        "sandbox": _short(turn.sandbox_s),
+    }
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _MOST_OF_A_MESSAGE:
+        return text
+    left_out = len(text) - _MOST_OF_A_MESSAGE
+    return f"{text[:_MOST_OF_A_MESSAGE]}\n[... {left_out:,} characters more]"

@@ -1,0 +1,45 @@
+"""One plot, as plotly reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+__all__ = ["PALETTE", "Figure", "JsonTree", "line", "shade"]
+
+JsonTree: TypeAlias = dict[str, object]
+
+PALETTE = ("#3b6fb6", "#d9822b", "#3a9a5c", "#b8475a", "#7d5fb2", "#8a6d4f", "#2f9aa0", "#a0a832", "#c46fa8")
+"""In the order in which lines are drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Traces and what is unusual about their layout."""
+
+    title: str
+    traces: tuple[JsonTree, ...]
+    note: str = ""
+    """What a reader may not guess."""
+    layout: JsonTree = field(default_factory=dict)
+
+
+def line(
+    name: str, steps: tuple[int, ...], values: tuple[float, ...], colour: str, **more: object
+) -> JsonTree:
+    """A line over steps; a lone point is drawn as one."""
+    return {
+        "type": "scatter",
+        "mode": "lines" if len(steps) > 1 else "markers",
+        "name": name,
+        "x": list(steps),
+        "y": list(values),
+        "line": {"color": colour, "width": 2},
+        **more,
+    }
+
+
+def shade(colour: str, share: float) -> str:
+    """A colour that lets the ground through."""
+    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{share})"

@@ -1,0 +1,133 @@
+"""The head of a report: the run in a few figures, and its evaluations as a table."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from typing import TYPE_CHECKING
+
+from trainer.errors import DataError
+from trainer.evaluate.comparison import compare
+
+from .series import series
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trainer.evaluate.results import EvaluationResult, Interval
+
+    from .run_data import RunData
+
+__all__ = ["evaluation_table", "tiles"]
+
+_LAST = 10
+_PHASES = ("time/take", "time/annotate", "time/update", "time/publish")
+
+
+def tiles(run: RunData, groups: int) -> str:
+    """What one wants to know first."""
+    return "".join(
+        f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
+        for name, value in _figures(run, groups)
+    )
+
+
+def _figures(run: RunData, groups: int) -> Iterator[tuple[str, str]]:
+    done = [step for step, values in run.metrics.items() if "time/update" in values]
+    warm = sum(step < run.warm_steps for step in done)
+    yield "steps of reinforcement learning", str(len(done) - warm)
+    if run.warm_steps:
+        yield "steps of the warm start", str(warm)
+    if run.evaluations:
+        first, last = run.evaluations[0], run.evaluations[-1]
+        told = [_percent(first.success_rate)] + ([_percent(last.success_rate)] if last is not first else [])
+        yield "success on held-out tasks", " → ".join(told)
+    rewards = series(run.metrics, "reward/mean")
+    if rewards is not None:
+        latest = rewards.values[-_LAST:]
+        yield f"reward, mean of the last {len(latest)} steps", f"{sum(latest) / len(latest):.3f}"
+    if groups:
+        yield "groups played", f"{groups:,}"
+    seconds = sum(
+        value
+        for values in run.metrics.values()
+        for name, value in values.items()
+        if name in _PHASES and math.isfinite(value)
+    )
+    if seconds:
+        yield "in steps", _duration(seconds)
+
+
+def evaluation_table(run: RunData) -> str:
+    """All evaluations by difficulty, and what changed from the first to the last; empty without any."""
+    if not run.evaluations:
+        return ""
+    head = "".join(
+        f"<th>{name}</th>"
+        for name in ("step", "when", "tasks", "episodes", "solved", "success", "95 %", "score", "no verdict")
+    )
+    rows = "".join(_rows(result) for result in run.evaluations)
+    return f'<table class="figures"><tr>{head}</tr>{rows}</table>{_change(run)}'
+
+
+def _rows(result: EvaluationResult) -> str:
+    parts = result.by_difficulty()
+    rows = {f"all of {result.split}": result, **(parts if len(parts) > 1 else {})}
+    return "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _cells(name, part)) + "</tr>"
+        for name, part in rows.items()
+    )
+
+
+def _cells(name: str, part: EvaluationResult) -> tuple[str, ...]:
+    return (
+        str(part.step),
+        part.when,
+        name or "no difficulty",
+        str(part.episodes),
+        str(part.successes),
+        _percent(part.success_rate),
+        _range(part.interval),
+        f"{part.mean_score:.3f}",
+        str(part.failures),
+    )
+
+
+def _change(run: RunData) -> str:
+    first, last = run.evaluations[0], run.evaluations[-1]
+    if first is last:
+        return ""
+    parts = {"all tasks": (first, last)}
+    earlier, later = first.by_difficulty(), last.by_difficulty()
+    if len(earlier) > 1:
+        parts |= {name: (earlier[name], later[name]) for name in earlier if name in later}
+    told = "".join(f"<li>{escape(_sentence(name, *pair))}</li>" for name, pair in parts.items())
+    return (
+        f"<p>From the first to the last evaluation, on the same tasks (paired bootstrap):</p><ul>{told}</ul>"
+    )
+
+
+def _sentence(name: str, before: EvaluationResult, after: EvaluationResult) -> str:
+    try:
+        change = compare(before, after)
+    except DataError as error:
+        return f"{name or 'no difficulty'}: {error}"
+    low, high = 100 * change.interval.low, 100 * change.interval.high
+    return (
+        f"{name or 'no difficulty'}: {100 * change.difference:+.1f} points, 95 % interval {low:+.1f} to "
+        f"{high:+.1f}, on {change.tasks} tasks"
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _range(interval: Interval) -> str:
+    return f"{100 * interval.low:.1f} to {100 * interval.high:.1f} %"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

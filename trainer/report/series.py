@@ -1,0 +1,62 @@
+"""Metrics as lines to draw: thinned to what a screen can show."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+__all__ = ["MOST_POINTS", "Series", "named", "series", "smoothed"]
+
+MOST_POINTS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One metric over steps."""
+
+    steps: tuple[int, ...]
+    values: tuple[float, ...]
+
+
+def series(metrics: Mapping[int, Mapping[str, float]], name: str) -> Series | None:
+    """The steps that have it, in order; None when none has. Long ones become means of neighbours."""
+    points = [
+        (step, values[name])
+        for step, values in metrics.items()
+        if name in values and math.isfinite(values[name])
+    ]
+    if not points:
+        return None
+    steps, values = (np.array(column, dtype=np.float64) for column in zip(*points, strict=True))
+    if len(steps) > MOST_POINTS:
+        steps, values = _thinned(steps), _thinned(values)
+    return Series(tuple(round(step) for step in steps), tuple(float(f"{value:.6g}") for value in values))
+
+
+def named(metrics: Mapping[int, Mapping[str, float]], prefix: str) -> tuple[str, ...]:
+    """Names that begin so, in order of first appearance."""
+    seen = (name for values in metrics.values() for name in values if name.startswith(prefix))
+    return tuple(dict.fromkeys(seen))
+
+
+def smoothed(line: Series) -> Series | None:
+    """Mean over a window of neighbours, a twentieth of the line wide; None for short lines."""
+    count = len(line.values)
+    if count < 20:
+        return None
+    width = max(3, count // 20) | 1
+    padded = np.pad(np.array(line.values), width // 2, mode="edge")
+    means = np.convolve(padded, np.full(width, 1 / width), mode="valid")
+    return Series(line.steps, tuple(float(f"{value:.6g}") for value in means))
+
+
+def _thinned(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.array([part.mean() for part in np.array_split(values, MOST_POINTS)])

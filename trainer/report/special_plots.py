@@ -1,0 +1,116 @@
+"""The plots that are more than a line a metric: reward with its spread, held-out success, where time went."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .figure import PALETTE, Figure, line, shade
+from .series import Series, series, smoothed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trainer.evaluate.results import EvaluationResult
+
+    from .figure import JsonTree
+
+__all__ = ["held_out", "reward", "time_spent"]
+
+
+def reward(metrics: Mapping[int, Mapping[str, float]]) -> Figure | None:
+    """The mean of a batch, in a band of one standard deviation."""
+    mean, spread = series(metrics, "reward/mean"), series(metrics, "reward/std")
+    if mean is None:
+        return None
+    blue = PALETTE[0]
+    traces: list[JsonTree] = []
+    if spread is not None and spread.steps == mean.steps:
+        over = tuple(middle + wide for middle, wide in zip(mean.values, spread.values, strict=True))
+        under = tuple(middle - wide for middle, wide in zip(mean.values, spread.values, strict=True))
+        hidden: JsonTree = {"line": {"width": 0}, "showlegend": False, "hoverinfo": "skip"}
+        traces.append(line("over", mean.steps, over, blue, **hidden))
+        band: JsonTree = {**hidden, "fill": "tonexty", "fillcolor": shade(blue, 0.12)}
+        traces.append(line("under", mean.steps, under, blue, **band))
+    traces.extend(_with_smooth("reward", mean))
+    return Figure("Reward", tuple(traces), "Mean of a step's episodes; the band is one standard deviation.")
+
+
+def _with_smooth(name: str, found: Series) -> tuple[JsonTree, ...]:
+    smooth, blue = smoothed(found), PALETTE[0]
+    if smooth is None:
+        return (line(name, found.steps, found.values, blue),)
+    faint: JsonTree = {"line": {"color": shade(blue, 0.4), "width": 1}}
+    return (
+        line(name, found.steps, found.values, blue, **faint),
+        line("smoothed", smooth.steps, smooth.values, blue),
+    )
+
+
+def held_out(evaluations: Sequence[EvaluationResult]) -> Figure | None:
+    """Success on tasks that are not trained on, by difficulty, with intervals."""
+    if not evaluations:
+        return None
+    by_name: dict[str, list[tuple[int, EvaluationResult]]] = {}
+    for result in evaluations:
+        parts = result.by_difficulty()
+        rows = {"all": result, **(parts if len(parts) > 1 else {})}
+        for name, part in rows.items():
+            by_name.setdefault(name or "no difficulty", []).append((result.step, part))
+    traces = tuple(
+        _with_bars(name, points, PALETTE[place % len(PALETTE)])
+        for place, (name, points) in enumerate(by_name.items())
+    )
+    layout: JsonTree = {"yaxis": {"range": [0, 1], "title": {"text": "share"}}}
+    return Figure("Success on held-out tasks", traces, "Bars are 95 per cent intervals.", layout)
+
+
+def _with_bars(name: str, points: list[tuple[int, EvaluationResult]], colour: str) -> JsonTree:
+    rates = [part.success_rate for _, part in points]
+    bars: JsonTree = {
+        "type": "data",
+        "symmetric": False,
+        "array": [part.interval.high - rate for (_, part), rate in zip(points, rates, strict=True)],
+        "arrayminus": [rate - part.interval.low for (_, part), rate in zip(points, rates, strict=True)],
+        "thickness": 1,
+    }
+    steps = tuple(step for step, _ in points)
+    return line(name, steps, tuple(rates), colour, mode="lines+markers", error_y=bars)
+
+
+def time_spent(metrics: Mapping[int, Mapping[str, float]]) -> Figure | None:
+    """All seconds of the run by what they were for.
+
+    While a step waits for its episodes, many of them sample and use sandboxes at once: the wait is divided as
+    the episodes' own seconds are.
+    """
+    totals = {
+        name: sum(values.get(f"time/{name}", 0.0) for values in metrics.values())
+        for name in ("annotate", "update", "publish")
+    }
+    parts = {"sampling": 0.0, "sandbox": 0.0, "waiting": 0.0}
+    for values in metrics.values():
+        wait = values.get("time/take", 0.0)
+        sampling, sandbox = values.get("time/sampling", 0.0), values.get("time/sandbox", 0.0)
+        if sampling + sandbox > 0:
+            parts["sampling"] += wait * sampling / (sampling + sandbox)
+            parts["sandbox"] += wait * sandbox / (sampling + sandbox)
+        else:
+            parts["waiting"] += wait
+    spent = {name: seconds for name, seconds in {**parts, **totals}.items() if seconds > 0}
+    if not spent:
+        return None
+    whole = sum(spent.values())
+    bar: JsonTree = {
+        "type": "bar",
+        "orientation": "h",
+        "x": [round(seconds, 3) for seconds in spent.values()],
+        "y": list(spent),
+        "text": [f"{100 * seconds / whole:.0f} %" for seconds in spent.values()],
+        "marker": {"color": list(PALETTE[: len(spent)])},
+    }
+    note = "The wait for a batch is divided between sampling and sandboxes as its episodes' seconds are."
+    layout: JsonTree = {
+        "xaxis": {"title": {"text": "seconds"}},
+        "yaxis": {"autorange": "reversed", "automargin": True},
+    }
+    return Figure("Where the time went", (bar,), note, layout)
