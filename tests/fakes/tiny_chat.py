@@ -1,0 +1,33 @@
+"""The smallest model folder with a tokenizer, made once a test session, and chat tokenizers of it."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from pathlib import Path
+
+from trainer.chat import ChatTokenizer
+from trainer.config.model import ChatConfig, TinyModel
+from trainer.models import model_folder
+
+__all__ = ["tiny_chat", "tiny_folder"]
+
+
+@functools.cache
+def tiny_folder(tokenizer: str = "bpe", family: str = "qwen2") -> Path:
+    """A model of one layer."""
+    config = TinyModel.model_validate(
+        {"tokenizer": tokenizer, "family": family, "hidden": 32, "layers": 1, "heads": 2}
+        | {"key_value_heads": 2, "feed_forward": 32}
+    )
+    return model_folder(config, Path(tempfile.mkdtemp(prefix="tiny-models-")))
+
+
+@functools.cache
+def _chat(tokenizer: str, config: str) -> ChatTokenizer:
+    return ChatTokenizer(tiny_folder(tokenizer), ChatConfig.model_validate_json(config))
+
+
+def tiny_chat(tokenizer: str = "bpe", **config: object) -> ChatTokenizer:
+    """A chat tokenizer of the tiny model."""
+    return _chat(tokenizer, ChatConfig.model_validate(config).model_dump_json())

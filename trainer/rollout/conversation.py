@@ -1,0 +1,172 @@
+"""An episode's conversation as tokens: what was heard, what was said, and where the policy spoke.
+
+What was said is never tokenised again within a segment. Where history is rewritten (another session, other
+tools, exchanges that are forgotten), a new segment begins. Each segment ends with a turn: what nobody
+answered is in none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from trainer.errors import EngineError
+from trainer.types import Line, Segment, Turn, VersionSpan
+
+from .policy import Finish
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sandbox_service.contract.messages import Message, Tool
+    from trainer.chat import ChatTokenizer
+
+    from .policy import Generation
+
+__all__ = ["Conversation"]
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A segment in the making."""
+
+    token_ids: list[int] = field(default_factory=list)
+    loss_mask: list[bool] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+
+    def extend(self, token_ids: Sequence[int], logprobs: Sequence[float] | None = None) -> None:
+        self.token_ids += token_ids
+        self.loss_mask += [logprobs is not None] * len(token_ids)
+        self.logprobs += logprobs if logprobs is not None else [0.0] * len(token_ids)
+
+
+class Conversation:
+    """One episode's history and its segments."""
+
+    def __init__(
+        self, chat: ChatTokenizer, context_tokens: int, *, forgets: bool = False, least_room: int = 1
+    ) -> None:
+        self._chat = chat
+        self._context = context_tokens
+        self._forgets = forgets
+        self._least_room = least_room
+        self._head: list[Message] = []
+        self._exchanges: list[list[Message]] = []
+        """What was said and what was heard then, by turn, as far as it is remembered."""
+        self._tools: tuple[Tool, ...] = ()
+        self._draft = _Draft()
+        self._heard: list[int] = []
+        """Tokens behind the draft's last turn."""
+        self._done: list[Segment] = []
+        self._calls = 0
+        self.lines: list[Line] = []
+        """All messages, as people read them."""
+        self.drifted = 0
+        """Turns whose text would be tokenised to other tokens."""
+
+    def begin(self, messages: Sequence[Message], tools: Sequence[Tool]) -> None:
+        """The opening of the episode, or of another session in it."""
+        self._head, self._exchanges, self._tools = list(messages), [], tuple(tools)
+        self._note(messages)
+        self._rewrite()
+
+    @property
+    def prompt(self) -> tuple[int, ...]:
+        """All tokens before the next turn."""
+        return (*self._draft.token_ids, *self._heard)
+
+    def room(self) -> int:
+        """Tokens that the next turn may have; 0 where there are fewer than the least that a turn needs."""
+        if self._left() < self._least_room and self._forgets:
+            self._forget()
+        return self._left() if self._left() >= self._least_room else 0
+
+    def say(self, generation: Generation, sampling_s: float = 0.0) -> Message:
+        """Take what the policy said. Raises EngineError for a generation that is none."""
+        if not generation.token_ids or len(generation.logprobs) != len(generation.token_ids):
+            raise EngineError(
+                f"the engine sent {len(generation.token_ids)} tokens and {len(generation.logprobs)} "
+                "log-probabilities for a turn"
+            )
+        draft = self._draft
+        draft.extend(self._heard)
+        self._heard = []
+        start = len(draft.token_ids)
+        draft.extend(generation.token_ids, generation.logprobs)
+        end = len(draft.token_ids)
+        versions = tuple(
+            VersionSpan(start + span.start, start + span.end, span.version) for span in generation.versions
+        )
+        cut = generation.finish is Finish.LENGTH
+        draft.turns.append(Turn(start, end, versions, cut=cut, sampling_s=sampling_s))
+        self.drifted += self._chat.drifted(draft.token_ids, start, end)
+        text = self._chat.said(generation.token_ids)
+        message = self._chat.parse(text, self._calls)
+        self._calls += len(message.tool_calls or ())
+        self._exchanges.append([message])
+        self.lines.append(Line("assistant", text))
+        return message
+
+    def earn(self, reward: float, terms: dict[str, float], sandbox_s: float) -> None:
+        """What the last turn led to."""
+        turn = self._draft.turns[-1]
+        self._draft.turns[-1] = replace(turn, reward=reward, terms=terms, sandbox_s=sandbox_s)
+
+    def hear(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> None:
+        """The answer to the last turn, and the tools where they are others from here on."""
+        self._note(messages)
+        self._exchanges[-1] += messages
+        changed = tools is not None and tuple(tools) != self._tools
+        self._tools = self._tools if tools is None else tuple(tools)
+        if changed and self._chat.tells_tools:
+            self._rewrite()
+            return
+        closed = self._draft.token_ids[-1] in self._chat.stop_ids
+        self._heard = self._chat.continuation(messages, closed=closed)
+
+    def note(self, messages: Sequence[Message]) -> None:
+        """Messages that nobody will answer: for readers alone."""
+        self._note(messages)
+
+    def segments(self) -> tuple[Segment, ...]:
+        """All segments with a turn in them."""
+        return (*self._done, *_segment(self._draft))
+
+    def _note(self, messages: Sequence[Message]) -> None:
+        self.lines += [Line(message.role, message.content or "") for message in messages]
+
+    def _left(self) -> int:
+        return self._context - len(self._draft.token_ids) - len(self._heard)
+
+    def _rewrite(self) -> None:
+        """Begin a segment with the history as it is."""
+        self._done += _segment(self._draft)
+        self._draft = _Draft()
+        self._heard = self._opening(self._exchanges)
+
+    def _opening(self, exchanges: Sequence[Sequence[Message]]) -> list[int]:
+        history = [message for exchange in exchanges for message in exchange]
+        return self._chat.opening([*self._head, *history], self._tools)
+
+    def _forget(self) -> None:
+        """Drop the oldest exchanges until half of the context is free, and at least enough for a turn.
+
+        Half, so that a long episode does not begin a segment with every turn. Nothing is forgotten in vain.
+        """
+        for kept in range(len(self._exchanges) - 1, 0, -1):
+            exchanges = self._exchanges[-kept:]
+            tokens = len(self._opening(exchanges))
+            if tokens <= self._context // 2 or (kept == 1 and self._context - tokens >= self._least_room):
+                self._exchanges = list(exchanges)
+                self._rewrite()
+                return
+
+
+def _segment(draft: _Draft) -> tuple[Segment, ...]:
+    """The finished segment; none without a turn."""
+    if not draft.turns:
+        return ()
+    return (
+        Segment(tuple(draft.token_ids), tuple(draft.loss_mask), tuple(draft.logprobs), tuple(draft.turns)),
+    )

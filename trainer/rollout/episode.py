@@ -1,0 +1,246 @@
+"""Plays one episode: the policy speaks in tokens, the sandbox answers in messages, the service grades.
+
+What breaks on the way becomes a note on the trajectory, with what was played until then: an infrastructure's
+failure is no score. Every wait has a deadline, and the instance is released whatever happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import ValidationError
+
+from clients import InvalidResponse, SandboxError
+from clients.errors import Failure
+from sandbox_service.contract.messages import Tool
+from sandbox_service.contract.problems import FailureClass
+from trainer.errors import ConfigError, EngineError, Stalled
+from trainer.types import EpisodeKey, StopReason, Timings, Trajectory
+
+from .conversation import Conversation
+from .failures import note_of
+from .policy import Finish, GenerationRequest, Sampling
+from .turn_facts import turn_facts
+from .watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from clients import AsyncEpisode, AsyncSandboxClient
+    from sandbox_service.contract.episodes import EvaluateResult, StepResult
+    from sandbox_service.contract.messages import Message
+    from trainer.chat import ChatTokenizer
+    from trainer.config.rollout import RolloutConfig, SamplingConfig, ServiceConfig
+    from trainer.types import FailureNote, GroupSpec
+
+    from .policy import Generation, Policy
+
+__all__ = ["EpisodePlayer"]
+
+ResultT = TypeVar("ResultT")
+
+_LEAST_TURN = 16
+"""Tokens that a turn needs to hold an action; with less room, the context is full."""
+_GRACE_S = 30.0
+"""On top of a step's own deadline: the way there and back, the client's queue and its retries."""
+_SEED_STEP = 1_000_003
+"""Between the seeds of an episode's turns, so that no two turns draw alike."""
+
+
+class EpisodePlayer:
+    """Plays episodes, many at a time, with one policy in one service.
+
+    Raises ConfigError where neither model nor configuration say how long a conversation may be.
+    """
+
+    def __init__(
+        self,
+        client: AsyncSandboxClient,
+        policy: Policy,
+        chat: ChatTokenizer,
+        config: RolloutConfig,
+        service: ServiceConfig,
+        watch: Watch | None = None,
+    ) -> None:
+        context = config.max_context_tokens or chat.context_tokens
+        if context is None:
+            raise ConfigError("the model does not tell its context; set rollout.max_context_tokens")
+        self.context_tokens = context
+        """Tokens of a conversation."""
+        self.client = client
+        self.policy = policy
+        self.chat = chat
+        self.config = config
+        self.service = service
+        self.watch = watch or Watch()
+
+    async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
+        """One episode of a group, in a fresh instance. Raises ConfigError where the template does not fit."""
+        played = _Played(self, spec, member, sampling)
+        failure: FailureNote | None = None
+        try:
+            await played.play()
+        except (SandboxError, EngineError, Stalled) as error:
+            failure = note_of(error, played.phase, played.instance_id)
+        return played.trajectory(failure)
+
+
+class _Played:
+    """One episode on its way."""
+
+    def __init__(self, player: EpisodePlayer, spec: GroupSpec, member: int, sampling: SamplingConfig) -> None:
+        self._player = player
+        self._config = player.config
+        self._spec = spec
+        self._id = spec.trajectory_id(member)
+        self._seed = spec.seed + member
+        self._sampling = sampling
+        self._conversation = Conversation(
+            player.chat,
+            player.context_tokens,
+            forgets=player.config.when_full == "forget",
+            least_room=min(_LEAST_TURN, sampling.max_turn_tokens),
+        )
+        self._tools: tuple[Tool, ...] = ()
+        self._stop = StopReason.FAILED
+        self._verdict: EvaluateResult | None = None
+        self._seconds = {"create": 0.0, "generate": 0.0, "step": 0.0, "evaluate": 0.0}
+        self._took_s = 0.0
+        """Of the last call."""
+        self.phase = "create"
+        self.instance_id = ""
+
+    async def play(self) -> None:
+        """To the verdict. Raises SandboxError, EngineError, Stalled, ConfigError."""
+        service = self._player.service
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(self._config.episode_timeout_s) as limit:
+                    opened = stack.enter_async_context(self._episode())
+                    episode = await self._within("create", service.create_timeout_s, opened)
+                    self._stop = await self._converse(episode)
+                    verdict = episode.evaluate(params=self._config.evaluation_params)
+                    self._verdict = await self._within("evaluate", service.evaluate_timeout_s, verdict)
+            except TimeoutError as error:
+                if not limit.expired() or isinstance(error, SandboxError | Stalled):
+                    raise
+                waited = f"the episode took longer than {self._config.episode_timeout_s:g} s"
+                raise Stalled(f"{waited}; it was in {self.phase}") from error
+            finally:
+                self._player.watch.entered(self._id, "release", self.instance_id)
+
+    def trajectory(self, failure: FailureNote | None) -> Trajectory:
+        """The episode as it was played."""
+        verdict = None if failure is not None else self._verdict
+        return Trajectory(
+            id=self._id,
+            task=self._spec.task,
+            seed=self._seed,
+            segments=self._conversation.segments(),
+            stop=StopReason.FAILED if failure is not None else self._stop,
+            score=verdict.score if verdict else None,
+            success=verdict.success if verdict else None,
+            failure=failure,
+            drifted=self._conversation.drifted,
+            instance_id=self.instance_id,
+            lines=tuple(self._conversation.lines),
+            timings=Timings(
+                waiting_s=self._seconds["create"],
+                sampling_s=self._seconds["generate"],
+                sandbox_s=self._seconds["step"],
+                grading_s=self._seconds["evaluate"],
+            ),
+        )
+
+    def _episode(self) -> AsyncEpisode:
+        # The seed of the group: all its members meet the same world.
+        return self._player.client.episode(
+            self._spec.task.environment,
+            self._spec.task.task_id,
+            seed=self._spec.seed,
+            params=self._config.params,
+            fresh=self._config.fresh,
+        )
+
+    async def _converse(self, episode: AsyncEpisode) -> StopReason:
+        conversation = self._conversation
+        self.instance_id = episode.instance_id
+        self._tools = episode.tools
+        conversation.begin(episode.observation.messages, episode.tools)
+        for turn in range(self._spec.max_turns):
+            room = conversation.room()
+            if not room:
+                return StopReason.CONTEXT_FULL
+            generation = await self._generate(turn, room)
+            message = conversation.say(generation, self._took_s)
+            if generation.finish is Finish.LENGTH and self._config.cut_turns == "stop":
+                return StopReason.TURN_CUT
+            result = await self._step(episode, message)
+            conversation.earn(result.reward, turn_facts(message, result), self._took_s)
+            if result.terminated or result.truncated:
+                conversation.note(result.observation.messages)
+                return StopReason.TERMINATED if result.terminated else StopReason.TRUNCATED
+            self._hear(result)
+        return StopReason.HORIZON
+
+    async def _generate(self, turn: int, room: int) -> Generation:
+        sampling = self._sampling
+        request = GenerationRequest(
+            key=EpisodeKey(self._id, self._spec.task, self._seed, turn),
+            token_ids=self._conversation.prompt,
+            max_tokens=min(sampling.max_turn_tokens, room),
+            sampling=Sampling(
+                sampling.temperature, sampling.top_p, sampling.top_k, self._player.chat.stop_ids
+            ),
+            seed=(self._seed * _SEED_STEP + turn) % 2**31,
+        )
+        call = self._player.policy.generate(request)
+        generation = await self._within("generate", self._config.generate_timeout_s, call)
+        if generation.finish is Finish.ABORT:
+            raise EngineError("the turn was interrupted, and nobody went on with it")
+        return generation
+
+    async def _step(self, episode: AsyncEpisode, message: Message) -> StepResult:
+        patience_s = self._player.service.step_timeout_s
+        call = episode.step(message, timeout_s=patience_s)
+        return await self._within("step", patience_s + _GRACE_S, call)
+
+    def _hear(self, result: StepResult) -> None:
+        """The observation: more of the conversation, or the opening of another one."""
+        tools = _tools_of(result)
+        self._tools = self._tools if tools is None else tools
+        if result.info.get("new_session") is True:
+            self._conversation.begin(result.observation.messages, self._tools)
+        else:
+            self._conversation.hear(result.observation.messages, tools)
+
+    async def _within(self, phase: str, seconds: float, call: Awaitable[ResultT]) -> ResultT:
+        """The answer to a call. Raises Stalled when there is none in time."""
+        self.phase = phase
+        self._player.watch.entered(self._id, phase, self.instance_id)
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                return await call
+        except TimeoutError as error:
+            if not limit.expired() or isinstance(error, SandboxError | Stalled):
+                raise
+            raise Stalled(f"no answer to {phase} within {seconds:g} s") from error
+        finally:
+            self._took_s = time.monotonic() - began
+            self._seconds[phase] += self._took_s
+
+
+def _tools_of(result: StepResult) -> tuple[Tool, ...] | None:
+    """The tools from here on, where a step tells other ones. Raises InvalidResponse for what is no tool."""
+    told = result.info.get("tools")
+    if not isinstance(told, list):
+        return None
+    try:
+        return tuple(Tool.model_validate(each) for each in told)
+    except ValidationError as error:
+        detail = f"info.tools of a step holds what is no tool: {error.errors(include_url=False)[0]['msg']}"
+        raise InvalidResponse(Failure(detail, "invalid_response", FailureClass.SANDBOX)) from error

@@ -1,0 +1,42 @@
+"""What broke in an episode, as the note that decides whether it is played again."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from clients import SandboxError
+from trainer.types import FailureNote
+
+if TYPE_CHECKING:
+    from trainer.errors import EngineError, Stalled
+
+__all__ = ["ENGINE", "TIMEOUT", "note_of"]
+
+ENGINE = "engine"
+"""The class of what broke on the trainer's own side."""
+TIMEOUT = "timeout"
+_WORD = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+def note_of(error: SandboxError | EngineError | Stalled, phase: str, instance_id: str) -> FailureNote:
+    """The note of a failure, in the service's own words where they are the service's.
+
+    A wait of ours that passed its deadline is an engine's failure while a turn was sampled, else a timeout.
+    """
+    if isinstance(error, SandboxError):
+        return FailureNote(
+            failure_class=error.failure_class.value,
+            code=str(error.code),
+            detail=str(error),
+            phase=phase,
+            instance_id=instance_id or error.failure.instance_id or "",
+            retry_after_s=error.retry_after_s,
+        )
+    return FailureNote(
+        failure_class=TIMEOUT if isinstance(error, TimeoutError) and phase != "generate" else ENGINE,
+        code=_WORD.sub("_", type(error).__name__).lower(),
+        detail=str(error),
+        phase=phase,
+        instance_id=instance_id,
+    )

@@ -1,0 +1,90 @@
+"""A policy without a model: lines by a script, with the latencies of a long-tailed engine if wanted.
+
+For tests, demonstrations, and load on a fleet of sandboxes. Log-probabilities are made up, but finite.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from trainer.errors import EngineError
+from trainer.types import VersionSpan
+
+from .policy import Finish, Generation
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from sandbox_service.contract.messages import Message
+    from trainer.chat import ChatTokenizer
+    from trainer.types import EpisodeKey
+
+    from .policy import GenerationRequest
+
+__all__ = ["Latency", "Script", "ScriptedPolicy"]
+
+Script: TypeAlias = "Mapping[str, Sequence[Message | str]] | Callable[[EpisodeKey], Message | str]"
+"""Lines by task id, one a turn; or what to say, by episode and turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Seconds that a turn takes: log-normal, so that a few take much longer than most."""
+
+    median_s: float
+    sigma: float = 1.0
+    """Of the logarithm; at 1, one turn in a hundred takes ten times the median."""
+    most_s: float = math.inf
+
+    def seconds(self, dice: random.Random) -> float:
+        """One draw."""
+        return min(self.most_s, self.median_s * math.exp(self.sigma * dice.gauss(0.0, 1.0)))
+
+
+class ScriptedPolicy:
+    """Says what a script tells it. Draws depend on the seed and the request alone, not on their order."""
+
+    def __init__(
+        self,
+        script: Script,
+        chat: ChatTokenizer,
+        *,
+        latency: Latency | None = None,
+        seed: int = 0,
+        version: int = 0,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.version = version
+        """Weight version that turns are said to come from."""
+        self._script = script
+        self._chat = chat
+        self._latency = latency
+        self._seed = seed
+        self._sleep = sleep
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        """The turn's line, cut at ``max_tokens``. Raises EngineError where the script has none."""
+        key = request.key
+        turn = self._chat.turn(self._line(key))
+        dice = random.Random(f"{self._seed} {key.trajectory_id} {key.seed} {key.turn}")
+        if self._latency is not None:
+            await self._sleep(self._latency.seconds(dice))
+        token_ids = tuple(turn[: request.max_tokens])
+        return Generation(
+            token_ids=token_ids,
+            logprobs=tuple(-dice.random() for _ in token_ids),
+            finish=Finish.STOP if len(token_ids) == len(turn) else Finish.LENGTH,
+            versions=(VersionSpan(0, len(token_ids), self.version),),
+        )
+
+    def _line(self, key: EpisodeKey) -> Message | str:
+        if callable(self._script):
+            return self._script(key)
+        lines = self._script.get(key.task.task_id, ())
+        if key.turn >= len(lines):
+            raise EngineError(f"the script of {key.task.task_id} has no line for turn {key.turn}")
+        return lines[key.turn]
