@@ -1,0 +1,82 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from trainer.config import WarmStartConfig
+from trainer.errors import CheckpointError, DataError
+from trainer.types import Line, Segment, StopReason, TaskRef, Trajectory, Turn, VersionSpan
+from trainer.warmstart.imitation import demonstrator_of, imitation_of, read_played, write_played
+
+
+def trajectory(number: int, *, success: bool) -> Trajectory:
+    turn = Turn(2, 4, (VersionSpan(2, 4, 0),), terms={"actions": 1.0})
+    segment = Segment((7, 8, number, 1), (False, False, True, True), (0.0, 0.0, -0.1, -0.2), (turn,))
+    return Trajectory(
+        f"{number}.0",
+        TaskRef("code", "", f"t/{number}"),
+        3,
+        (segment,),
+        StopReason.TERMINATED,
+        float(success),
+        success,
+        lines=(Line("assistant", "größer"),),
+    )
+
+
+PLAYED = tuple(trajectory(number, success=number % 2 == 0) for number in range(5))
+
+
+def config(**settings: object) -> WarmStartConfig:
+    return WarmStartConfig.model_validate({"demonstrations": "nowhere.jsonl", "batch": 3, **settings})
+
+
+def test_what_was_solved_is_imitated_and_the_rest_only_if_asked_for() -> None:
+    solved = imitation_of(PLAYED, config(), 0)
+    assert {each.trajectory_id for step in range(3) for each in solved.batch(step).samples} == {
+        "0.0",
+        "2.0",
+        "4.0",
+    }
+    every = imitation_of(PLAYED, config(keep_failures=True), 0)
+    assert len({each.trajectory_id for step in range(5) for each in every.batch(step).samples}) == 5
+    assert solved.batch(0).facts["demonstrations/success"] == 0.6
+    assert solved.batch(0).facts["demonstrations/kept"] == 3
+
+
+def test_rows_are_what_the_assistant_said() -> None:
+    (sample,) = imitation_of(PLAYED[:1], config(batch=1), 0).batch(0).samples
+    assert sample.mask_T.tolist() == [False, False, True, True]
+    assert sample.token_ids_T.tolist() == [7, 8, 0, 1]
+    assert not sample.rewards_T.any()
+
+
+def test_nothing_solved_is_an_error() -> None:
+    with pytest.raises(DataError, match="no demonstration to imitate"):
+        imitation_of(PLAYED[1:2], config(), 0)
+
+
+def test_what_was_played_is_kept_and_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "demonstrations.jsonl"
+    assert read_played(path) is None
+    failed = replace(PLAYED[0], score=None, success=None, stop=StopReason.FAILED)
+    write_played(path, (*PLAYED, failed))
+    assert read_played(path) == (*PLAYED, failed)
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+    path.write_text("{}\n")
+    with pytest.raises(CheckpointError, match=r"demonstrations.jsonl"):
+        read_played(path)
+
+
+def test_demonstrations_are_read_and_spoilt_as_configured(tmp_path: Path) -> None:
+    path = tmp_path / "d.jsonl"
+    answer = '<tool_call>{"name": "submit", "arguments": {"answer": 3}}</tool_call>'
+    messages = [{"role": "assistant", "content": text} for text in ("```python\nprint(1+2)\n```", answer)]
+    rows = [{"task_id": f"t/{number}", "messages": messages} for number in range(40)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = demonstrator_of(config(demonstrations=path, limit=30, spoilt=0.5), "code", 4)
+    spoilt = [bool(each.spoilt) for each in made.demonstrations]
+    assert len(spoilt) == 30
+    assert 5 < sum(spoilt) < 25
+    assert (made.environment, made.seed) == ("code", 4)

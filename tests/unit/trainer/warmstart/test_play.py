@@ -1,0 +1,77 @@
+import asyncio
+
+import pytest
+
+from sandbox_service.contract.messages import Message
+from trainer.config import SamplingConfig
+from trainer.errors import ConfigError, DataError
+from trainer.rollout.attempts import PlayedEpisode
+from trainer.types import EpisodeKey, FailureNote, GroupSpec, StopReason, TaskRef, Trajectory
+from trainer.warmstart.demonstrations import Demonstration
+from trainer.warmstart.play import Demonstrator, play_demonstrations
+
+BROKEN = FailureNote("task", "unknown_task", "there is no task t/3", "create")
+
+
+def demonstrator(count: int) -> Demonstrator:
+    said = [
+        Demonstration("code", f"t/{number}", tuple(Message(role="assistant", content=w) for w in ("a", "b")))
+        for number in range(count)
+    ]
+    return Demonstrator(said, "code", seed=9)
+
+
+class FakePlayer:
+    """Ends episodes in the opposite order of their beginnings, and counts how many there are at once."""
+
+    def __init__(self, broken: frozenset[int] = frozenset(), error: Exception | None = None) -> None:
+        self.specs: list[GroupSpec] = []
+        self.most = 0
+        self._broken = broken
+        self._error = error
+        self._now = 0
+
+    async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> PlayedEpisode:
+        self.specs.append(spec)
+        self._now += 1
+        self.most = max(self.most, self._now)
+        for _ in range(20 - spec.index):
+            await asyncio.sleep(0)
+        self._now -= 1
+        if self._error is not None:
+            raise self._error
+        trajectory = Trajectory(
+            spec.trajectory_id(member), spec.task, spec.seed, (), StopReason.TERMINATED, 1.0, True
+        )
+        if spec.index in self._broken:
+            broken = Trajectory(trajectory.id, spec.task, spec.seed, (), StopReason.FAILED, failure=BROKEN)
+            return PlayedEpisode(broken, (BROKEN,))
+        return PlayedEpisode(trajectory, ())
+
+
+async def test_each_demonstration_is_an_episode_and_those_with_a_verdict_come_back_in_order() -> None:
+    player, told = FakePlayer(frozenset({3})), []
+    played = await play_demonstrations(demonstrator(6), player, 2, lambda each: told.append(each.id))
+    assert [each.id for each in played] == ["0.0", "1.0", "2.0", "4.0", "5.0"]
+    assert sorted(told) == [f"{index}.0" for index in range(6)]
+    assert player.most == 2
+    assert {(spec.size, spec.max_turns, spec.seed) for spec in player.specs} == {(1, 2, 9)}
+    assert [spec.task for spec in player.specs] == [TaskRef("code", "", f"t/{index}") for index in range(6)]
+
+
+def test_the_messages_are_said_turn_by_turn() -> None:
+    one = demonstrator(12)
+    said = [one.says(EpisodeKey("11.0", TaskRef("code", "", "t/11"), 9, turn)) for turn in range(3)]
+    assert [message.content if message else None for message in said] == ["a", "b", None]
+
+
+async def test_without_any_verdict_what_broke_is_said() -> None:
+    with pytest.raises(
+        DataError, match=r"none of 2 .* task \(unknown_task\) in create: there is no task t/3"
+    ):
+        await play_demonstrations(demonstrator(2), FakePlayer(frozenset({0, 1})), 4)
+
+
+async def test_a_wrong_request_ends_all() -> None:
+    with pytest.raises(ConfigError, match="no parameter"):
+        await play_demonstrations(demonstrator(4), FakePlayer(error=ConfigError("no parameter x")), 4)
