@@ -103,7 +103,7 @@ def draw(plot: Plot, metrics: Mapping[int, Mapping[str, float]]) -> Figure | Non
     )
     if not traces:
         return None
-    axis: JsonTree = {"type": "log", "exponentformat": "power"} if plot.log else {"rangemode": "tozero"}
+    axis: JsonTree = {"type": "log"} if plot.log else {"rangemode": "tozero"}
     layout: JsonTree = {"yaxis": {**axis, "title": {"text": plot.unit}}}
     if plot.kind == "bars":
         layout["barmode"] = "stack"

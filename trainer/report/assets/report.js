@@ -9,16 +9,16 @@
 
   const draw = (place) => {
     const figure = figures[Number(place.dataset.figure)];
-    const axis = { gridcolor: "rgba(128,128,128,.2)", zerolinecolor: "rgba(128,128,128,.35)" };
+    const axis = { exponentformat: "power", gridcolor: "rgba(128,128,128,.2)", zerolinecolor: "rgba(128,128,128,.35)" };
     const layout = {
       margin: { l: 55, r: 10, t: 8, b: 32 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: colour("--soft"), size: 11 }, hovermode: "x unified", hoverlabel: { bgcolor: colour("--ground") },
-      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, showlegend: figure.data.length > 1,
+      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, showlegend: figure.data.filter((trace) => trace.showlegend !== false).length > 1,
       ...figure.layout,
     };
     layout.xaxis = { ...axis, ...(figure.layout.xaxis || {}) };
     layout.yaxis = { ...axis, ...(figure.layout.yaxis || {}) };
-    Plotly.newPlot(place, figure.data, layout, { responsive: true, displaylogo: false });
+    Plotly.newPlot(place, figure.data, layout, { responsive: true, displayModeBar: false });
   };
   const seen = new IntersectionObserver((entries) => {
     for (const entry of entries) {
@@ -71,7 +71,7 @@
     const found = chosen();
     const rows = found.map((episode) => {
       const row = make("li");
-      row.append(make("span", `mark ${markOf(episode)}`), `${episode.id} · step ${stepOf(episode)} · ${episode.reward}`);
+      row.append(make("span", `mark ${markOf(episode)}`), `${episode.id} · step ${stepOf(episode)} · reward ${episode.reward}`);
       row.append(make("small", "", episode.task));
       row.addEventListener("click", () => show(episode, row));
       return row;

@@ -1,0 +1,75 @@
+import json
+from itertools import pairwise
+
+from tests.fakes.run_folder import write_groups
+from trainer.report.episodes import shown_episodes
+from trainer.report.sampling import chosen_groups, spread
+
+
+def test_items_are_spread_evenly_with_the_first_and_the_last():
+    assert spread(range(101), 5) == [0, 25, 50, 75, 100]
+    assert spread(range(3), 5) == [0, 1, 2]
+    assert spread(range(5), 1) == [0]
+    assert spread(range(5), 0) == []
+
+
+def test_a_long_run_is_shown_by_some_of_its_groups(tmp_path):
+    file = tmp_path / "trajectories.jsonl"
+    write_groups(file, 500)
+    episodes, groups = shown_episodes(file, {}, 40)
+    shown = sorted({episode["group"] for episode in episodes})
+    assert groups == 500
+    assert len(episodes) == 40
+    assert (shown[0], shown[-1]) == (0, 499)
+    assert max(later - earlier for earlier, later in pairwise(shown)) < 70
+
+
+def test_failures_have_places_of_their_own(tmp_path):
+    file = tmp_path / "trajectories.jsonl"
+    write_groups(file, 500, failing=(123,))
+    episodes, _ = shown_episodes(file, {}, 40)
+    assert [episode["id"] for episode in episodes if episode["failure"]] == ["123.3"]
+
+
+def test_only_lines_that_are_chosen_are_parsed(tmp_path):
+    file = tmp_path / "trajectories.jsonl"
+    write_groups(file, 9)
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join([lines[0], b"not JSON at all\n", *lines[2:]]))
+    groups, count = chosen_groups(file, 8)
+    assert [group["spec"]["index"] for group in groups] == [0, 8]
+    assert count == 9
+
+
+def test_torn_and_foreign_lines_are_passed_over(tmp_path):
+    file = tmp_path / "trajectories.jsonl"
+    write_groups(file, 2)
+    with file.open("ab") as lines:
+        lines.write(json.dumps({"trajectories": [{"other": 1}]}).encode() + b"\n")
+        lines.write(b'{"spec": {"ind')
+    episodes, groups = shown_episodes(file, {}, 100)
+    assert len(episodes) == 8
+    assert groups == 4
+
+
+def test_long_messages_are_cut_and_say_so(tmp_path):
+    file = tmp_path / "trajectories.jsonl"
+    write_groups(file, 1, said="x" * 10_000)
+    episodes, _ = shown_episodes(file, {}, 4)
+    said = episodes[0]["lines"][2][1]
+    assert said.endswith("[... 4,000 characters more]")
+    assert len(said) < 6_100
+
+
+def test_long_conversations_make_fewer_of_them(tmp_path):
+    file = tmp_path / "trajectories.jsonl"
+    write_groups(file, 600, said="x" * 6_000)
+    episodes, groups = shown_episodes(file, {}, 4_000)
+    total = sum(len(line[1]) for episode in episodes for line in episode["lines"])
+    assert groups == 600
+    assert 5_000_000 < total <= 10_000_000
+    assert episodes[-1]["group"] == 599
+
+
+def test_no_file_is_no_episodes(tmp_path):
+    assert shown_episodes(tmp_path / "none.jsonl", {}, 10) == ([], 0)

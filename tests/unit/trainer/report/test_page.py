@@ -1,0 +1,156 @@
+import json
+from html.parser import HTMLParser
+
+import plotly.graph_objects as go
+import pytest
+
+from tests.fakes.run_folder import NASTY, write_run
+from trainer.errors import DataError
+from trainer.report.page import write_report
+
+
+class Page(HTMLParser):
+    """What a browser would see: text by element, and the places of plots."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.plots, self.links, self.text, self.by_id = [], [], [], {}, {}
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        if tag not in ("meta", "input", "link", "br", "img"):
+            self.open.append((tag, found.get("id")))
+        self.links += [found[name] for name in ("src", "href") if found.get(name)]
+        if "data-figure" in found:
+            self.plots.append(int(found["data-figure"]))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop()[0] == tag
+
+    def handle_data(self, data):
+        tag, name = self.open[-1] if self.open else ("", None)
+        self.text.setdefault(tag, []).append(data)
+        if name:
+            self.by_id[name] = self.by_id.get(name, "") + data
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_run(tmp_path_factory.mktemp("runs") / "made-up")
+
+
+@pytest.fixture(scope="module")
+def page(folder):
+    return Page(write_report(folder).read_text(encoding="utf-8"))
+
+
+def test_the_page_is_whole_and_needs_no_network(page):
+    assert page.open == []
+    assert all(link.startswith("#") for link in page.links)
+    assert page.text["title"] == ["made-up"]
+
+
+def test_the_page_is_written_into_the_folder_or_where_one_says(folder, tmp_path):
+    assert write_report(folder) == folder / "report.html"
+    assert write_report(folder, tmp_path / "x.html", episodes=0).exists()
+
+
+def test_every_place_of_a_plot_has_its_figure(page):
+    figures = json.loads(page.by_id["figures-data"])
+    assert page.plots == list(range(len(figures)))
+    assert [figure["title"] for figure in figures][:3] == [
+        "Reward",
+        "Success on held-out tasks",
+        "Success by difficulty, in training",
+    ]
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "Loss",
+        "Loss of the warm start",
+        "Turns of an episode",
+        "How episodes ended",
+        "Failures by class",
+        "Distance to the reference or to the policy before the update",
+        "Mismatch between engine and learner",
+        "Staleness",
+        "Where the time went",
+        "Seconds of a step",
+    ],
+)
+def test_what_one_asks_of_a_run_is_plotted(page, title):
+    assert title in page.text["figcaption"]
+
+
+def test_plotly_accepts_every_figure(page):
+    for figure in json.loads(page.by_id["figures-data"]):
+        go.Figure(data=figure["data"], layout=figure["layout"])
+
+
+def test_the_time_of_waiting_is_divided_as_the_episodes_seconds_are(page):
+    figures = json.loads(page.by_id["figures-data"])
+    (bar,) = next(figure for figure in figures if figure["title"] == "Where the time went")["data"]
+    seconds = dict(zip(bar["y"], bar["x"], strict=True))
+    assert seconds == pytest.approx(
+        {"sampling": 60, "sandbox": 30, "waiting": 1, "annotate": 15, "update": 34, "publish": 6}
+    )
+
+
+def test_evaluations_are_a_table_with_intervals_and_the_change(page):
+    cells = page.text["td"]
+    assert cells[:9] == [
+        "10",
+        "before",
+        "all of arithmetic_test",
+        "10",
+        "2",
+        "20.0 %",
+        "5.7 to 51.0 %",
+        "0.200",
+        "0",
+    ]
+    assert any(line.startswith("all tasks: +50.0 points, 95 % interval") for line in page.text["li"])
+
+
+def test_episodes_carry_what_was_said_and_what_it_earned(page):
+    episodes = json.loads(page.by_id["episodes-data"])
+    assert len(episodes) == 48
+    first = episodes[0]
+    assert first["lines"][1] == ["user", f"What is 6 times 7? {NASTY}"]
+    assert (first["reward"], first["terms"], first["success"]) == (1.5, {"outcome": 1.0, "format": 0.5}, True)
+    assert (first["tokens"], first["sampled"], first["turns"][0]["tokens"]) == (5, 3, 3)
+    assert first["turns"][0]["logprob"] == -1.0
+    assert first["step"] == 10
+    assert episodes[-1]["step"] is None
+    (failed,) = [episode for episode in episodes if episode["failure"]]
+    assert failed["failure"] == {
+        "class": "sandbox",
+        "code": "box_lost",
+        "phase": "step",
+        "detail": "the box is gone",
+    }
+    assert failed["score"] is None
+
+
+def test_what_a_model_wrote_cannot_leave_its_place(folder):
+    text = write_report(folder).read_text(encoding="utf-8")
+    assert "<script>alert" not in text
+    assert "\u2028" not in text
+    assert text.count("</script>") == text.count("<script") == 4
+
+
+def test_a_run_that_has_just_begun_has_a_report(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 0, "time": 1.0, "metrics": {"loss/imitate": 2.0}}\n')
+    page = Page(write_report(tmp_path).read_text(encoding="utf-8"))
+    assert page.text["figcaption"] == ["Loss of the warm start"]
+    assert json.loads(page.by_id["episodes-data"]) == []
+    assert "The run has kept no episodes." in page.text["p"]
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path):
+    with pytest.raises(DataError, match="holds no run"):
+        write_report(tmp_path)
