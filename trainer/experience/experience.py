@@ -25,7 +25,6 @@ from trainer.types import Batch, Objective
 from .events import TasksListed
 from .exports import Exports
 from .held_out import HeldOut
-from .journal import Journal
 from .ledger import folded
 from .listing import list_run
 from .parts import ExperienceStatus
@@ -79,7 +78,7 @@ class Experience:
 
         Raises DataError when there are none, ServiceUnavailable when the service does not answer.
         """
-        self._journal = Journal(self._folder / "experience.sqlite")
+        self._journal = self._parts.journal(self._folder / "experience.sqlite")
         listed, *events = list(self._journal.events()) or [await self._first_event()]
         if not isinstance(listed, TasksListed):
             raise CheckpointError(f"the journal in {self._folder} does not begin with its tasks")
@@ -88,7 +87,12 @@ class Experience:
         self._exports = Exports(self._folder, self._journal, self._config.tracking.trajectories)
         self._exports.recover(self._ledger.batches, self._shelf.read)
         self._source = JournaledSource(
-            self._config, self._journal, self._ledger, self._shelf, self._patience.changed
+            self._config,
+            self._journal,
+            self._ledger,
+            self._shelf,
+            self._parts.watch,
+            self._patience.changed,
         )
         self._held_out = HeldOut(
             self._attempts, self._config, self._ledger.held_out, self._folder / "evaluations.jsonl"

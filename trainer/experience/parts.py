@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Protocol
 from trainer.rollout.backpressure import StatsService
 from trainer.tasks.catalog import TaskService
 
+from .journal import Journal
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
     from trainer.rollout.attempts import Player
     from trainer.rollout.watch import Watch
@@ -48,6 +51,8 @@ class Parts:
     """Plays the demonstrations, when they are first asked for."""
     close: Callable[[], Awaitable[None]] | None = None
     """Lets go of client and policy."""
+    journal: Callable[[Path], Journal] = Journal
+    """Opens the journal."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     tick_s: float = 1.0
     """How often a wait looks at the clock."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from trainer.config import RunConfig
     from trainer.rollout.collector import PlayedGroup
+    from trainer.rollout.watch import Watch
     from trainer.types import TrajectoryGroup
 
     from .assemble import ScoredGroup
@@ -44,12 +45,14 @@ class JournaledSource:
         journal: Journal,
         ledger: Ledger,
         groups: Shelf,
+        watch: Watch,
         changed: Callable[[], None],
     ) -> None:
         self._config = config
         self._journal = journal
         self._ledger = ledger
         self._groups = groups
+        self._watch = watch
         self._changed = changed
         self._fresh = fresh_groups(config)
         self._lag = lag(config)
@@ -102,6 +105,7 @@ class JournaledSource:
             **facts_of(step, groups[: len(fresh)], samples),
             **self._ledger.facts(),
             "replay/groups": float(len(replayed)),
+            "engine/idle": self._watch.idle_share(),
         }
         event = Assembled(step, fresh, replayed, facts)
         self._record(event)

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Watch", "Watched"]
 
-_IDLE_PHASES = frozenset({"waiting", "create"})
-"""An episode that enters one of these has not got anywhere yet."""
+_NO_PROGRESS = frozenset({"create", "release"})
+"""An episode that enters one of these may do so without ever having got anywhere."""
+_SAMPLING = "generate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +35,23 @@ class Watch:
         self._episodes: dict[str, Watched] = {}
         self._progress_at = clock()
         self._trouble = ""
+        self._sampling = 0
+        self._counted_from = self._seen_at = self._progress_at
+        self._idle_s = 0.0
 
     def entered(self, trajectory_id: str, phase: str, instance_id: str = "") -> None:
         """An episode goes on to another phase."""
         now = self._clock()
         before = self._episodes.get(trajectory_id)
-        known = instance_id or (before.instance_id if before and phase not in _IDLE_PHASES else "")
+        known = instance_id or (before.instance_id if before and phase != "create" else "")
+        self._count(before, phase)
         self._episodes[trajectory_id] = Watched(trajectory_id, phase, known, now)
-        if phase not in _IDLE_PHASES:
+        if phase not in _NO_PROGRESS:
             self._progress_at = now
 
     def ended(self, trajectory_id: str, *, verdict: bool) -> None:
         """An episode is over; one without a verdict is no progress."""
-        self._episodes.pop(trajectory_id, None)
+        self._count(self._episodes.pop(trajectory_id, None), "")
         if verdict:
             self._progress_at = self._clock()
 
@@ -67,9 +72,24 @@ class Watch:
         """Seconds without progress."""
         return self._clock() - self._progress_at
 
+    def idle_share(self) -> float:
+        """Share of the time since the last call in which no episode was being sampled."""
+        self._count(None, "")
+        now = self._clock()
+        share = self._idle_s / (now - self._counted_from) if now > self._counted_from else 0.0
+        self._counted_from, self._idle_s = now, 0.0
+        return share
+
     def in_phase(self, phase: str) -> int:
         """How many episodes are in a phase."""
         return sum(episode.phase == phase for episode in self._episodes.values())
+
+    def _count(self, before: Watched | None, phase: str) -> None:
+        now = self._clock()
+        if not self._sampling:
+            self._idle_s += now - self._seen_at
+        self._seen_at = now
+        self._sampling += (phase == _SAMPLING) - (before is not None and before.phase == _SAMPLING)
 
     def report(self, most: int = 3) -> str:
         """What is being waited for: the episodes that have been in their phase for longest."""
