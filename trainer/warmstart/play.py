@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from trainer.config import SamplingConfig
-from trainer.errors import DataError
+from trainer.errors import DataError, EngineError
 from trainer.types import GroupSpec, TaskRef
 
 if TYPE_CHECKING:
@@ -45,10 +45,12 @@ class Demonstrator:
     environment: str
     seed: int = 0
 
-    def says(self, key: EpisodeKey) -> Message | None:
-        """The message of a turn, for a scripted policy; None where the demonstration is over."""
+    def says(self, key: EpisodeKey) -> Message:
+        """A turn's message, for a scripted policy. Raises EngineError where the demonstration is over."""
         messages = self.demonstrations[int(key.trajectory_id.partition(".")[0])].messages
-        return messages[key.turn] if key.turn < len(messages) else None
+        if key.turn >= len(messages):
+            raise EngineError(f"the demonstration of {key.task.task_id} has no turn {key.turn}")
+        return messages[key.turn]
 
     def spec(self, index: int) -> GroupSpec:
         """The group of one demonstration: one episode with a turn for each message."""

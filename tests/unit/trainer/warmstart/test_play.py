@@ -4,7 +4,7 @@ import pytest
 
 from sandbox_service.contract.messages import Message
 from trainer.config import SamplingConfig
-from trainer.errors import ConfigError, DataError
+from trainer.errors import ConfigError, DataError, EngineError
 from trainer.rollout.attempts import PlayedEpisode
 from trainer.types import EpisodeKey, FailureNote, GroupSpec, StopReason, TaskRef, Trajectory
 from trainer.warmstart.demonstrations import Demonstration
@@ -61,8 +61,10 @@ async def test_each_demonstration_is_an_episode_and_those_with_a_verdict_come_ba
 
 def test_the_messages_are_said_turn_by_turn() -> None:
     one = demonstrator(12)
-    said = [one.says(EpisodeKey("11.0", TaskRef("code", "", "t/11"), 9, turn)) for turn in range(3)]
-    assert [message.content if message else None for message in said] == ["a", "b", None]
+    keys = [EpisodeKey("11.0", TaskRef("code", "", "t/11"), 9, turn) for turn in range(3)]
+    assert [one.says(key).content for key in keys[:2]] == ["a", "b"]
+    with pytest.raises(EngineError, match="t/11 has no turn 2"):
+        one.says(keys[2])
 
 
 async def test_without_any_verdict_what_broke_is_said() -> None:

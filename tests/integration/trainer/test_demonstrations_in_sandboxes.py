@@ -1,0 +1,59 @@
+"""The demo's demonstrations, played in real sandboxes and made into batches."""
+
+from pathlib import Path
+
+import pytest
+
+from sandbox_service.config import CodeConfig
+from sandbox_service.environments.code.catalog import CodeCatalog
+from tests.contract.environments.serving import serve
+from trainer.chat import ChatTokenizer
+from trainer.config.reading import read_run
+from trainer.models import model_folder
+from trainer.rollout.attempts import Attempts
+from trainer.rollout.backpressure import Slots
+from trainer.rollout.episode import EpisodePlayer
+from trainer.rollout.scripted import ScriptedPolicy
+from trainer.rollout.watch import Watch
+from trainer.types import StopReason
+from trainer.warmstart.imitation import demonstrator_of, imitation_of, read_played, write_played
+from trainer.warmstart.play import play_demonstrations
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run names its files from there."""
+    monkeypatch.chdir(ROOT)
+
+
+async def test_what_is_imitated_is_what_the_sandbox_answered_and_only_spoilt_ones_fail(
+    tmp_path: Path,
+) -> None:
+    run = read_run(Path("deploy/runs/cpu_demo.toml"), ["warm_start.limit=40"])
+    assert run.warm_start is not None
+    chat = ChatTokenizer(model_folder(run.model, tmp_path), run.chat)
+    demonstrator = demonstrator_of(run.warm_start, run.tasks.environment, run.seed)
+    policy = ScriptedPolicy(demonstrator.says, chat)
+    async with serve(CodeCatalog(CodeConfig()), "process") as service:
+        player = EpisodePlayer(service.client, policy, chat, run.rollout, run.service)
+        attempts = Attempts(player, run.rollout, Slots(16), Watch())
+        played = await play_demonstrations(demonstrator, attempts, 16)
+
+    assert len(played) == 40
+    for trajectory, demonstration in zip(played, demonstrator.demonstrations, strict=True):
+        assert trajectory.task.task_id == demonstration.task_id
+        assert trajectory.success == (not demonstration.spoilt), demonstration
+        assert trajectory.stop is StopReason.TERMINATED
+        said = [line.content for line in trajectory.lines if line.role == "assistant"]
+        assert said == [message.content for message in demonstration.messages]
+        (segment,) = trajectory.segments
+        spoken = [token for token, own in zip(segment.token_ids, segment.loss_mask, strict=True) if own]
+        assert chat.decode(spoken).replace("<|end|>", "") == "".join(said)
+        assert len(segment.token_ids) < 80
+    kept = tmp_path / "played.jsonl"
+    write_played(kept, played)
+    batch = imitation_of(read_played(kept) or (), run.warm_start, run.seed).batch(0)
+    assert len(batch.samples) == run.warm_start.batch
+    assert 0.15 < batch.facts["demonstrations/success"] < 0.6
