@@ -16,7 +16,7 @@ import ray.train.torch
 import torch
 
 from trainer.config import RunConfig
-from trainer.rollout.engine_pool import engine_handles
+from trainer.rollout.engine_fleet import engine_handles
 from trainer.sync.publisher import make_publisher
 from trainer.types import Objective
 from trainer.update.learner import Learner

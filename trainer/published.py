@@ -1,0 +1,98 @@
+"""What the engines should be sampling with: medium, folder, and a small manifest of the newest weights.
+
+The learner's side writes the manifest, and an engine that starts, or starts again, reads it. The manifest is
+replaced in one piece, and the file that it names is complete before it is named.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from trainer.config.run import RunConfig
+
+__all__ = [
+    "Device",
+    "Medium",
+    "Published",
+    "clear",
+    "newest",
+    "note",
+    "publications",
+    "resolve_device",
+    "resolve_medium",
+]
+
+Device: TypeAlias = Literal["cpu", "cuda"]
+Medium: TypeAlias = Literal["shared_file", "nccl", "ipc", "adapter"]
+
+MANIFEST = "manifest.json"
+SHARED_MEMORY = Path("/dev/shm")
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One publication that lies on disk."""
+
+    version: int
+    kind: Literal["weights", "adapter"]
+    path: Path
+    """A safetensors file with all weights, or the folder of a LoRA adapter."""
+
+
+def resolve_device(setting: Literal["auto", "cpu", "cuda"], gpus: float) -> Device:
+    """What engines run on; ``gpus`` is how many there are in the cluster."""
+    if setting == "auto":
+        return "cuda" if gpus > 0 else "cpu"
+    return setting
+
+
+def resolve_medium(config: RunConfig, device: Device) -> Medium:
+    """The way of the weights, where the run leaves it open."""
+    if config.sync.medium != "auto":
+        return config.sync.medium
+    if config.learner.lora is not None:
+        return "adapter"
+    if device == "cpu":
+        return "shared_file"
+    shared = config.engine.gpus is not None and config.engine.gpus < 1
+    return "ipc" if shared else "nccl"
+
+
+def publications(config: RunConfig) -> Path:
+    """The folder of a run's published weights; ``config.root`` has to be absolute, or the same everywhere."""
+    base = config.sync.folder
+    if base is None:
+        base = SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir())
+    digest = hashlib.sha256(str(config.folder).encode()).hexdigest()[:10]
+    return base / f"trainer-{config.name}-{digest}"
+
+
+def newest(folder: Path) -> Published | None:
+    """What was published last; None when nothing was."""
+    try:
+        found = json.loads((folder / MANIFEST).read_text())
+    except FileNotFoundError:
+        return None
+    return Published(version=found["version"], kind=found["kind"], path=Path(found["path"]))
+
+
+def note(folder: Path, published: Published) -> None:
+    """Make it the newest."""
+    folder.mkdir(parents=True, exist_ok=True)
+    said = {"version": published.version, "kind": published.kind, "path": str(published.path)}
+    fresh = folder / f"{MANIFEST}.{os.getpid()}"
+    fresh.write_text(json.dumps(said))
+    fresh.replace(folder / MANIFEST)
+
+
+def clear(folder: Path) -> None:
+    """Forget all publications, such as those of an earlier run of the same name."""
+    shutil.rmtree(folder, ignore_errors=True)

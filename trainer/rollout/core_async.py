@@ -1,0 +1,114 @@
+"""vLLM's AsyncLLM: the model lives in processes of vLLM's own, so that a GPU never waits for this one."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from vllm import AsyncEngineArgs
+from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.engine.exceptions import EngineDeadError
+
+from trainer.errors import EngineError, EngineLost
+
+from .vllm_requests import (
+    generation_of,
+    lora_request,
+    prompt_logprobs_of,
+    sampling_params,
+    scoring_params,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from vllm import SamplingParams
+    from vllm.outputs import RequestOutput
+
+    from .engine_core import Adapter, Draw, PauseMode
+    from .engine_options import EngineOptions
+    from .policy import Generation
+
+__all__ = ["AsyncCore"]
+
+
+@contextmanager
+def _lost_when_dead() -> Iterator[None]:
+    """vLLM's word for a dead model process becomes ours."""
+    try:
+        yield
+    except EngineDeadError as error:
+        raise EngineLost(f"the model's process died: {error}") from error
+
+
+class AsyncCore:
+    """Requests go to vLLM's own process and come back by its event loop."""
+
+    def __init__(self, options: EngineOptions) -> None:
+        self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**options.arguments()))
+        self.context: int = self._llm.model_config.max_model_len
+        self._closed = False
+
+    async def generate(self, draw: Draw) -> Generation:
+        return generation_of(await self._run(draw.token_ids, sampling_params(draw), draw.adapter))
+
+    async def score(self, token_ids: tuple[int, ...], adapter: Adapter | None) -> tuple[float, ...]:
+        return prompt_logprobs_of(await self._run(token_ids, scoring_params(), adapter))
+
+    async def pause(self, mode: PauseMode) -> None:
+        with _lost_when_dead():
+            await self._llm.pause_generation(mode=mode, clear_cache=False)
+
+    async def resume(self) -> None:
+        with _lost_when_dead():
+            await self._llm.resume_generation()
+
+    async def call(self, method: str, arguments: Mapping[str, object]) -> None:
+        with _lost_when_dead():
+            await self._llm.collective_rpc(method, kwargs=dict(arguments))
+
+    async def mark(self, version: int) -> None:
+        with _lost_when_dead():
+            await self._llm.update_weight_version(str(version))
+            await self._llm.reset_prefix_cache(reset_running_requests=True)
+
+    async def add_adapter(self, adapter: Adapter) -> None:
+        with _lost_when_dead():
+            await self._llm.add_lora(lora_request(adapter))
+
+    async def check(self) -> None:
+        with _lost_when_dead():
+            await self._llm.get_weight_version()
+
+    def failure(self) -> str | None:
+        return "the model's process died" if self._llm.errored and not self._closed else None
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._llm.shutdown()
+
+    async def _run(
+        self, token_ids: tuple[int, ...], params: SamplingParams, adapter: Adapter | None
+    ) -> RequestOutput:
+        last: RequestOutput | None = None
+        with _lost_when_dead():
+            try:
+                async for output in self._llm.generate(
+                    {"prompt_token_ids": list(token_ids)},
+                    params,
+                    uuid4().hex,
+                    lora_request=lora_request(adapter) if adapter else None,
+                ):
+                    last = output
+            except ValueError as error:
+                raise EngineError(f"vLLM refused a request: {error}") from error
+            except asyncio.CancelledError:
+                if self._llm.errored:
+                    raise EngineLost("the model's process died") from None
+                raise
+        if last is None:
+            raise EngineError("vLLM ended a request without an output")
+        return last

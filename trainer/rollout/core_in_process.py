@@ -1,0 +1,231 @@
+"""vLLM's engine stepped by a thread of this process: the cheapest arrangement where the CPU does everything.
+
+One thread owns the engine: it loads it, steps it, and between two steps runs what other threads asked for, in
+the order they asked. So nothing in vLLM is ever touched by two threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import queue
+import threading
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from vllm import EngineArgs
+from vllm.outputs import RequestOutput
+from vllm.v1.engine import FinishReason
+from vllm.v1.engine.llm_engine import LLMEngine
+
+from trainer.errors import EngineError, EngineLost
+
+from .vllm_requests import (
+    generation_of,
+    lora_request,
+    prompt_logprobs_of,
+    sampling_params,
+    scoring_params,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from vllm import SamplingParams
+
+    from .engine_core import Adapter, Draw, PauseMode
+    from .engine_options import EngineOptions
+    from .policy import Generation
+
+__all__ = ["InProcessCore"]
+
+T = TypeVar("T")
+
+
+class _Asked(Generic[T]):
+    """Something to be done in the engine's thread."""
+
+    def __init__(self, what: Callable[[], T]) -> None:
+        self.done: Future[T] = Future()
+        self._what = what
+
+    def run(self) -> None:
+        """Do it, unless whoever asked has gone."""
+        if not self.done.set_running_or_notify_cancel():
+            return
+        try:
+            self.done.set_result(self._what())
+        except Exception as error:  # noqa: BLE001 - whoever asked gets it
+            self.done.set_exception(error)
+
+    def refuse(self, why: str) -> None:
+        """It will not be done."""
+        if self.done.set_running_or_notify_cancel():
+            self.done.set_exception(EngineLost(why))
+
+
+class InProcessCore:
+    """A thread that steps vLLM."""
+
+    def __init__(self, options: EngineOptions) -> None:
+        self._options = options
+        self._asked: queue.SimpleQueue[_Asked[Any] | None] = queue.SimpleQueue()
+        self._waiting: dict[str, tuple[str, Future[RequestOutput]]] = {}
+        self._names = itertools.count()
+        self._paused = False
+        self._failure: str | None = None
+        self._closed = False
+        ready: Future[int] = Future()
+        self._thread = threading.Thread(target=self._live, args=(ready,), name="vllm", daemon=True)
+        self._thread.start()
+        self.context: int = ready.result()
+
+    async def generate(self, draw: Draw) -> Generation:
+        return generation_of(await self._run(draw.token_ids, sampling_params(draw), draw.adapter))
+
+    async def score(self, token_ids: tuple[int, ...], adapter: Adapter | None) -> tuple[float, ...]:
+        return prompt_logprobs_of(await self._run(token_ids, scoring_params(), adapter))
+
+    async def pause(self, mode: PauseMode) -> None:
+        await self._ask(lambda: self._pause(mode))
+
+    async def resume(self) -> None:
+        await self._ask(lambda: setattr(self, "_paused", False))
+
+    async def call(self, method: str, arguments: Mapping[str, object]) -> None:
+        await self._ask(lambda: self._llm.collective_rpc(method, kwargs=dict(arguments)))
+
+    async def mark(self, version: int) -> None:
+        await self._ask(lambda: self._mark(version))
+
+    async def add_adapter(self, adapter: Adapter) -> None:
+        await self._ask(lambda: self._llm.add_lora(lora_request(adapter)))
+
+    async def check(self) -> None:
+        await self._ask(lambda: None)
+
+    def failure(self) -> str | None:
+        return self._failure
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._asked.put(None)
+            self._thread.join(timeout=30)
+
+    async def _ask(self, what: Callable[[], T]) -> T:
+        """Run it in the engine's thread, between two steps."""
+        asked = _Asked(what)
+        self._put(asked)
+        return await asyncio.wrap_future(asked.done)
+
+    def _put(self, asked: _Asked[Any]) -> None:
+        self._asked.put(asked)
+        if not self._thread.is_alive():
+            self._refuse_all()
+
+    def _refuse_all(self) -> None:
+        why = self._failure or "the engine was closed"
+        while not self._asked.empty():
+            if (asked := self._asked.get()) is not None:
+                asked.refuse(why)
+
+    async def _run(
+        self, token_ids: tuple[int, ...], params: SamplingParams, adapter: Adapter | None
+    ) -> RequestOutput:
+        ended: Future[RequestOutput] = Future()
+        try:
+            name = await self._ask(lambda: self._add(token_ids, params, adapter, ended))
+        except ValueError as error:
+            raise EngineError(f"vLLM refused a request: {error}") from error
+        try:
+            return await asyncio.wrap_future(ended)
+        except asyncio.CancelledError:
+            self._put(_Asked(lambda: self._forget(name)))
+            raise
+
+    # What follows runs in the engine's thread.
+
+    def _live(self, ready: Future[int]) -> None:
+        try:
+            self._llm = LLMEngine.from_engine_args(EngineArgs(**self._options.arguments()))
+            ready.set_result(self._llm.model_config.max_model_len)
+        except BaseException as error:  # noqa: BLE001 - whoever opened the engine gets it
+            ready.set_exception(error)
+            return
+        try:
+            while self._serve():
+                if not self._idle():
+                    self._step()
+        except Exception as error:  # noqa: BLE001 - whatever broke a step broke the engine
+            self._failure = f"a step failed: {type(error).__name__}: {error}"
+        self._end(self._failure or "the engine was closed")
+        self._refuse_all()
+
+    def _idle(self) -> bool:
+        return self._paused or not self._llm.has_unfinished_requests()
+
+    def _serve(self) -> bool:
+        """Run what was asked; wait for something to do when there is nothing. False at the end."""
+        wait = self._idle()
+        while wait or not self._asked.empty():
+            asked = self._asked.get()
+            if asked is None:
+                return False
+            asked.run()
+            wait = False
+        return True
+
+    def _step(self) -> None:
+        for output in self._llm.step():
+            if output.finished:
+                self._settle(output)
+
+    def _settle(self, output: object) -> None:
+        if not isinstance(output, RequestOutput):
+            return
+        _, ended = self._waiting.pop(output.request_id, (None, None))
+        if ended is not None and ended.set_running_or_notify_cancel():
+            ended.set_result(output)
+
+    def _add(
+        self,
+        token_ids: tuple[int, ...],
+        params: SamplingParams,
+        adapter: Adapter | None,
+        ended: Future[RequestOutput],
+    ) -> str:
+        name = str(next(self._names))
+        prompt: Any = {"prompt_token_ids": list(token_ids)}
+        lora = lora_request(adapter) if adapter else None
+        internal = self._llm.add_request(name, prompt, params, lora_request=lora)
+        self._waiting[name] = (internal, ended)
+        return name
+
+    def _forget(self, name: str) -> None:
+        internal, _ = self._waiting.pop(name, (None, None))
+        if internal is not None:
+            self._llm.abort_request([internal], internal=True)
+
+    def _pause(self, mode: PauseMode) -> None:
+        self._paused = True
+        if mode == "keep":
+            return
+        states = self._llm.output_processor.request_states
+        for internal, _ in list(self._waiting.values()):
+            output = states[internal].make_request_output(
+                new_token_ids=[], pooling_output=None, finish_reason=FinishReason.ABORT, stop_reason=None
+            )
+            self._llm.abort_request([internal], internal=True)
+            self._settle(output)
+
+    def _mark(self, version: int) -> None:
+        self._llm.set_weight_version(str(version))
+        self._llm.reset_prefix_cache(reset_running_requests=True)
+
+    def _end(self, why: str) -> None:
+        """Nobody waits for a thread that is gone."""
+        for _, ended in self._waiting.values():
+            if ended.set_running_or_notify_cancel():
+                ended.set_exception(EngineLost(why))
+        self._waiting.clear()

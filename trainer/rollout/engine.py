@@ -1,0 +1,194 @@
+"""One rollout engine: token ids in; token ids, log-probabilities and weight versions out. Knows no Ray.
+
+It samples, or it takes weights; while it takes them, requests wait or are aborted. An update that breaks off
+leaves weights that are nobody's: then the engine counts as failed, and whoever runs it starts another, which
+begins with the newest publication.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from trainer.errors import EngineError, EngineLost
+from trainer.published import newest
+from trainer.types import VersionSpan
+
+from .engine_core import Adapter, Draw, open_core
+from .policy import Finish, Generation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .engine_core import Core, PauseMode
+    from .engine_options import EngineOptions
+    from .policy import GenerationRequest
+
+__all__ = ["Engine", "EngineStatus"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """An engine's answer to how it is."""
+
+    version: int
+    """Of the weights that it samples with."""
+    incarnation: str
+    """Another one after each start."""
+    workers: int
+    """Model workers (tensor parallel)."""
+    running: int
+    """Requests under way."""
+    paused: bool
+    generated: int
+    """Tokens since the start."""
+    context: int
+    """Tokens of a sequence, at most."""
+
+
+class Engine:
+    """A model that samples."""
+
+    def __init__(self, core: Core, options: EngineOptions) -> None:
+        self._core = core
+        self._options = options
+        self._incarnation = uuid.uuid4().hex
+        self._version = 0
+        self._adapter: Adapter | None = None
+        self._running = 0
+        self._generated = 0
+        self._paused = False
+        self._updating = False
+        self._failure: str | None = None
+
+    @classmethod
+    async def open(cls, options: EngineOptions) -> Engine:
+        """Load the model, then the newest publication if there is one."""
+        engine = cls(await asyncio.to_thread(open_core, options), options)
+        await engine.catch_up()
+        return engine
+
+    async def catch_up(self) -> None:
+        """Take what was published last; without a publication the model is version 0."""
+        folder = self._options.publications
+        published = newest(folder) if folder is not None else None
+        if published is None:
+            await self._core.mark(0)
+        elif published.kind == "adapter":
+            await self._core.mark(0)
+            await self.adopt(published.version, str(published.path))
+        else:
+            await self._core.call("load_publication", {"path": str(published.path)})
+            await self._core.mark(published.version)
+            self._version = published.version
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        """Sample one turn, or what is left of it; a full context ends it as LENGTH.
+
+        Raises:
+            EngineError: vLLM refused it.
+            EngineLost: the engine died.
+        """
+        room = min(request.max_tokens, self._core.context - len(request.token_ids))
+        if room <= 0:
+            return Generation((), (), Finish.LENGTH, ())
+        draw = Draw(request.token_ids, room, request.sampling, request.seed, self._adapter)
+        self._running += 1
+        try:
+            generation = await self._core.generate(draw)
+        finally:
+            self._running -= 1
+        self._generated += len(generation.token_ids)
+        return _labelled(generation, draw.adapter)
+
+    async def score(self, token_ids: tuple[int, ...]) -> tuple[float, ...]:
+        """The log-probability of each token given those before it; 0 for the first."""
+        return await self._core.score(token_ids, self._adapter)
+
+    async def pause(self, mode: PauseMode) -> None:
+        """Sample nothing until ``resume``."""
+        await self._core.pause(mode)
+        self._paused = True
+
+    async def resume(self) -> None:
+        """Go on. Raises EngineError when an update was begun and not finished."""
+        if self._updating:
+            raise self._broken("an update of the weights was never finished")
+        await self._core.resume()
+        self._paused = False
+
+    async def connect(self, info: Mapping[str, object]) -> None:
+        """Meet the learner, for media that need it."""
+        await self._core.call("init_weight_transfer_engine", {"init_info": dict(info)})
+
+    async def disconnect(self) -> None:
+        """Forget a learner that is gone."""
+        await self._core.call("shutdown_weight_transfer_engine", {})
+
+    async def begin(self) -> None:
+        """Weights are coming. Raises EngineError when the ones before never came to an end."""
+        if self._updating:
+            raise self._broken("an update of the weights was never finished")
+        self._updating = True
+        await self._update("start_weight_update", {})
+
+    async def update(self, info: Mapping[str, object]) -> None:
+        """Take some or all of them."""
+        await self._update("update_weights", {"update_info": dict(info)})
+
+    async def finish(self, version: int) -> None:
+        """They are complete: sample with them, under this version."""
+        await self._update("finish_weight_update", {})
+        await self._core.mark(version)
+        self._version = version
+        self._updating = False
+
+    async def adopt(self, version: int, folder: str) -> None:
+        """Sample with a LoRA adapter from the next request on; those under way end with theirs."""
+        adapter = Adapter(version, folder)
+        await self._core.add_adapter(adapter)
+        self._adapter = adapter
+        self._version = version
+
+    async def status(self) -> EngineStatus:
+        """Answer when the model's loop has answered. Raises EngineLost when it is gone."""
+        if (why := self.failure()) is not None:
+            raise EngineLost(why)
+        await self._core.check()
+        return EngineStatus(
+            version=self._version,
+            incarnation=self._incarnation,
+            workers=self._options.tensor_parallel,
+            running=self._running,
+            paused=self._paused,
+            generated=self._generated,
+            context=self._core.context,
+        )
+
+    def failure(self) -> str | None:
+        """Why this engine is of no use any more; None while it is."""
+        return self._failure or self._core.failure()
+
+    def close(self) -> None:
+        """Stop; a second time does nothing."""
+        self._core.close()
+
+    async def _update(self, method: str, arguments: Mapping[str, object]) -> None:
+        try:
+            await self._core.call(method, arguments)
+        except Exception as error:
+            raise self._broken(f"{method} failed: {type(error).__name__}: {error}") from error
+
+    def _broken(self, why: str) -> EngineError:
+        self._failure = why
+        return EngineLost(why)
+
+
+def _labelled(generation: Generation, adapter: Adapter | None) -> Generation:
+    """An adapter's version is what counts where there is one: the model below it stays as it is."""
+    if adapter is None or not generation.token_ids:
+        return generation
+    span = VersionSpan(0, len(generation.token_ids), adapter.version)
+    return replace(generation, versions=(span,))

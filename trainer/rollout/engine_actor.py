@@ -1,0 +1,178 @@
+"""The Ray shell of an engine: an actor that dies with its engine, so that Ray starts another; its handle."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import ray
+from ray.exceptions import RayActorError, RayTaskError, WorkerCrashedError
+
+from trainer.errors import EngineError, EngineLost, TrainerError
+
+from .engine import Engine
+from .engine_core import open_core
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .engine import EngineStatus
+    from .engine_core import PauseMode
+    from .engine_options import EngineOptions
+    from .policy import Generation, GenerationRequest
+
+__all__ = ["EngineActor", "RayEngine"]
+
+T = TypeVar("T")
+
+CONTROL = "control"
+WATCH_EVERY_S = 0.5
+EXIT_STATUS = 70
+
+
+class EngineActor:
+    """One engine in a process of its own. Methods are those of Engine."""
+
+    def __init__(self, options: EngineOptions) -> None:
+        self._engine = Engine(open_core(options), options)
+        self._ready: asyncio.Task[None] | None = None
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        """See Engine."""
+        return await (await self._there()).generate(request)
+
+    async def score(self, token_ids: tuple[int, ...]) -> tuple[float, ...]:
+        """See Engine."""
+        return await (await self._there()).score(token_ids)
+
+    @ray.method(concurrency_group=CONTROL)
+    async def control(self, verb: str, *arguments: object) -> object:
+        """One of Engine's verbs; they get through however many requests are under way."""
+        return await getattr(await self._there(), verb)(*arguments)
+
+    async def _there(self) -> Engine:
+        """The engine, with the newest weights."""
+        if self._ready is None:
+            self._ready = asyncio.ensure_future(self._engine.catch_up())
+            self._watch = asyncio.ensure_future(self._die_with_engine())
+        await asyncio.shield(self._ready)
+        return self._engine
+
+    async def _die_with_engine(self) -> None:
+        while (why := self._failure()) is None:  # noqa: ASYNC110 - vLLM has no event for it
+            await asyncio.sleep(WATCH_EVERY_S)
+        logging.getLogger(__name__).error("the engine ends: %s", why)
+        # Whoever waits for an answer gets it before the process is gone.
+        await asyncio.sleep(WATCH_EVERY_S)
+        os._exit(EXIT_STATUS)
+
+    def _failure(self) -> str | None:
+        if self._ready is not None and self._ready.done() and (error := self._ready.exception()):
+            return f"it could not take the newest weights: {error}"
+        return self._engine.failure()
+
+
+def _ours(error: BaseException) -> BaseException:
+    """Ray's words for what happened in the actor, in ours."""
+    if isinstance(error, RayTaskError):
+        cause = error.cause
+        return cause if isinstance(cause, TrainerError) else EngineError(f"{type(cause).__name__}: {cause}")
+    if isinstance(error, (RayActorError, WorkerCrashedError)):
+        return EngineLost(str(error))
+    return error
+
+
+class RayEngine:
+    """The other end of an EngineActor, for asynchronous callers and for those that wait for futures."""
+
+    def __init__(self, name: str, actor: Any) -> None:  # noqa: ANN401 - Ray's handles have no type
+        self.name = name
+        self._actor = actor
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        """See Engine; a caller that is cancelled takes its request along."""
+        answer: Generation = await self._awaited(self._actor.generate.remote(request))
+        return answer
+
+    async def score(self, token_ids: tuple[int, ...]) -> tuple[float, ...]:
+        """See Engine."""
+        answer: tuple[float, ...] = await self._awaited(self._actor.score.remote(token_ids))
+        return answer
+
+    async def status(self) -> EngineStatus:
+        """See Engine."""
+        answer: EngineStatus = await self._awaited(self._actor.control.remote("status"))
+        return answer
+
+    def kill(self) -> None:
+        """End the process; Ray starts another, within its limit of restarts."""
+        ray.kill(self._actor, no_restart=False)
+
+    def stop(self) -> None:
+        """End it for good."""
+        ray.kill(self._actor)
+
+    def facts(self) -> Future[EngineStatus]:
+        """Its status, for those who wait for futures."""
+        return self._control("status")
+
+    def pause(self, mode: PauseMode) -> Future[None]:
+        """See Engine."""
+        return self._control("pause", mode)
+
+    def resume(self) -> Future[None]:
+        """See Engine."""
+        return self._control("resume")
+
+    def connect(self, info: Mapping[str, object]) -> Future[None]:
+        """See Engine."""
+        return self._control("connect", dict(info))
+
+    def disconnect(self) -> Future[None]:
+        """See Engine."""
+        return self._control("disconnect")
+
+    def begin(self) -> Future[None]:
+        """See Engine."""
+        return self._control("begin")
+
+    def update(self, info: Mapping[str, object]) -> Future[None]:
+        """See Engine."""
+        return self._control("update", dict(info))
+
+    def finish(self, version: int) -> Future[None]:
+        """See Engine."""
+        return self._control("finish", version)
+
+    def adopt(self, version: int, folder: str) -> Future[None]:
+        """See Engine."""
+        return self._control("adopt", version, folder)
+
+    def rate(self, token_ids: tuple[int, ...]) -> Future[tuple[float, ...]]:
+        """Score, for those who wait for futures."""
+        return self._control("score", token_ids)
+
+    def _control(self, verb: str, *arguments: object) -> Future[Any]:
+        answer: Future[Any] = Future()
+        asked: Future[Any] = self._actor.control.remote(verb, *arguments).future()
+
+        def pass_on(done: Future[Any]) -> None:
+            if (error := done.exception()) is not None:
+                answer.set_exception(_ours(error))
+            else:
+                answer.set_result(done.result())
+
+        asked.add_done_callback(pass_on)
+        return answer
+
+    async def _awaited(self, reference: Any) -> Any:  # noqa: ANN401 - whatever the method returns
+        try:
+            return await reference
+        except asyncio.CancelledError:
+            ray.cancel(reference)
+            raise
+        except (RayTaskError, RayActorError, WorkerCrashedError) as error:
+            raise _ours(error) from error

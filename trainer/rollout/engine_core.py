@@ -1,0 +1,96 @@
+"""What an engine needs of whatever runs the model: sample, score, pause, take weights.
+
+Two implementations over vLLM: one steps the model in this process, the other leaves it to vLLM's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .engine_options import EngineOptions
+    from .policy import Generation, Sampling
+
+__all__ = ["Adapter", "Core", "Draw", "PauseMode", "open_core"]
+
+PauseMode: TypeAlias = Literal["keep", "abort"]
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """A LoRA adapter that samples in place of the bare model."""
+
+    version: int
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One request as it is put to the model."""
+
+    token_ids: tuple[int, ...]
+    max_tokens: int
+    sampling: Sampling
+    seed: int | None
+    adapter: Adapter | None
+
+
+class Core(Protocol):
+    """Runs the model. Every method raises EngineLost when the model's process or thread is gone."""
+
+    context: int
+    """Tokens of a sequence, at most."""
+
+    async def generate(self, draw: Draw) -> Generation:
+        """Sample; versions are those that were set while the tokens were sampled."""
+        ...
+
+    async def score(self, token_ids: tuple[int, ...], adapter: Adapter | None) -> tuple[float, ...]:
+        """The log-probability of each token given those before it; 0 for the first."""
+        ...
+
+    async def pause(self, mode: PauseMode) -> None:
+        """Sample nothing until ``resume``: what is under way is kept, or ends as aborted."""
+        ...
+
+    async def resume(self) -> None:
+        """Go on sampling."""
+        ...
+
+    async def call(self, method: str, arguments: Mapping[str, object]) -> None:
+        """A method of each of vLLM's workers."""
+        ...
+
+    async def mark(self, version: int) -> None:
+        """Other weights are in place: forget what the former computed, and label tokens with the version."""
+        ...
+
+    async def add_adapter(self, adapter: Adapter) -> None:
+        """Read an adapter's files."""
+        ...
+
+    async def check(self) -> None:
+        """Return when the model's loop has answered."""
+        ...
+
+    def failure(self) -> str | None:
+        """Why nothing works any more; None while all is well."""
+        ...
+
+    def close(self) -> None:
+        """Stop; a second time does nothing."""
+        ...
+
+
+def open_core(options: EngineOptions) -> Core:
+    """Load the model, which blocks for some seconds. vLLM is imported here and not before."""
+    if options.in_process:
+        from .core_in_process import InProcessCore
+
+        return InProcessCore(options)
+    from .core_async import AsyncCore
+
+    return AsyncCore(options)

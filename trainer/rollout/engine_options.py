@@ -1,0 +1,134 @@
+"""What one engine is started with, worked out from the run's configuration; vLLM is not imported here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trainer.errors import ConfigError
+from trainer.published import publications, resolve_medium
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from trainer.config.run import RunConfig
+    from trainer.published import Device
+
+__all__ = ["EngineOptions", "engine_options"]
+
+MIB = 1 << 20
+CPU_CACHE_MIB = 256
+CPU_BLOCK_TOKENS = 32
+"""Tokens of a block of the prefix cache; vLLM's own 128 on a CPU never hit with short conversations."""
+WORKER_EXTENSION = "trainer.sync.vllm_worker.PublicationWorker"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """One engine."""
+
+    model: Path
+    device: Device
+    dtype: str
+    in_process: bool
+    transfer: str | None
+    """vLLM's name of the weight transfer; None when only adapters change."""
+    publications: Path | None = None
+    """Folder with the manifest that an engine looks into when it starts."""
+    context: int | None = None
+    """Tokens of a sequence; the model's own when None."""
+    tensor_parallel: int = 1
+    max_sequences: int = 256
+    cache_bytes: int | None = None
+    gpu_memory_share: float = 0.85
+    eager: bool = True
+    threads: int = 1
+    lora_rank: int | None = None
+
+    def arguments(self) -> Mapping[str, Any]:
+        """Of vLLM's ``AsyncEngineArgs`` and ``EngineArgs``."""
+        said: dict[str, object] = {
+            "model": str(self.model),
+            "skip_tokenizer_init": True,
+            "dtype": self.dtype,
+            "max_num_seqs": self.max_sequences,
+            "max_model_len": self.context,
+            "kv_cache_memory_bytes": self.cache_bytes,
+            "tensor_parallel_size": self.tensor_parallel,
+            "distributed_executor_backend": "mp" if self.tensor_parallel > 1 else "uni",
+            "enable_prefix_caching": True,
+            "enforce_eager": self.eager,
+            # A model's generation settings must not bend the distribution that is trained on.
+            "generation_config": "vllm",
+            "logprobs_mode": "raw_logprobs",
+            "worker_extension_cls": WORKER_EXTENSION,
+            "disable_log_stats": True,
+        }
+        if self.device == "cpu":
+            said["block_size"] = CPU_BLOCK_TOKENS
+            # A request with a seed whose prompt is split between two steps kills vLLM on a CPU: it winds the
+            # generator's offset back, and generators of a CPU have none.
+            said["enable_chunked_prefill"] = False
+        else:
+            said["gpu_memory_utilization"] = self.gpu_memory_share
+        if self.transfer is not None:
+            said["weight_transfer_config"] = {"backend": self.transfer}
+        if self.lora_rank is not None:
+            said |= {"enable_lora": True, "max_lora_rank": self.lora_rank, "max_loras": 2, "max_cpu_loras": 4}
+        return said
+
+    def environment(self) -> dict[str, str]:
+        """Environment variables of the process; they have to be there before vLLM is imported."""
+        said = {
+            "VLLM_ENABLE_V1_MULTIPROCESSING": "0" if self.in_process else "1",
+            "VLLM_NO_USAGE_STATS": "1",
+            "VLLM_LOGGING_LEVEL": "ERROR",
+            "HF_HUB_OFFLINE": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+        }
+        if self.device == "cpu":
+            # Bound threads of several engines and learners would all sit on the first core.
+            said |= {"OMP_NUM_THREADS": str(self.threads), "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+            if self.threads > 1:
+                said |= {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
+        if self.transfer == "ipc":
+            # Handles of GPU memory cross from the actor to its workers pickled, within one machine.
+            said["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"
+        return said
+
+
+def engine_options(config: RunConfig, model: Path, device: Device) -> EngineOptions:
+    """Options of each engine of a run, for the model in a folder.
+
+    Raises:
+        ConfigError: the run asks for what engines on this device cannot do.
+    """
+    engine = config.engine
+    medium = resolve_medium(config, device)
+    if device == "cpu" and medium in ("nccl", "ipc"):
+        raise ConfigError(f"sync.medium={medium} needs GPUs; use shared_file")
+    if engine.tensor_parallel > 1 and engine.gpus is not None and engine.gpus < 1:
+        raise ConfigError("engine.tensor_parallel wants whole GPUs; engine.gpus is a share")
+    in_process = engine.in_process if engine.in_process is not None else device == "cpu"
+    if in_process and engine.tensor_parallel > 1:
+        raise ConfigError("engine.in_process steps one worker; engine.tensor_parallel needs in_process=false")
+    dtype = engine.dtype if engine.dtype != "auto" else ("float32" if device == "cpu" else "bfloat16")
+    cache_mib = engine.kv_cache_mib or (CPU_CACHE_MIB if device == "cpu" else None)
+    lora = config.learner.lora if medium == "adapter" else None
+    return EngineOptions(
+        model=model,
+        device=device,
+        dtype=dtype,
+        in_process=in_process,
+        transfer=None if medium == "adapter" else medium,
+        publications=publications(config),
+        context=config.rollout.max_context_tokens,
+        tensor_parallel=engine.tensor_parallel,
+        max_sequences=engine.max_sequences,
+        cache_bytes=cache_mib * MIB if cache_mib else None,
+        gpu_memory_share=engine.gpu_memory_share,
+        eager=engine.eager,
+        threads=engine.threads,
+        lora_rank=lora.rank if lora else None,
+    )

@@ -1,0 +1,242 @@
+"""Several engines as one policy: a request finds an engine, and survives those that die or take weights."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from trainer.errors import EngineError, EngineLost, Stalled
+
+from .continuation import Continuation
+from .engine_routing import choose_engine
+from .policy import Finish
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+
+    from .engine import EngineStatus
+    from .policy import Generation, GenerationRequest
+
+__all__ = ["EngineHealth", "EnginePool", "PoolLimits", "RolloutEngine"]
+
+LOG = logging.getLogger(__name__)
+
+
+class RolloutEngine(Protocol):
+    """One engine, as the pool sees it. Methods raise EngineLost when it is not there."""
+
+    name: str
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        """Sample."""
+        ...
+
+    async def score(self, token_ids: tuple[int, ...]) -> tuple[float, ...]:
+        """Log-probabilities of given tokens."""
+        ...
+
+    async def status(self) -> EngineStatus:
+        """Answer when the model's loop has answered."""
+        ...
+
+    def kill(self) -> None:
+        """End the process, so that another is started."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PoolLimits:
+    """Seconds that the pool waits."""
+
+    generate_s: float = 300.0
+    """For one turn, continuations and restarts included."""
+    revive_s: float = 300.0
+    """For an engine that died to be there again; then it is given up."""
+    health_every_s: float = 10.0
+    hung_s: float = 60.0
+    """An engine that is alive and does not answer for so long is killed."""
+    retry_s: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class EngineHealth:
+    """One engine, for logs and metrics."""
+
+    name: str
+    up: bool
+    running: int
+    """Requests that this pool waits for."""
+    losses: int
+    """Times that it died."""
+    idle_share: float
+    """Of the time since the pool was made, without a request."""
+
+
+@dataclass(slots=True)
+class _Place:
+    """An engine's place in the pool."""
+
+    engine: RolloutEngine
+    up: bool = True
+    given_up: bool = False
+    running: int = 0
+    losses: int = 0
+    busy_s: float = 0.0
+    busy_since: float = 0.0
+    reviving: asyncio.Task[None] | None = field(default=None, repr=False)
+
+
+class EnginePool:
+    """A Policy over engines. Use it as an asynchronous context to have their health watched."""
+
+    def __init__(self, engines: Sequence[RolloutEngine], limits: PoolLimits | None = None) -> None:
+        self._limits = limits or PoolLimits()
+        self._places = {engine.name: _Place(engine) for engine in engines}
+        self._changed = asyncio.Event()
+        self._since = time.monotonic()
+        self._watching: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> EnginePool:
+        self._watching = asyncio.create_task(self._watch())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Watch no longer; the engines stay."""
+        tasks = [place.reviving for place in self._places.values()] + [self._watching]
+        for task in tasks:
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        """Sample one turn, on as many engines as it takes.
+
+        Raises:
+            EngineError: an engine refused the request, or none is left.
+            Stalled: no answer within the limit.
+        """
+        so_far = Continuation(request)
+        try:
+            async with asyncio.timeout(self._limits.generate_s):
+                while True:
+                    part = await self._part(so_far)
+                    so_far = so_far.then(part)
+                    if part.finish is not Finish.ABORT:
+                        return so_far.ended(part.finish)
+                    if so_far.complete:
+                        return so_far.ended(Finish.LENGTH)
+        except TimeoutError as error:
+            raise Stalled(
+                f"turn {request.key.turn} of episode {request.key.trajectory_id} was not sampled within "
+                f"{self._limits.generate_s:g} s; engines: {self.health()}"
+            ) from error
+
+    async def score(self, token_ids: tuple[int, ...]) -> tuple[float, ...]:
+        """The log-probability of each token given those before it, by any engine. Raises as ``generate``."""
+        try:
+            async with asyncio.timeout(self._limits.generate_s):
+                while True:
+                    async with self._place("score") as place:
+                        with self._survived(place):
+                            return await place.engine.score(token_ids)
+        except TimeoutError as error:
+            raise Stalled(f"no log-probabilities within {self._limits.generate_s:g} s") from error
+
+    def health(self) -> tuple[EngineHealth, ...]:
+        """Each engine, as far as this pool knows."""
+        now = time.monotonic()
+        lifetime = max(now - self._since, 1e-9)
+        return tuple(
+            EngineHealth(
+                name=name,
+                up=place.up,
+                running=place.running,
+                losses=place.losses,
+                idle_share=1 - (place.busy_s + (now - place.busy_since if place.running else 0)) / lifetime,
+            )
+            for name, place in self._places.items()
+        )
+
+    async def _part(self, so_far: Continuation) -> Generation:
+        """What one engine gives of the rest; engines that die under it are left for others."""
+        while True:
+            async with self._place(so_far.request.key.trajectory_id) as place:
+                with self._survived(place):
+                    return await place.engine.generate(so_far.rest())
+
+    @contextlib.asynccontextmanager
+    async def _place(self, key: str) -> AsyncIterator[_Place]:
+        """An engine that is up, counted as busier by one."""
+        place = await self._chosen(key)
+        if place.running == 0:
+            place.busy_since = time.monotonic()
+        place.running += 1
+        try:
+            yield place
+        finally:
+            place.running -= 1
+            if place.running == 0:
+                place.busy_s += time.monotonic() - place.busy_since
+
+    async def _chosen(self, key: str) -> _Place:
+        while True:
+            loads = {name: place.running for name, place in self._places.items() if place.up}
+            if loads:
+                return self._places[choose_engine(key, loads)]
+            if all(place.given_up for place in self._places.values()):
+                raise EngineError(f"no engine is left: {self.health()}")
+            self._changed.clear()
+            await self._changed.wait()
+
+    @contextlib.contextmanager
+    def _survived(self, place: _Place) -> Iterator[None]:
+        """A loss is noted, and not raised."""
+        try:
+            yield
+        except EngineLost as error:
+            self._lost(place, str(error))
+
+    def _lost(self, place: _Place, why: str) -> None:
+        if not place.up:
+            return
+        place.up = False
+        place.losses += 1
+        LOG.warning("%s is lost: %s", place.engine.name, why)
+        place.reviving = asyncio.create_task(self._revive(place))
+
+    async def _revive(self, place: _Place) -> None:
+        """Ask until it answers again."""
+        try:
+            async with asyncio.timeout(self._limits.revive_s):
+                while not place.up:
+                    with contextlib.suppress(EngineError):
+                        await place.engine.status()
+                        place.up = True
+                        break
+                    await asyncio.sleep(self._limits.retry_s)
+        except TimeoutError:
+            place.given_up = True
+            LOG.exception("%s did not come back within %g s", place.engine.name, self._limits.revive_s)
+        self._changed.set()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(self._limits.health_every_s)
+            await asyncio.gather(*(self._look(place) for place in self._places.values() if place.up))
+
+    async def _look(self, place: _Place) -> None:
+        try:
+            await asyncio.wait_for(place.engine.status(), self._limits.hung_s)
+        except EngineLost as error:
+            self._lost(place, str(error))
+        except TimeoutError:
+            place.engine.kill()
+            self._lost(place, f"it did not answer for {self._limits.hung_s:g} s")

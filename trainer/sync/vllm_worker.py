@@ -1,0 +1,115 @@
+"""The engine's end of a shared file: vLLM imports this module in each of its workers, and nobody else does.
+
+vLLM finds a weight transfer by its name in a table of the worker's process; importing this module enters
+``shared_file`` into it, which is the one effect that importing has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from vllm.distributed.weight_transfer.base import (
+    WeightTransferEngine,
+    WeightTransferInitInfo,
+    WeightTransferUpdateInfo,
+)
+from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor, nn
+
+__all__ = ["FileInit", "FileUpdate", "PublicationWorker", "SharedFileTransfer"]
+
+NAME = "shared_file"
+
+
+def _tensors(path: str) -> Iterator[tuple[str, Tensor]]:
+    """One tensor at a time, mapped from the file."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        for name in file.keys():  # noqa: SIM118 - the file is no mapping
+            yield name, file.get_tensor(name)
+
+
+def _begin(model: nn.Module) -> None:
+    from vllm.model_executor.model_loader.reload import initialize_layerwise_reload
+
+    initialize_layerwise_reload(model)
+
+
+def _load(model: Any, path: str) -> None:  # noqa: ANN401 - vLLM's models have no common type
+    model.load_weights(_tensors(path))
+
+
+def _finish(model: nn.Module, model_config: object) -> None:
+    from vllm.model_executor.model_loader import reload
+
+    finalize: Any = reload.finalize_layerwise_reload
+    finalize(model, model_config)
+
+
+@dataclass
+class FileInit(WeightTransferInitInfo):
+    """There is nothing to agree on beforehand."""
+
+
+@dataclass
+class FileUpdate(WeightTransferUpdateInfo):
+    """One publication."""
+
+    path: str = ""
+    """A safetensors file with all weights under Hugging Face's names."""
+
+
+class SharedFileTransfer(WeightTransferEngine[FileInit, FileUpdate]):
+    """Weights from a file that learner and engine both see."""
+
+    init_info_cls = FileInit
+    update_info_cls = FileUpdate
+
+    def init_transfer_engine(self, init_info: FileInit) -> None:
+        """Nothing to connect."""
+
+    def start_weight_update(self) -> None:
+        """Layers take weights as they come."""
+        _begin(self.model)
+
+    def receive_weights(self, update_info: FileUpdate) -> None:
+        """Load all of the file."""
+        _load(self.model, update_info.path)
+
+    def update_weights(self, update_info: dict[str, object]) -> None:
+        """Without the base's wait for an accelerator where there is none."""
+        if self.device.type == "cpu":
+            self.receive_weights(self.parse_update_info(update_info))
+        else:
+            super().update_weights(update_info)
+
+    def finish_weight_update(self) -> None:
+        """Layers pack what they took."""
+        _finish(self.model, self.model_config)
+
+    def shutdown(self) -> None:
+        """Nothing to release."""
+
+
+class PublicationWorker:
+    """Mixed into vLLM's worker, whatever the transfer is."""
+
+    def load_publication(self, path: str) -> None:
+        """Take all weights from a file: how an engine that starts again catches up."""
+        from vllm.config import set_current_vllm_config
+
+        runner = self.model_runner  # type: ignore[attr-defined]
+        with set_current_vllm_config(self.vllm_config):  # type: ignore[attr-defined]
+            _begin(runner.model)
+            _load(runner.model, path)
+            _finish(runner.model, runner.model_config)
+
+
+if NAME not in WeightTransferEngineFactory._registry:  # noqa: SLF001 - asked for before it is entered twice
+    WeightTransferEngineFactory.register_engine(NAME, SharedFileTransfer)
