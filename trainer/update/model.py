@@ -12,10 +12,11 @@ import torch
 from peft import LoraConfig as PeftLoraConfig
 from peft import inject_adapter_in_model
 from torch import nn
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from trainer.errors import ConfigError
 
+from .attention import attention_for
 from .logprobs import token_statistics
 
 if TYPE_CHECKING:
@@ -64,7 +65,10 @@ class ActorCritic(nn.Module):
         try:
             # A cache would keep transformers from seeing where packed sequences begin.
             logits_KV = self.language(
-                input_ids=micro.input_ids, position_ids=micro.position_ids, use_cache=False
+                input_ids=micro.input_ids,
+                position_ids=micro.position_ids,
+                use_cache=False,
+                **({"sequence_lengths": micro.lengths} if micro.lengths else {}),
             ).logits
         finally:
             hook.remove()
@@ -99,8 +103,9 @@ def load_model(folder: Path, config: RunConfig) -> ActorCritic:
     """
     learner, algorithm = config.learner, config.algorithm
     try:
+        attention = attention_for(AutoConfig.from_pretrained(folder, local_files_only=True), learner.layout)
         language: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.float32, attn_implementation="sdpa", local_files_only=True
+            folder, dtype=torch.float32, attn_implementation=attention, local_files_only=True
         )
     except (OSError, ValueError) as error:
         raise ConfigError(f"no causal language model can be read from {folder}: {error}") from error

@@ -1,8 +1,7 @@
 """Rows of tokens as tensors of one forward pass, padded or packed.
 
 Padded: a row a sequence, padding on the right, which causal attention never sees: no mask is needed. Packed:
-all sequences in one row, whose ``position_ids`` begin again at 0; transformers reads the borders off them and
-attends within sequences only, as long as there is neither an attention mask nor a cache.
+all sequences in one row, whose ``position_ids`` begin again at 0, with attention within sequences only.
 
 Either way what comes out of the model belongs to *kept* tokens only, one after another, row by row; losses
 work on these K tokens and on ``sequences_K``, which tells whose they are.
@@ -51,6 +50,8 @@ class MicroBatch:
     """B x T, or 1 x (all tokens)."""
     position_ids: Tensor | None
     """1 x (all tokens) when packed, else None."""
+    lengths: tuple[int, ...] | None
+    """Of the sequences, when packed."""
     sources_K: Tensor
     """For each kept token, the place in the flattened ``input_ids`` of the token before it."""
     targets_K: Tensor
@@ -79,6 +80,7 @@ def lay_out(
         rows=indices,
         input_ids=_tensor(input_ids.reshape(1 if packed else len(chosen), -1), device),
         position_ids=None if positions is None else _tensor(positions[None], device),
+        lengths=tuple(lengths.tolist()) if packed else None,
         sources_K=_tensor(sources_K, device),
         targets_K=_tensor(input_ids[sources_K + 1], device),
         sequences_K=_tensor(np.repeat(np.arange(len(chosen)), [len(part) for part in sources]), device),
