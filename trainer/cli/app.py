@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import evaluate, model, report, settings, train
+from . import demonstrations, evaluate, model, report, settings, train
 from .driver import RealDriver
 
 __all__ = ["build_cli", "main"]
@@ -47,6 +47,7 @@ def build_cli() -> typer.Typer:
     cli.command("sft")(train.sft)
     cli.command("evaluate")(evaluate.evaluate)
     cli.command("report")(report.report)
+    cli.command("demonstrations")(demonstrations.demonstrations)
     cli.command("model")(model.model)
     cli.command("config")(settings.config)
     return cli

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
@@ -27,9 +28,9 @@ __all__ = ["evaluation_view", "run_json", "run_view"]
 
 def evaluation_view(result: EvaluationResult) -> RenderableType:
     """One evaluation: all tasks, and each difficulty."""
-    table = Table()
+    table = Table(box=SIMPLE_HEAD)
     table.add_column("tasks", overflow="fold")
-    for column in ("episodes", "solved", "success", "95 %", "mean score", "no verdict"):
+    for column in ("episodes", "solved", "success", "95 %", "score", "no verdict"):
         table.add_column(column, justify="right")
     parts = result.by_difficulty()
     rows = {f"all of {result.split}": result, **(parts if len(parts) > 1 else {})}
@@ -73,7 +74,7 @@ def run_json(summary: RunSummary) -> dict[str, object]:
 
 
 def _before_after(before: EvaluationResult | None, after: EvaluationResult | None) -> RenderableType:
-    table = Table()
+    table = Table(box=SIMPLE_HEAD)
     for column in ("held out", "episodes", "success", "95 %"):
         table.add_column(column, justify="left" if column == "held out" else "right")
     for name, result in (("before", before), ("after", after)):

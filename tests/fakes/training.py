@@ -1,0 +1,59 @@
+"""A trainer that does nothing but say what it was asked, and a run that it made up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainer.evaluate.results import EvaluationResult, TaskOutcome
+
+
+def evaluation(when, solved, tasks=10):
+    """So many of the tasks solved, the first ones."""
+    outcomes = tuple(
+        TaskOutcome(
+            f"t{number}", ("easy", "hard")[number % 2], 1, int(number < solved), float(number < solved)
+        )
+        for number in range(tasks)
+    )
+    return EvaluationResult(0, when, "test", outcomes, "code")
+
+
+@dataclass
+class FakeRun:
+    folder: Path
+    last_step: int = 120
+    before: EvaluationResult | None = None
+    after: EvaluationResult | None = None
+    phase_seconds: dict = field(default_factory=lambda: {"take": 61.0, "update": 3725.0})
+
+
+class FakeDriver:
+    """Keeps the calls; raises ``error`` in place of working, if there is one."""
+
+    def __init__(self, error=None, metrics=(), result=None):
+        self.calls = []
+        self.error = error
+        self.metrics = metrics
+        self.result = result
+
+    def _asked(self, verb, *arguments):
+        self.calls.append((verb, *arguments))
+        if self.error is not None:
+            raise self.error
+
+    def train(self, config, *, resume, on_metrics):
+        self._asked("train", config, resume, on_metrics is not None)
+        for step, metrics in self.metrics:
+            on_metrics(step, metrics)
+        return FakeRun(config.folder, before=evaluation("before", 2), after=evaluation("after", 9))
+
+    def remove(self, config):
+        self._asked("remove", config.name)
+
+    def evaluate(self, config, model):
+        self._asked("evaluate", config, model)
+        return self.result if self.result is not None else evaluation("alone", 7)
+
+    def make_model(self, config, folder):
+        self._asked("model", config, folder)

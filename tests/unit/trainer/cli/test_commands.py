@@ -1,0 +1,199 @@
+import json
+import tomllib
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.fakes.run_folder import write_run
+from tests.fakes.training import FakeDriver, evaluation
+from trainer.cli.app import build_cli
+from trainer.config import TinyModel
+from trainer.config.reading import read_run
+from trainer.errors import CheckpointError, ConfigError, DataError, EngineLost, ServiceUnavailable, Stalled
+
+
+def run(*words, driver=None):
+    return CliRunner().invoke(build_cli(), list(map(str, words)), obj=driver or FakeDriver())
+
+
+@pytest.fixture
+def run_file(tmp_path):
+    file = tmp_path / "run.toml"
+    root = tmp_path / "runs"
+    file.write_text(f'name = "mine"\nroot = "{root}"\nsteps = 3\n[evaluation]\nsplits = ["test"]\n')
+    return file
+
+
+def test_train_hands_over_the_file_with_the_words_in_front(run_file):
+    driver = FakeDriver()
+    done = run("train", run_file, "rollout.groups=2", "seed=7", driver=driver)
+    assert done.exit_code == 0
+    ((verb, config, resume, told),) = driver.calls
+    assert (verb, resume, told) == ("train", False, True)
+    assert (config.name, config.rollout.groups, config.seed, config.steps) == ("mine", 2, 7, 3)
+
+
+def test_train_shows_success_before_and_after_and_where_the_time_went(run_file):
+    done = run("train", run_file)
+    assert "before" in done.stdout
+    assert "20 %" in done.stdout
+    assert "90 %" in done.stdout
+    assert "change on 10 tasks: +70 points" in done.stdout
+    assert "update 1:02:05" in done.stdout
+
+
+def test_train_prints_json_for_programs(run_file):
+    told = json.loads(run("train", run_file, "--json").stdout)
+    assert told["after"] == {"success": 0.9, "episodes": 10}
+    assert told["last_step"] == 120
+
+
+def test_resume_goes_on_and_force_begins_anew(run_file):
+    driver = FakeDriver()
+    run("train", run_file, "--resume", driver=driver)
+    assert driver.calls[0][2] is True
+    driver = FakeDriver()
+    run("train", run_file, "--force", driver=driver)
+    assert [call[0] for call in driver.calls] == ["remove", "train"]
+    both = run("train", run_file, "--force", "--resume")
+    assert both.exit_code == 2
+    assert "choose one of them" in both.stderr
+
+
+def test_progress_can_be_switched_off(run_file):
+    driver = FakeDriver()
+    run("train", run_file, "tracking.progress=false", driver=driver)
+    assert driver.calls[0][3] is False
+
+
+def test_sft_is_a_run_without_steps_of_reinforcement_learning(run_file):
+    driver = FakeDriver()
+    assert run("sft", run_file, "warm_start.demonstrations=d.jsonl", driver=driver).exit_code == 0
+    ((_, config, _, _),) = driver.calls
+    assert config.steps == 0
+
+
+def test_sft_without_a_warm_start_says_how_to_get_one(run_file):
+    wrong = run("sft", run_file)
+    assert wrong.exit_code == 2
+    assert "warm_start.demonstrations=FILE" in wrong.stderr
+    assert "sandbox-service envs references" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "sentence", "next_step"),
+    [
+        (ConfigError("steps [1] are wrong"), 2, "error: steps [1] are wrong", "config --settings"),
+        (ServiceUnavailable("nobody answers"), 1, "error: nobody answers", "sandbox-service serve"),
+        (Stalled("i-7 hangs in step"), 1, "error: i-7 hangs in step", "--resume"),
+        (EngineLost("engine 0 died"), 1, "error: engine 0 died", "logs"),
+        (CheckpointError("torn"), 1, "error: torn", "--force"),
+        (DataError("d.jsonl, line 3"), 1, "error: d.jsonl, line 3", "Correct the file"),
+        (FileNotFoundError(2, "No such file", "x.jsonl"), 1, "error: x.jsonl: No such file", ""),
+        (KeyboardInterrupt(), 130, "go on with --resume", ""),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
+)
+def test_an_error_is_a_sentence_with_what_to_do_next(run_file, error, code, sentence, next_step):
+    ended = run("train", run_file, driver=FakeDriver(error=error))
+    assert ended.exit_code == code
+    assert sentence in ended.stderr
+    assert next_step in ended.stderr
+    assert "Traceback" not in ended.output
+    assert ended.stdout == ""
+
+
+@pytest.mark.parametrize("command", ["train", "sft", "evaluate", "report"])
+def test_a_missing_file_and_a_wrong_word_are_told_before_anything_is_started(command, run_file, tmp_path):
+    driver = FakeDriver()
+    missing = run(command, tmp_path / "none.toml", driver=driver)
+    assert missing.exit_code == 2
+    assert "none.toml cannot be read" in missing.stderr
+    wrong = run(command, run_file, "rollout.group=2", driver=driver)
+    assert wrong.exit_code == 2
+    assert "did you mean groups?" in wrong.stderr
+    assert driver.calls == []
+
+
+def test_evaluate_plays_the_exported_model_where_there_is_one(run_file, tmp_path):
+    driver = FakeDriver()
+    first = run("evaluate", run_file, driver=driver)
+    exported = tmp_path / "runs" / "mine" / "model"
+    exported.mkdir(parents=True)
+    run("evaluate", run_file, driver=driver)
+    run("evaluate", run_file, "--model", tmp_path, driver=driver)
+    assert [call[2] for call in driver.calls] == [None, exported, tmp_path]
+    assert "all of test" in first.stdout
+    assert "70 %" in first.stdout
+    assert "easy" in first.stdout
+
+
+def test_evaluate_writes_what_can_be_read_again(run_file, tmp_path):
+    file = tmp_path / "result.json"
+    done = run("evaluate", run_file, "-o", file, "--json")
+    assert json.loads(done.stdout)["success_rate"] == 0.7
+    assert type(evaluation("alone", 7)).from_json(file.read_text()) == evaluation("alone", 7)
+
+
+def test_evaluate_without_a_verdict_fails(run_file):
+    empty = FakeDriver(result=evaluation("alone", 0, tasks=0))
+    assert run("evaluate", run_file, driver=empty).exit_code == 1
+
+
+def test_evaluate_needs_splits_and_a_model_that_is_there(run_file, tmp_path):
+    assert "evaluation.splits" in run("evaluate", run_file, "evaluation.splits=[]").stderr
+    assert "is no folder" in run("evaluate", run_file, "--model", tmp_path / "none").stderr
+
+
+def test_config_prints_what_reads_as_the_same_run(run_file):
+    shown = run("config", run_file, "rollout.groups=5")
+    assert tomllib.loads(shown.stdout)["rollout"]["groups"] == 5
+    run_file.write_text(shown.stdout)
+    assert read_run(run_file).rollout.groups == 5
+
+
+def test_config_takes_words_alone():
+    assert tomllib.loads(run("config", "rollout.groups=5", "seed=2").stdout)["seed"] == 2
+    assert json.loads(run("config", "--json").stdout)["steps"] == 100
+
+
+def test_config_lists_every_setting():
+    listed = json.loads(run("config", "--settings", "--json").stdout)
+    assert {"key": "algorithm.advantage.lam", "kinds": ["gae"]}.items() <= next(
+        item for item in listed if item["key"] == "algorithm.advantage.lam"
+    ).items()
+    assert "rollout.group_size" in run("config", "--settings").stdout
+
+
+def test_model_makes_a_tiny_one_of_ones_own_size(tmp_path):
+    driver = FakeDriver()
+    done = run("model", tmp_path / "tiny", "hidden=64", "family=llama", driver=driver)
+    assert done.exit_code == 0
+    assert driver.calls == [("model", TinyModel(hidden=64, family="llama"), tmp_path / "tiny")]
+    wrong = run("model", tmp_path / "tiny", "hiden=64")
+    assert wrong.exit_code == 2
+    assert "did you mean hidden?" in wrong.stderr
+
+
+def test_report_takes_a_folder_or_the_file_of_the_run(run_file, tmp_path):
+    folder = write_run(tmp_path / "runs" / "mine")
+    by_folder = run("report", folder)
+    assert by_folder.exit_code == 0
+    assert (folder / "report.html").exists()
+    assert run("report", run_file, "-o", tmp_path / "other.html").exit_code == 0
+    assert (tmp_path / "other.html").stat().st_size == (folder / "report.html").stat().st_size
+    assert "holds no run" in run("report", tmp_path).stderr
+
+
+def test_demonstrations_are_made_beside_the_questions(tmp_path):
+    source = tmp_path / "sums.jsonl"
+    source.write_text('{"question": "What is 2 plus 3?", "answer": 5, "program": "print(2 + 3)"}\n')
+    done = run("demonstrations", source)
+    assert done.exit_code == 0
+    assert "1 tasks, 1 of them with a program" in done.stdout
+    assert (tmp_path / "sums.tasks.jsonl").exists()
+    assert (tmp_path / "sums.demonstrations.jsonl").exists()
+    source.write_text("{}\n")
+    wrong = run("demonstrations", source)
+    assert wrong.exit_code == 1
+    assert "sums.jsonl:1" in wrong.stderr

@@ -1,0 +1,66 @@
+"""``sandbox-trainer demonstrations``: plain questions and answers made into tasks and demonstrations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .terminal import explained, results
+
+__all__ = ["demonstrations"]
+
+
+def demonstrations(
+    questions: Annotated[
+        Path,
+        typer.Argument(
+            metavar="QUESTIONS.jsonl",
+            help='Lines of {"question": ..., "answer": ...} with, optionally, "program" (Python that prints '
+            'the answer), "reasoning", "id", "difficulty" and "category".',
+        ),
+    ],
+    tasks: Annotated[
+        Path | None,
+        typer.Option(
+            "--tasks", metavar="FILE", help="The task file for the service; beside the source when missing."
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The demonstrations; beside the source when missing."
+        ),
+    ] = None,
+    native: Annotated[
+        bool, typer.Option("--native", help="Demonstrate with tool calls as such, in place of text.")
+    ] = False,
+    bare: Annotated[
+        bool, typer.Option("--bare", help="The agent is told the question and nothing else.")
+    ] = False,
+) -> None:
+    """Make tasks and demonstrations for the warm start out of plain questions with answers.
+
+    A question with a program becomes a conversation in which the program is run in the sandbox, its real
+    output is seen, and the answer is submitted. For tasks that environments solve themselves, use
+    `sandbox-service envs references` instead.
+
+    Examples:
+
+        sandbox-trainer demonstrations questions.jsonl
+
+        sandbox-service serve 'environments.code.task_files=["questions.tasks.jsonl"]'
+
+        sandbox-trainer sft RUN.toml warm_start.demonstrations=questions.demonstrations.jsonl
+    """
+    from trainer.warmstart.questions import convert_questions
+
+    task_file = tasks if tasks is not None else questions.with_suffix(".tasks.jsonl")
+    shown = output if output is not None else questions.with_suffix(".demonstrations.jsonl")
+    with explained():
+        made = convert_questions(questions, task_file, shown, native=native, bare=bare)
+    console = results()
+    console.print(f"{made.tasks} tasks, {made.with_program} of them with a program", markup=False)
+    console.print(f"tasks: {task_file} (split {made.split})", markup=False, soft_wrap=True)
+    console.print(f"demonstrations: {shown}", markup=False, soft_wrap=True)
