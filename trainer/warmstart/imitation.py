@@ -1,6 +1,7 @@
 """The warm start from its configuration: read, spoil, play, keep what is worth imitating, cut into batches.
 
-What was played is kept in a file, since a run that is started again must imitate the same tokens.
+What was played is kept in the run's folder: a run that goes on, or whose worker begins again, imitates the
+same tokens.
 """
 
 from __future__ import annotations
@@ -9,24 +10,60 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
-from trainer.errors import CheckpointError
+from trainer.errors import CheckpointError, DataError
+from trainer.rollout.attempts import Attempts
+from trainer.rollout.backpressure import Slots
+from trainer.rollout.episode import EpisodePlayer
 from trainer.rollout.rows import samples_of
+from trainer.rollout.scripted import ScriptedPolicy
 from trainer.types import Trajectory
 
 from .batches import ImitationBatches
 from .demonstrations import read_demonstrations
-from .play import Demonstrator
+from .play import Demonstrator, play_demonstrations
 from .spoil import spoil
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from trainer.config import WarmStartConfig
+    from clients import AsyncSandboxClient
+    from trainer.chat import ChatTokenizer
+    from trainer.config import RunConfig, WarmStartConfig
 
-__all__ = ["demonstrator_of", "imitation_of", "read_played", "write_played"]
+__all__ = ["PLAYED", "demonstrator_of", "imitation_of", "prepare_imitation", "read_played", "write_played"]
 
-_PLAYED: TypeAdapter[Trajectory] = TypeAdapter(Trajectory)
+PLAYED = "demonstrations.jsonl"
+"""In the run's folder: the trajectories that are imitated."""
+
+_TRAJECTORY: TypeAdapter[Trajectory] = TypeAdapter(Trajectory)
+
+
+async def prepare_imitation(
+    run: RunConfig,
+    folder: Path,
+    client: AsyncSandboxClient,
+    chat: ChatTokenizer,
+    told: Callable[[Trajectory], None] = lambda _: None,
+) -> ImitationBatches:
+    """Batches of the run's warm start; demonstrations are played unless ``folder`` has what was played.
+
+    ``told`` hears of each that was played. Raises DataError when there is nothing to imitate, ConfigError
+    when the service finds a request wrong.
+    """
+    config = run.warm_start
+    if config is None:
+        raise DataError("the run has no warm start")
+    kept = folder / PLAYED
+    trajectories = read_played(kept)
+    if trajectories is None:
+        demonstrator = demonstrator_of(config, run.tasks.environment, run.seed)
+        policy = ScriptedPolicy(demonstrator.says, chat)
+        player = EpisodePlayer(client, policy, chat, run.rollout, run.service)
+        attempts = Attempts(player, run.rollout, Slots(config.concurrency), player.watch)
+        trajectories = await play_demonstrations(demonstrator, attempts, told)
+        write_played(kept, trajectories)
+    return imitation_of(trajectories, config, run.seed)
 
 
 def demonstrator_of(config: WarmStartConfig, environment: str, seed: int) -> Demonstrator:
@@ -52,7 +89,7 @@ def imitation_of(trajectories: Sequence[Trajectory], config: WarmStartConfig, se
 def write_played(path: Path, trajectories: Iterable[Trajectory]) -> None:
     """Keep what was played, a line each, whole or not at all."""
     draft = path.with_name(f"{path.name}.draft")
-    draft.write_bytes(b"".join(_PLAYED.dump_json(each) + b"\n" for each in trajectories))
+    draft.write_bytes(b"".join(_TRAJECTORY.dump_json(each) + b"\n" for each in trajectories))
     draft.replace(path)
 
 
@@ -63,6 +100,6 @@ def read_played(path: Path) -> tuple[Trajectory, ...] | None:
     except FileNotFoundError:
         return None
     try:
-        return tuple(_PLAYED.validate_json(line) for line in lines)
+        return tuple(_TRAJECTORY.validate_json(line) for line in lines)
     except ValidationError as error:
         raise CheckpointError(f"{path} does not hold the trajectories of a warm start: {error}") from error

@@ -62,22 +62,17 @@ class Demonstrator:
 async def play_demonstrations(
     demonstrator: Demonstrator,
     player: Player,
-    concurrency: int,
     told: Callable[[Trajectory], None] = lambda _: None,
 ) -> tuple[Trajectory, ...]:
-    """Play all demonstrations, ``concurrency`` at a time; those that came to a verdict, in their order.
+    """Play all demonstrations, as many at a time as the player does; those with a verdict, in their order.
 
     The player's policy says what ``demonstrator.says``. ``told`` hears of each that ended. Raises DataError
     when none came to a verdict, with what broke; ConfigError when the service finds a request wrong.
     """
-    slots = asyncio.Semaphore(concurrency)
     failures: list[FailureNote] = []
 
     async def play(index: int) -> Trajectory:
-        async with slots:
-            played = await player.play(
-                demonstrator.spec(index), 0, SamplingConfig(max_turn_tokens=_LONGEST_TURN)
-            )
+        played = await player.play(demonstrator.spec(index), 0, SamplingConfig(max_turn_tokens=_LONGEST_TURN))
         failures.extend(played.failures)
         told(played.trajectory)
         return played.trajectory

@@ -10,14 +10,8 @@ from tests.contract.environments.serving import serve
 from trainer.chat import ChatTokenizer
 from trainer.config.reading import read_run
 from trainer.models import model_folder
-from trainer.rollout.attempts import Attempts
-from trainer.rollout.backpressure import Slots
-from trainer.rollout.episode import EpisodePlayer
-from trainer.rollout.scripted import ScriptedPolicy
-from trainer.rollout.watch import Watch
 from trainer.types import StopReason
-from trainer.warmstart.imitation import demonstrator_of, imitation_of, read_played, write_played
-from trainer.warmstart.play import play_demonstrations
+from trainer.warmstart.imitation import PLAYED, demonstrator_of, prepare_imitation, read_played
 
 ROOT = Path(__file__).parents[3]
 
@@ -35,11 +29,11 @@ async def test_what_is_imitated_is_what_the_sandbox_answered_and_only_spoilt_one
     assert run.warm_start is not None
     chat = ChatTokenizer(model_folder(run.model, tmp_path), run.chat)
     demonstrator = demonstrator_of(run.warm_start, run.tasks.environment, run.seed)
-    policy = ScriptedPolicy(demonstrator.says, chat)
     async with serve(CodeCatalog(CodeConfig()), "process") as service:
-        player = EpisodePlayer(service.client, policy, chat, run.rollout, run.service)
-        attempts = Attempts(player, run.rollout, Slots(16), Watch())
-        played = await play_demonstrations(demonstrator, attempts, 16)
+        batches = await prepare_imitation(run, tmp_path, service.client, chat)
+        again = await prepare_imitation(run, tmp_path, service.client, chat)
+        assert not (await service.client.stats()).instances
+    played = read_played(tmp_path / PLAYED) or ()
 
     assert len(played) == 40
     for trajectory, demonstration in zip(played, demonstrator.demonstrations, strict=True):
@@ -52,8 +46,7 @@ async def test_what_is_imitated_is_what_the_sandbox_answered_and_only_spoilt_one
         spoken = [token for token, own in zip(segment.token_ids, segment.loss_mask, strict=True) if own]
         assert chat.decode(spoken).replace("<|end|>", "") == "".join(said)
         assert len(segment.token_ids) < 80
-    kept = tmp_path / "played.jsonl"
-    write_played(kept, played)
-    batch = imitation_of(read_played(kept) or (), run.warm_start, run.seed).batch(0)
+    batch = batches.batch(0)
+    assert [each.id for each in batch.samples] == [each.id for each in again.batch(0).samples]
     assert len(batch.samples) == run.warm_start.batch
     assert 0.15 < batch.facts["demonstrations/success"] < 0.6

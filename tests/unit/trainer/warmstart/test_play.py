@@ -22,22 +22,17 @@ def demonstrator(count: int) -> Demonstrator:
 
 
 class FakePlayer:
-    """Ends episodes in the opposite order of their beginnings, and counts how many there are at once."""
+    """Ends episodes in the opposite order of their beginnings."""
 
     def __init__(self, broken: frozenset[int] = frozenset(), error: Exception | None = None) -> None:
         self.specs: list[GroupSpec] = []
-        self.most = 0
         self._broken = broken
         self._error = error
-        self._now = 0
 
     async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> PlayedEpisode:
         self.specs.append(spec)
-        self._now += 1
-        self.most = max(self.most, self._now)
         for _ in range(20 - spec.index):
             await asyncio.sleep(0)
-        self._now -= 1
         if self._error is not None:
             raise self._error
         trajectory = Trajectory(
@@ -51,10 +46,9 @@ class FakePlayer:
 
 async def test_each_demonstration_is_an_episode_and_those_with_a_verdict_come_back_in_order() -> None:
     player, told = FakePlayer(frozenset({3})), []
-    played = await play_demonstrations(demonstrator(6), player, 2, lambda each: told.append(each.id))
+    played = await play_demonstrations(demonstrator(6), player, lambda each: told.append(each.id))
     assert [each.id for each in played] == ["0.0", "1.0", "2.0", "4.0", "5.0"]
     assert sorted(told) == [f"{index}.0" for index in range(6)]
-    assert player.most == 2
     assert {(spec.size, spec.max_turns, spec.seed) for spec in player.specs} == {(1, 2, 9)}
     assert [spec.task for spec in player.specs] == [TaskRef("code", "", f"t/{index}") for index in range(6)]
 
@@ -71,9 +65,9 @@ async def test_without_any_verdict_what_broke_is_said() -> None:
     with pytest.raises(
         DataError, match=r"none of 2 .* task \(unknown_task\) in create: there is no task t/3"
     ):
-        await play_demonstrations(demonstrator(2), FakePlayer(frozenset({0, 1})), 4)
+        await play_demonstrations(demonstrator(2), FakePlayer(frozenset({0, 1})))
 
 
 async def test_a_wrong_request_ends_all() -> None:
     with pytest.raises(ConfigError, match="no parameter"):
-        await play_demonstrations(demonstrator(4), FakePlayer(error=ConfigError("no parameter x")), 4)
+        await play_demonstrations(demonstrator(4), FakePlayer(error=ConfigError("no parameter x")))
