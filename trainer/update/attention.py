@@ -65,7 +65,7 @@ def sequence_attention(
     """
     if sequence_lengths is None:
         raise ValueError("the model does not tell its attention where sequences end; use layout=padded")
-    queries, keys, values = (torch.split(each, sequence_lengths, dim=2) for each in (query, key, value))
+    queries, keys, values = (torch.split(each, list(sequence_lengths), dim=2) for each in (query, key, value))
     outputs = [
         sdpa_attention_forward(module, q, k, v, attention_mask, dropout=dropout, scaling=scaling)[0]
         for q, k, v in zip(queries, keys, values, strict=True)
