@@ -21,6 +21,19 @@ def test_importing_it_stays_light(package: str) -> None:
     assert not HEAVY & set(loaded.stdout.split())
 
 
+@pytest.mark.parametrize("module", ["trainer.config", "trainer.errors", "trainer.types", "trainer.cli.app"])
+def test_importing_it_loads_neither_torch_nor_ray_nor_an_engine(module: str) -> None:
+    script = (
+        "import importlib, pkgutil, sys\n"
+        f"module = importlib.import_module({module!r})\n"
+        "for below in pkgutil.walk_packages(getattr(module, '__path__', ()), module.__name__ + '.'):\n"
+        "    importlib.import_module(below.name)\n"
+        "print(' '.join(sorted({name.split('.')[0] for name in sys.modules})))\n"
+    )
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert not {"torch", "ray", "vllm", "transformers", "plotly", "tensorboard"} & set(loaded.stdout.split())
+
+
 def test_the_runner_needs_nothing_but_the_standard_library() -> None:
     script = (
         "import importlib, pkgutil, sys\n"

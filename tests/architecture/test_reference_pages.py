@@ -16,7 +16,9 @@ from sandbox_service.gateway.app import build_app
 from sandbox_service.gateway.compat_models import CompatRequest
 from sandbox_service.gateway.metrics import Metrics
 from sandbox_service.gateway.operations import OPERATIONS
-from tests.fakes.reference_tables import configuration_rows, error_rows
+from tests.fakes.reference_tables import RUN_PAGE, configuration_rows, error_rows, run_page, run_sections
+from trainer.config import RunConfig
+from trainer.config.reading import read_run
 
 DOCS = Path(__file__).parents[2] / "docs"
 OPERATIONS_PAGE = (DOCS / "operations.md").read_text()
@@ -41,6 +43,22 @@ def test_the_example_configuration_is_valid(tmp_path):
     file.write_text(re.sub(r"^    ", "", example.group(1), flags=re.MULTILINE))
     config = read_config(file)
     assert config.pool_of("code").max_boxes == 32
+
+
+def test_every_setting_of_a_run_is_documented():
+    """``python -m tests.fakes.reference_tables`` writes the page anew."""
+    page = RUN_PAGE.read_text()
+    assert page == run_page(page)
+    listed = [row.split("`")[1] for rows in run_sections().values() for row in rows]
+    assert {key.partition(".")[0] for key in listed} == set(RunConfig.model_fields)
+
+
+def test_the_example_run_is_valid(tmp_path):
+    example = re.search(r'\n((?:    .*\n|\n)*?    name = "sums"\n(?:    .*\n|\n)*)', RUN_PAGE.read_text())
+    file = tmp_path / "run.toml"
+    file.write_text(re.sub(r"^    ", "", example.group(1), flags=re.MULTILINE))
+    config = read_run(file)
+    assert (config.name, config.model.hidden, config.algorithm.advantage.kind) == ("sums", 192, "dr_grpo")
 
 
 def test_every_error_code_is_documented():

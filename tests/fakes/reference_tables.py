@@ -1,16 +1,28 @@
-"""The tables of the reference pages, made from the code: a page's test compares it with these."""
+"""The tables of the reference pages, made from the code: a page's test compares it with these.
+
+``python -m tests.fakes.reference_tables`` writes those of docs/trainer/configuration.md anew.
+"""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
 from sandbox_service.contract.problems import ERROR_SPECS
+from trainer.config import RunConfig
+from trainer.config.settings import settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from trainer.config.settings import Setting
+
+
+RUN_PAGE = Path(__file__).parents[2] / "docs" / "trainer" / "configuration.md"
+_GENERATED = "\n## All settings\n"
 
 
 def configuration_rows(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
@@ -24,8 +36,40 @@ def configuration_rows(model: type[BaseModel], prefix: str = "") -> Iterator[str
         yield f"| `{key}` | {default} | {field.description} |"
 
 
+def run_sections() -> dict[str, list[str]]:
+    """Rows of a run's settings by their branch; ``run`` has those of the root itself."""
+    sections: dict[str, list[str]] = {"run": []}
+    settings = list(settings_of(RunConfig))
+    branches = {setting.key.partition(".")[0] for setting in settings if "." in setting.key}
+    for setting in settings:
+        branch = setting.key.partition(".")[0]
+        sections.setdefault(branch if branch in branches else "run", []).append(_setting_row(setting))
+    return sections
+
+
+def run_page(page: str) -> str:
+    """The page about a run's configuration, with all that comes from the code as the code has it."""
+    parts = [page.partition(_GENERATED)[0], _GENERATED]
+    for branch, rows in run_sections().items():
+        head = "| key | default | values | meaning |\n|---|---|---|---|"
+        parts.append("\n".join(["", f"### {branch}", "", head, *rows, ""]))
+    return "".join(parts)
+
+
+def _setting_row(setting: Setting) -> str:
+    """Name, with the kinds that have it; default; values; meaning."""
+    kinds = f" ({', '.join(setting.kinds)})" if setting.kinds else ""
+    default = setting.default if setting.default in ("none", "required") else f"`{setting.default}`"
+    cells = (f"`{setting.key}`{kinds}", default, setting.type, " ".join(setting.meaning.split()))
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
 def error_rows() -> Iterator[str]:
     """One row a code: status, failure class, whether it may be retried, and its title."""
     for code, spec in ERROR_SPECS.items():
         retry = "yes" if spec.retryable else "no"
         yield f"| `{code.value}` | {spec.status} | `{spec.failure_class.value}` | {retry} | {spec.title} |"
+
+
+if __name__ == "__main__":
+    RUN_PAGE.write_text(run_page(RUN_PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -52,9 +52,9 @@ def _settings(
         below = models_in(field.annotation)
         if len(below) > 1:
             chosen = getattr(value, "kind", PydanticUndefined)
-            yield Setting(f"{key}.kind", kinds, _type(field), _text(chosen), field.description or "")
+            yield Setting(f"{key}.kind", kinds, _type(field), _text(chosen), _meaning(field, below))
         elif not below or _optional(field):
-            yield Setting(key, kinds, _type(field), _text(value), field.description or "")
+            yield Setting(key, kinds, _type(field), _text(value), _meaning(field, below))
         for branch in below:
             inner = (*kinds, _kind(branch)) if len(below) > 1 else kinds
             hidden = f"{key}.kind" if len(below) > 1 else None
@@ -75,6 +75,19 @@ def models_in(annotation: object) -> tuple[type[BaseModel], ...]:
 
 def _kind(model: type[BaseModel]) -> str:
     return str(model.model_fields["kind"].default)
+
+
+def _meaning(field: FieldInfo, below: tuple[type[BaseModel], ...]) -> str:
+    """What is said of the setting itself, or else of what it may be."""
+    if field.description is not None:
+        return field.description
+    if len(below) == 1:
+        return _first_sentence(below[0])
+    return " ".join(f"{_kind(model)}: {_first_sentence(model)}" for model in below)
+
+
+def _first_sentence(model: type[BaseModel]) -> str:
+    return (model.__doc__ or "").strip().partition("\n")[0]
 
 
 def _optional(field: FieldInfo) -> bool:

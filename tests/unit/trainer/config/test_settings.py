@@ -6,12 +6,16 @@ from trainer.config.settings import Setting, settings_of
 
 
 class Left(Branch):
+    """The one."""
+
     kind: Literal["left"] = "left"
     size: int = 1
     """How large."""
 
 
 class Right(Branch):
+    """The other one."""
+
     kind: Literal["right"] = "right"
     names: tuple[str, ...]
 
@@ -19,6 +23,7 @@ class Right(Branch):
 class Root(Branch):
     side: Left | Right = Left(size=5)
     """Which."""
+    other: Left | Right = Left()
     one: Left | None = None
     pair: tuple[int, int] | None = (1, 2)
     flag: bool = True
@@ -29,7 +34,10 @@ def test_every_setting_is_listed_with_its_kinds_type_default_and_meaning() -> No
         Setting("side.kind", (), '"left", "right"', '"left"', "Which."),
         Setting("side.size", ("left",), "whole number", "5", "How large."),
         Setting("side.names", ("right",), "list of texts", "required", ""),
-        Setting("one", (), '"left", none', "none", ""),
+        Setting("other.kind", (), '"left", "right"', '"left"', "left: The one. right: The other one."),
+        Setting("other.size", ("left",), "whole number", "1", "How large."),
+        Setting("other.names", ("right",), "list of texts", "required", ""),
+        Setting("one", (), '"left", none', "none", "The one."),
         Setting("one.kind", (), '"left"', '"left"', ""),
         Setting("one.size", (), "whole number", "1", "How large."),
         Setting("pair", (), "pair of whole numbers, none", "[1, 2]", ""),
