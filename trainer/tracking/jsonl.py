@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["JsonlTracker", "read_metrics"]
+__all__ = ["JsonlTracker", "parsed_line", "read_metrics"]
 
 
 class JsonlTracker:
@@ -46,21 +46,26 @@ def read_metrics(file: Path) -> dict[int, dict[str, float]]:
     return dict(sorted(steps.items()))
 
 
+def parsed_line(text: str) -> tuple[int, dict[str, float]] | None:
+    """Step and metrics of a line, nulls as nan, its time as ``clock``; None when a crash cut it off."""
+    try:
+        line = json.loads(text)
+        metrics = {
+            name: math.nan if value is None else float(value) for name, value in line["metrics"].items()
+        }
+        return int(line["step"]), {**metrics, "clock": float(line["time"])}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
 def _lines_of(file: Path) -> Iterator[tuple[int, dict[str, float]]]:
     if not file.exists():
         return
     with file.open(encoding="utf-8", errors="replace") as lines:
         for text in lines:
-            try:
-                line = json.loads(text)
-                metrics = {
-                    name: math.nan if value is None else float(value)
-                    for name, value in line["metrics"].items()
-                }
-                step, clock = int(line["step"]), float(line["time"])
-            except (ValueError, TypeError, KeyError, AttributeError):
-                continue
-            yield step, {**metrics, "clock": clock}
+            parsed = parsed_line(text)
+            if parsed is not None:
+                yield parsed
 
 
 def _torn(file: Path) -> bool:
