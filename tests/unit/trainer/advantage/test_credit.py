@@ -144,6 +144,18 @@ def test_an_episode_that_was_cut_off_ends_with_its_grade_unless_it_is_told_to_go
     assert advantages(goes_on) == [[0, -0.25, 1.0]]
 
 
+def test_an_episode_that_ended_by_itself_never_goes_on() -> None:
+    mine = sample("0.0", [-1, 0], [0, 1], values=[0, 0.25])
+    done = credit(batch(mine), AlgorithmConfig(advantage=Gae(whiten=False, bootstrap=True)))
+    assert advantages(done) == [[0, 0.75]]
+
+
+def test_a_reward_beside_the_sampled_tokens_belongs_to_the_one_before_it() -> None:
+    mine = sample("0.0", [-1, 0, -1, 1, -1], [0, 0, 2, 0, 4])
+    done = credit(batch(mine), AlgorithmConfig(advantage=ReturnToGo(gamma=0.5, baseline="none")))
+    assert advantages(done) == [[0, 4, 0, 4, 0]]
+
+
 def test_gae_whitens_over_the_tokens_that_are_trained_on() -> None:
     kept = sample("0.0", [-1, 0, 0], [0, 0, 1], values=[0, 0.3, 0.6])
     out = sample("0.1", [-1, 0], [0, 50], values=[0, 0], weight=0.0)
