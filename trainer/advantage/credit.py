@@ -88,7 +88,7 @@ def _facts(
 ) -> dict[str, float]:
     pairs = [(chain, mine) for chain, mine in zip(episodes, credits_N, strict=True) if chain.trained]
     facts = {"advantage/std": _deviation([mine.advantages_A for _, mine in pairs])}
-    if all(sample.ref_logprobs_T is not None for sample in samples):
+    if all(each.old_logprobs_T is not None and each.ref_logprobs_T is not None for each in samples):
         facts["reference/kl_sequence"] = sequence_kl(samples)
     critic = [(mine.returns_A, chain.values_A) for chain, mine in pairs]
     errors = [goal - value for goal, value in critic if goal is not None and value is not None]

@@ -176,6 +176,11 @@ def test_a_kl_in_the_reward_lowers_the_total_of_its_trajectory() -> None:
     assert done.facts["reference/kl_sequence"] == pytest.approx(0.75)
 
 
+def test_a_reference_alone_measures_no_kl() -> None:
+    done = credit(batch(sample("0.0", [-1, 0], [0, 1], ref=[0, -1])), DR)
+    assert "reference/kl_sequence" not in done.facts
+
+
 def test_a_kl_in_the_reward_needs_the_reference() -> None:
     config = DR.model_copy(update={"kl": KlConfig(place="reward")})
     with pytest.raises(ValueError, match=r"0\.0: a KL needs"):
