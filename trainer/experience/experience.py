@@ -56,6 +56,7 @@ class Experience:
         self._config = config
         self._folder = folder
         self._parts = parts
+        self._journal = parts.journal(folder / "experience.sqlite")
         self._slots = Slots(rollout.concurrency)
         self._attempts = Attempts(parts.player, rollout, self._slots, parts.watch, parts.sleep)
         self._collector = Collector(self._attempts, rollout, self._slots, parts.sleep)
@@ -78,7 +79,6 @@ class Experience:
 
         Raises DataError when there are none, ServiceUnavailable when the service does not answer.
         """
-        self._journal = self._parts.journal(self._folder / "experience.sqlite")
         listed, *events = list(self._journal.events()) or [await self._first_event()]
         if not isinstance(listed, TasksListed):
             raise CheckpointError(f"the journal in {self._folder} does not begin with its tasks")

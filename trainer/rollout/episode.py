@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
@@ -95,6 +96,7 @@ class _Played:
         self._player = player
         self._config = player.config
         self._spec = spec
+        self._task = spec.task
         self._id = spec.trajectory_id(member)
         self._seed = spec.seed + member
         self._sampling = sampling
@@ -137,7 +139,7 @@ class _Played:
         verdict = None if failure is not None else self._verdict
         return Trajectory(
             id=self._id,
-            task=self._spec.task,
+            task=self._task,
             seed=self._seed,
             segments=self._conversation.segments(),
             stop=StopReason.FAILED if failure is not None else self._stop,
@@ -169,6 +171,8 @@ class _Played:
         conversation = self._conversation
         self.instance_id = episode.instance_id
         self._tools = episode.tools
+        difficulty = str(episode.info.get("difficulty") or self._task.difficulty)
+        self._task = replace(self._task, difficulty=difficulty)
         conversation.begin(episode.observation.messages, episode.tools)
         for turn in range(self._spec.max_turns):
             room = conversation.room()

@@ -1,0 +1,175 @@
+"""The experience as a Ray actor: found by name, restarted when it dies, made again from its journal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from trainer.config import RunConfig
+from trainer.errors import Stalled, TrainerError
+from trainer.rollout.engine_fleet import engine_handles
+from trainer.rollout.engine_pool import EnginePool, PoolLimits
+
+from .build import build, open_client
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from trainer.types import Batch
+
+    from .experience import Experience
+    from .parts import ExperienceStatus
+
+__all__ = ["ActorSettings", "ExperienceActor", "ExperienceHandle", "run_experience"]
+
+_CALLS = 1000
+"""At a time; those of all ranks, most of them waiting."""
+_CLOSE_S = 30.0
+_VARIABLES = {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class ActorSettings:
+    """All that an actor needs to be made again."""
+
+    config: str
+    """The run's configuration as JSON."""
+    folder: Path
+    model: Path
+    service_url: str
+    api_key: str | None
+    namespace: str
+    """Where the engines are."""
+
+
+class ExperienceActor:
+    """The methods of Experience. It begins with the first call, and so again after a restart."""
+
+    def __init__(self, settings: ActorSettings) -> None:
+        self._settings = settings
+        self._beginning = asyncio.Lock()
+        self._experience: Experience | None = None
+
+    async def imitation(self, step: int) -> Batch:
+        return await (await self._there()).imitation(step)
+
+    async def take(self, step: int) -> Batch:
+        return await (await self._there()).take(step)
+
+    async def published(self, version: int) -> None:
+        await (await self._there()).published(version)
+
+    async def rewind(self, step: int) -> None:
+        await (await self._there()).rewind(step)
+
+    async def committed(self, step: int) -> None:
+        await (await self._there()).committed(step)
+
+    async def evaluate(self, step: int) -> Mapping[str, float]:
+        return await (await self._there()).evaluate(step)
+
+    async def record(self, step: int, metrics: Mapping[str, float]) -> None:
+        await (await self._there()).record(step, metrics)
+
+    async def status(self) -> ExperienceStatus:
+        return await (await self._there()).status()
+
+    async def close(self) -> None:
+        if self._experience is not None:
+            await self._experience.close()
+
+    async def _there(self) -> Experience:
+        async with self._beginning:
+            if self._experience is None:
+                self._experience = await self._begin()
+            return self._experience
+
+    async def _begin(self) -> Experience:
+        given = self._settings
+        config = RunConfig.model_validate_json(given.config)
+        rollout, engine = config.rollout, config.engine
+        limits = PoolLimits(
+            generate_s=rollout.generate_timeout_s,
+            revive_s=engine.start_timeout_s,
+            health_every_s=engine.health_every_s,
+        )
+        engines = engine_handles(config, given.namespace) if config.steps else ()
+        pool = await EnginePool(engines, limits).__aenter__()
+        client = open_client(config.service, given.service_url, given.api_key)
+        return await build(config, given.folder, given.model, client, lambda _: pool, pool.close)
+
+
+class ExperienceHandle:
+    """The actor as the driver sees it."""
+
+    def __init__(self, name: str, actor: Any, timeout_s: float) -> None:  # noqa: ANN401 - Ray has no types
+        self.name = name
+        self._actor = actor
+        self._timeout_s = timeout_s
+
+    def call(self, method: str, *arguments: object) -> object:
+        """The answer of a method. Raises its TrainerError, and Stalled without an answer."""
+        try:
+            return ray.get(getattr(self._actor, method).remote(*arguments), timeout=self._timeout_s)
+        except GetTimeoutError as error:
+            raise Stalled(f"{self.name} gave no answer to {method} in {self._timeout_s:g} s") from error
+        except RayTaskError as error:
+            if isinstance(error.cause, TrainerError):
+                raise error.cause from error
+            raise
+        except RayError as error:
+            raise TrainerError(f"{self.name} is gone: {error}") from error
+
+    def end(self) -> None:
+        """Close it and end its process, for good."""
+        with contextlib.suppress(RayError):
+            ray.get(self._actor.close.remote(), timeout=_CLOSE_S)
+        ray.kill(self._actor, no_restart=True)
+
+
+@contextlib.contextmanager
+def run_experience(
+    config: RunConfig, folder: Path, model: Path, service_url: str, namespace: str
+) -> Iterator[ExperienceHandle]:
+    """The run's experience actor while the block runs, on this machine, whose disk has the folder.
+
+    Raises what ``build`` raises, and Stalled when it does not begin.
+    """
+    name = f"{config.name}-experience"
+    settings = ActorSettings(
+        config=config.model_dump_json(),
+        folder=folder,
+        model=model,
+        service_url=service_url,
+        api_key=os.environ.get(config.service.api_key_variable),
+        namespace=namespace,
+    )
+    actor = (
+        ray.remote(ExperienceActor)
+        .options(
+            name=name,
+            namespace=namespace,
+            num_cpus=0,
+            max_restarts=-1,
+            max_concurrency=_CALLS,
+            runtime_env={"env_vars": _VARIABLES},
+            scheduling_strategy=NodeAffinitySchedulingStrategy(
+                ray.get_runtime_context().get_node_id(), soft=False
+            ),
+        )
+        .remote(settings)
+    )
+    handle = ExperienceHandle(name, actor, config.learner.batch_timeout_s)
+    try:
+        handle.call("status")
+        yield handle
+    finally:
+        handle.end()

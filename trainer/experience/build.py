@@ -1,0 +1,90 @@
+"""An experience put together for a run; the policy is the caller's: engines, or a script."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+from clients import AsyncSandboxClient, ClientLimits
+from trainer.chat import ChatTokenizer
+from trainer.reward.compose import score
+from trainer.rollout.episode import EpisodePlayer
+from trainer.rollout.watch import Watch
+from trainer.tracking.opening import open_tracker
+from trainer.warmstart.imitation import prepare_imitation
+
+from .experience import Experience
+from .parts import Parts
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from trainer.config import RewardConfig, RunConfig, ServiceConfig
+    from trainer.reward.compose import Scored
+    from trainer.rollout.policy import Policy
+    from trainer.types import Trajectory
+
+__all__ = ["build", "open_client"]
+
+
+def open_client(service: ServiceConfig, url: str, api_key: str | None = None) -> AsyncSandboxClient:
+    """A client of the run's service."""
+    limits = ClientLimits(in_flight=service.in_flight, creating=service.creating)
+    return AsyncSandboxClient(url, api_key, limits=limits)
+
+
+async def build(
+    config: RunConfig,
+    folder: Path,
+    model: Path,
+    client: AsyncSandboxClient,
+    policy_of: Callable[[ChatTokenizer], Policy],
+    close: Callable[[], Awaitable[None]] | None = None,
+) -> Experience:
+    """A started experience. It closes the client in the end, and calls ``close``.
+
+    Args:
+        config: the run.
+        folder: where the journal and what people read go.
+        model: a Hugging Face folder, for its tokenizer.
+        client: of the service that episodes are played in.
+        policy_of: what samples, given the run's tokenizer.
+        close: lets go of the policy.
+
+    Raises:
+        ConfigError: the model has no chat template or no context, or a tracker's package is missing.
+        DataError: there are no tasks.
+        ServiceUnavailable: the service does not answer.
+    """
+
+    async def let_go() -> None:
+        await client.aclose()
+        if close is not None:
+            await close()
+
+    async with AsyncExitStack() as unless_started:
+        unless_started.push_async_callback(let_go)
+        chat = ChatTokenizer(model, config.chat)
+        watch = Watch()
+        player = EpisodePlayer(client, policy_of(chat), chat, config.rollout, config.service, watch)
+        warm_start = partial(prepare_imitation, config, folder, client, chat)
+        parts = Parts(
+            service=client,
+            player=player,
+            watch=watch,
+            score=partial(_score, config.reward, player.context_tokens),
+            tracker=open_tracker(config, folder),
+            imitation=warm_start if config.warm_start is not None else None,
+            close=let_go,
+        )
+        experience = Experience(config, folder, parts)
+        unless_started.push_async_callback(experience.close)
+        await experience.start()
+        unless_started.pop_all()
+    return experience
+
+
+def _score(config: RewardConfig, context_tokens: int, trajectory: Trajectory, horizon: int) -> Scored:
+    return score(trajectory, config, horizon, context_tokens)
