@@ -6,6 +6,7 @@
       ServiceUnavailable   the sandbox service cannot be reached or started
       EngineError          a rollout engine
         EngineLost         it died; the turn may be asked of another
+          EngineGone       and it is not started again
         StaleWeights       its log-probabilities are not the learner's
       Stalled              a wait passed its deadline; says what was waited for
       CheckpointError      a checkpoint cannot be read or does not belong to the run
@@ -20,6 +21,7 @@ __all__ = [
     "ConfigError",
     "DataError",
     "EngineError",
+    "EngineGone",
     "EngineLost",
     "ServiceUnavailable",
     "StaleWeights",
@@ -50,6 +52,10 @@ class EngineError(TrainerError, RuntimeError):
 
 class EngineLost(EngineError):
     """An engine died under a request; nothing was sampled, and another engine may be asked."""
+
+
+class EngineGone(EngineLost):
+    """An engine died, and is not started again."""
 
 
 class StaleWeights(EngineError):

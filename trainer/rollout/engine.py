@@ -8,6 +8,7 @@ begins with the newest publication.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -57,6 +58,7 @@ class Engine:
         self._incarnation = uuid.uuid4().hex
         self._version = 0
         self._adapter: Adapter | None = None
+        self._numbers = itertools.count(1)
         self._running = 0
         self._generated = 0
         self._paused = False
@@ -75,12 +77,12 @@ class Engine:
         folder = self._options.publications
         published = newest(folder) if folder is not None else None
         if published is None:
-            await self._core.mark(0)
+            await self._core.mark(self._version)
         elif published.kind == "adapter":
             await self._core.mark(0)
             await self.adopt(published.version, str(published.path))
         else:
-            await self._core.call("load_publication", {"path": str(published.path)})
+            await self._update("load_publication", {"path": str(published.path)})
             await self._core.mark(published.version)
             self._version = published.version
 
@@ -147,7 +149,7 @@ class Engine:
 
     async def adopt(self, version: int, folder: str) -> None:
         """Sample with a LoRA adapter from the next request on; those under way end with theirs."""
-        adapter = Adapter(version, folder)
+        adapter = Adapter(next(self._numbers), version, folder)
         await self._core.add_adapter(adapter)
         self._adapter = adapter
         self._version = version

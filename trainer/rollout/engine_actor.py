@@ -9,9 +9,9 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError, WorkerCrashedError
+from ray.exceptions import ActorDiedError, RayActorError, RayTaskError, WorkerCrashedError
 
-from trainer.errors import EngineError, EngineLost, TrainerError
+from trainer.errors import EngineError, EngineGone, EngineLost, TrainerError
 
 from .engine import Engine
 from .engine_core import open_core
@@ -80,6 +80,8 @@ def _ours(error: BaseException) -> BaseException:
     if isinstance(error, RayTaskError):
         cause = error.cause
         return cause if isinstance(cause, TrainerError) else EngineError(f"{type(cause).__name__}: {cause}")
+    if isinstance(error, ActorDiedError):
+        return EngineGone(str(error))
     if isinstance(error, (RayActorError, WorkerCrashedError)):
         return EngineLost(str(error))
     return error
@@ -146,6 +148,10 @@ class RayEngine:
     def finish(self, version: int) -> Future[None]:
         """See Engine."""
         return self._control("finish", version)
+
+    def catch_up(self) -> Future[None]:
+        """See Engine."""
+        return self._control("catch_up")
 
     def adopt(self, version: int, folder: str) -> Future[None]:
         """See Engine."""

@@ -23,6 +23,8 @@ PauseMode: TypeAlias = Literal["keep", "abort"]
 class Adapter:
     """A LoRA adapter that samples in place of the bare model."""
 
+    number: int
+    """Another one for each adapter that an engine is given, from 1; versions may come twice."""
     version: int
     folder: str
 

@@ -86,6 +86,8 @@ class EngineOptions:
             "VLLM_LOGGING_LEVEL": "ERROR",
             "HF_HUB_OFFLINE": "1",
             "TOKENIZERS_PARALLELISM": "false",
+            # vLLM imports thousands of files: where their bytecode is not kept, each start takes 15 s longer.
+            "PYTHONDONTWRITEBYTECODE": "",
         }
         if self.device == "cpu":
             # Bound threads of several engines and learners would all sit on the first core.

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from trainer.errors import EngineError, EngineLost, Stalled
+from trainer.errors import EngineError, EngineGone, EngineLost, Stalled
 
 from .continuation import Continuation
 from .engine_routing import choose_engine
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["EngineHealth", "EnginePool", "PoolLimits", "RolloutEngine"]
 
 LOG = logging.getLogger(__name__)
+
+HOPELESS = 5
+"""Times that an engine has to be called gone: one that is about to start again may be, for a moment."""
 
 
 class RolloutEngine(Protocol):
@@ -213,18 +216,23 @@ class EnginePool:
         place.reviving = asyncio.create_task(self._revive(place))
 
     async def _revive(self, place: _Place) -> None:
-        """Ask until it answers again."""
+        """Ask until it answers again, or will not."""
+        hopeless = 0
         try:
             async with asyncio.timeout(self._limits.revive_s):
-                while not place.up:
-                    with contextlib.suppress(EngineError):
+                while not place.up and hopeless < HOPELESS:
+                    try:
                         await place.engine.status()
                         place.up = True
-                        break
-                    await asyncio.sleep(self._limits.retry_s)
+                    except EngineGone:
+                        hopeless += 1
+                        await asyncio.sleep(self._limits.retry_s)
+                    except EngineError:
+                        hopeless = 0
+                        await asyncio.sleep(self._limits.retry_s)
         except TimeoutError:
-            place.given_up = True
-            LOG.exception("%s did not come back within %g s", place.engine.name, self._limits.revive_s)
+            LOG.warning("%s did not come back within %g s", place.engine.name, self._limits.revive_s)
+        place.given_up = not place.up
         self._changed.set()
 
     async def _watch(self) -> None:

@@ -86,5 +86,5 @@ def _firsts(found: object) -> list[float]:
 
 
 def lora_request(adapter: Adapter) -> LoRARequest:
-    """vLLM's name of an adapter; each version is an adapter of its own."""
-    return LoRARequest(f"version-{adapter.version}", adapter.version + 1, adapter.folder)
+    """vLLM's name of an adapter; its caches go by it."""
+    return LoRARequest(f"adapter-{adapter.number}", adapter.number, adapter.folder)

@@ -1,0 +1,66 @@
+"""A LoRA adapter in a folder: some megabytes, and no engine has to stand still for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from trainer.published import Published, note, publications
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trainer.config.run import RunConfig
+
+    from .ends import WeightOwner
+    from .engines import Engines
+
+__all__ = ["AdapterFolder"]
+
+KEPT = 4
+"""Adapters that stay on disk; requests under way end with the one that they began with."""
+
+
+class AdapterFolder:
+    """Each version is an adapter of its own; requests take the newest when they begin."""
+
+    pauses = False
+
+    def __init__(self, config: RunConfig, learner: WeightOwner, rank: int) -> None:
+        self._folder = publications(config)
+        self._learner = learner
+        self._rank = rank
+
+    def gather(self, version: int) -> int:
+        folder = self._path(version)
+        if self._rank == 0:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        self._learner.adapter(folder)
+        if self._rank != 0:
+            return 0
+        note(self._folder, Published(version, "adapter", folder))
+        self._forget(folder)
+        return sum(file.stat().st_size for file in folder.iterdir())
+
+    def transfer(self, version: int, engines: Engines) -> int:
+        if self._rank == 0:
+            folder = str(self._path(version))
+            engines.each("take the adapter", lambda handle: handle.adopt(version, folder))
+        return 0
+
+    def keep(self, version: int) -> None:
+        """The folder is kept already."""
+
+    def close(self) -> None:
+        """Folders stay for engines that start again."""
+
+    def _path(self, version: int) -> Path:
+        return self._folder / f"adapter-{version}-{os.getpid()}"
+
+    def _forget(self, newest: Path) -> None:
+        there = sorted(self._folder.glob("adapter-*"), key=lambda folder: folder.stat().st_mtime)
+        for folder in there[:-KEPT]:
+            if folder != newest:
+                shutil.rmtree(folder, ignore_errors=True)

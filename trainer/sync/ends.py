@@ -1,0 +1,100 @@
+"""The two ends of a publication: a learner that has weights, and engines that want them. Protocols only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from concurrent.futures import Future
+    from pathlib import Path
+
+    import numpy as np
+    from torch import Tensor
+
+__all__ = ["EngineFacts", "EngineHandle", "WeightOwner"]
+
+
+class WeightOwner(Protocol):
+    """The learner. Every rank calls every method, at the same time."""
+
+    def named_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """All weights in full, under Hugging Face's names, in the same order each time."""
+        ...
+
+    def probe(self, sequences: Sequence[tuple[int, ...]]) -> Sequence[np.ndarray]:
+        """The log-probability of each token given those before it; the first of each sequence is ignored."""
+        ...
+
+    def adapter(self, folder: Path) -> None:
+        """Write the LoRA adapter as peft does; rank 0 writes."""
+        ...
+
+
+class EngineFacts(Protocol):
+    """What a publication wants to know of an engine."""
+
+    @property
+    def version(self) -> int:
+        """Of the weights that it samples with."""
+        ...
+
+    @property
+    def incarnation(self) -> str:
+        """Another one after each start."""
+        ...
+
+    @property
+    def workers(self) -> int:
+        """Model workers (tensor parallel)."""
+        ...
+
+
+class EngineHandle(Protocol):
+    """One engine. Futures end with EngineLost when it is not there."""
+
+    name: str
+
+    def facts(self) -> Future[EngineFacts]:
+        """How it is, once the model's loop has answered."""
+        ...
+
+    def pause(self, mode: Literal["keep", "abort"]) -> Future[None]:
+        """Sample nothing until ``resume``."""
+        ...
+
+    def resume(self) -> Future[None]:
+        """Go on."""
+        ...
+
+    def connect(self, info: Mapping[str, object]) -> Future[None]:
+        """Meet the learner."""
+        ...
+
+    def disconnect(self) -> Future[None]:
+        """Forget the learner that was met."""
+        ...
+
+    def begin(self) -> Future[None]:
+        """Weights are coming."""
+        ...
+
+    def update(self, info: Mapping[str, object]) -> Future[None]:
+        """Take some or all of them."""
+        ...
+
+    def finish(self, version: int) -> Future[None]:
+        """They are complete."""
+        ...
+
+    def catch_up(self) -> Future[None]:
+        """Take the newest publication from where it lies."""
+        ...
+
+    def adopt(self, version: int, folder: str) -> Future[None]:
+        """Sample with a LoRA adapter from the next request on."""
+        ...
+
+    def rate(self, token_ids: tuple[int, ...]) -> Future[tuple[float, ...]]:
+        """The log-probability of each token given those before it; 0 for the first."""
+        ...

@@ -1,0 +1,94 @@
+"""What nccl and ipc have in common: vLLM's trainer side, connected anew when an engine is another one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from trainer.published import publications
+
+from .native import EnginesClient, LearnerSource, within
+from .weights import file_weights, wire_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trainer.config.run import RunConfig
+    from trainer.published import Device
+
+    from .ends import WeightOwner
+    from .engines import Engines
+
+__all__ = ["GpuTransfer", "Sender"]
+
+
+class Sender(Protocol):
+    """vLLM's trainer side of a transfer, on one rank."""
+
+    def send_weights(self) -> None:
+        """One pass over the source; collective."""
+        ...
+
+    def shutdown(self) -> None:
+        """Leave the group."""
+        ...
+
+
+class GpuTransfer:
+    """Sends a learner's weights from GPU to GPU."""
+
+    pauses = True
+
+    def __init__(
+        self,
+        config: RunConfig,
+        learner: WeightOwner,
+        rank: int,
+        device: Device,
+        connect: Callable[[EnginesClient, LearnerSource, int], Sender],
+    ) -> None:
+        self._config = config
+        self._rank = rank
+        self._connect = connect
+        self._client = EnginesClient()
+        keeps = config.sync.recovery and rank == 0
+        self._source = LearnerSource(learner, wire_dtype(config, device), copy=keeps)
+        self._sender: Sender | None = None
+        self._met: dict[str, str] = {}
+
+    def gather(self, version: int) -> int:
+        """Nothing to prepare but the list of what will come."""
+        self._source.metadata()
+        return 0
+
+    def transfer(self, version: int, engines: Engines) -> int:
+        self._client.engines = engines
+        self._client.version = version
+        timeout_s = self._config.sync.timeout_s
+        within(timeout_s, "meeting the engines", lambda: self._meet(engines))
+        sender = self._sender
+        if sender is not None:
+            within(timeout_s, "sending the weights", sender.send_weights)
+        return self._source.bytes()
+
+    def keep(self, version: int) -> None:
+        if self._source.copies:
+            file_weights(publications(self._config), version, self._source.copies.items())
+            self._source.copies = {}
+
+    def close(self) -> None:
+        if self._sender is not None:
+            self._sender.shutdown()
+            self._sender = None
+
+    def _meet(self, engines: Engines) -> None:
+        """On rank 0 when an engine is another one than last time, on other ranks once."""
+        facts: dict[str, Any] = dict(engines.facts())
+        there = {name: found.incarnation for name, found in facts.items()}
+        if self._sender is not None and there == self._met:
+            return
+        if self._sender is not None:
+            engines.each("forget the former group", lambda handle: handle.disconnect())
+            self.close()
+        self._client.workers = {name: found.workers for name, found in facts.items()}
+        self._sender = self._connect(self._client, self._source, self._rank)
+        self._met = there

@@ -1,0 +1,141 @@
+"""What vLLM's own weight transfers need of us: a source of weights, and a client that reaches all engines."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import threading
+from typing import TYPE_CHECKING, Any
+
+import torch
+from vllm.distributed.weight_transfer.base import ParamMeta, WeightSource
+
+from trainer.errors import EngineError, EngineLost, Stalled
+
+from .weights import complete
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from torch import Tensor
+
+    from .ends import WeightOwner
+    from .engines import Engines
+
+__all__ = ["EnginesClient", "LearnerSource", "within"]
+
+
+class LearnerSource(WeightSource):
+    """A learner's weights, as vLLM iterates them; keeps a copy of the last pass where one is wanted."""
+
+    def __init__(self, learner: WeightOwner, dtype: torch.dtype, *, copy: bool) -> None:
+        self._learner = learner
+        self._dtype = dtype
+        self._copy = copy
+        self._metadata: list[ParamMeta] | None = None
+        self.copies: dict[str, Tensor] = {}
+        """On the CPU, of the last pass."""
+
+    def metadata(self) -> list[ParamMeta]:
+        """Names, precisions and shapes; gathers the weights once, at the first call."""
+        if self._metadata is None:
+            self._metadata = [
+                ParamMeta(name, tensor.dtype, tuple(tensor.shape)) for name, tensor in self._weights()
+            ]
+        return self._metadata
+
+    def __iter__(self) -> Iterator[tuple[str, Tensor]]:
+        self.copies = {}
+        for name, tensor in self._weights():
+            if self._copy:
+                self.copies[name] = tensor.to("cpu", copy=True)
+            yield name, tensor
+
+    def bytes(self) -> int:
+        """Of one pass."""
+        return sum(meta.dtype.itemsize * torch.Size(meta.shape).numel() for meta in self.metadata())
+
+    def _weights(self) -> Iterator[tuple[str, Tensor]]:
+        return complete(self._learner.named_weights(), self._dtype)
+
+
+class EnginesClient:
+    """vLLM's four verbs, said to every engine; every engine has to be there for each of them."""
+
+    def __init__(self) -> None:
+        self.engines: Engines | None = None
+        """Those of the publication that is under way."""
+        self.version = 0
+        """Which it is."""
+        self.workers: dict[str, int] = {}
+        """Model workers of each engine, by name, in the order of their ranks."""
+
+    def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
+        """Each engine's workers come after those of the engine before it."""
+        offsets: dict[str, int] = {}
+        offset = int(init_info.get("rank_offset", 0))
+        for name, workers in self.workers.items():
+            offsets[name] = offset
+            offset += workers
+
+        def info(name: str) -> Mapping[str, object]:
+            return {**init_info, "rank_offset": offsets[name]} if "rank_offset" in init_info else init_info
+
+        self._all("meet the learner", lambda engines: engines.each("connect", _connect(info)))
+
+    def start_weight_update(self) -> None:
+        """Weights are coming."""
+        self._all("begin an update", lambda engines: engines.each("begin", lambda handle: handle.begin()))
+
+    def update_weights(self, update_info: dict[str, Any] | list[dict[str, Any]]) -> None:
+        """Handles of GPU memory travel pickled; the workers accept them from their own machine only."""
+        if isinstance(update_info, list):
+            raise EngineError("each engine gets the same weights")
+        info = dict(update_info)
+        if (handles := info.pop("ipc_handles", None)) is not None:
+            info["ipc_handles_pickled"] = base64.b64encode(pickle.dumps(handles)).decode()
+        self._all("take weights", lambda engines: engines.each("update", lambda handle: handle.update(info)))
+
+    def finish_weight_update(self, weight_version: str | None = None) -> None:
+        """They are complete; the version is the publication's."""
+        version = int(weight_version) if weight_version is not None else self.version
+        self._all("finish", lambda engines: engines.each("finish", lambda handle: handle.finish(version)))
+
+    def _all(self, what: str, call: Callable[[Engines], object]) -> None:
+        if self.engines is None:
+            raise EngineError(f"there is nobody to {what}")
+        before = len(self.engines.lost)
+        call(self.engines)
+        if len(self.engines.lost) > before:
+            # The others wait for it in a collective that will never come about.
+            raise EngineLost(f"{self.engines.lost[-1].name} died while engines were to {what}")
+
+
+def _connect(info: Callable[[str], Mapping[str, object]]) -> Callable[[Any], Any]:
+    return lambda handle: handle.connect(info(handle.name))
+
+
+def within(timeout_s: float, what: str, work: Callable[[], None]) -> None:
+    """Do it in a thread and wait: a collective whose peer has died never returns by itself.
+
+    Raises:
+        Stalled: it did not return; the thread is left behind, and the process had better end.
+    """
+    failed: list[BaseException] = []
+    device = torch.cuda.current_device() if torch.cuda.is_available() else None
+
+    def run() -> None:
+        try:
+            if device is not None:
+                torch.cuda.set_device(device)
+            work()
+        except BaseException as error:  # noqa: BLE001 - raised by whoever waits
+            failed.append(error)
+
+    thread = threading.Thread(target=run, name=what, daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if thread.is_alive():
+        raise Stalled(f"{what} did not end within {timeout_s:g} s")
+    if failed:
+        raise failed[0]

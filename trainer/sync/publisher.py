@@ -1,0 +1,199 @@
+"""Publishing: the engines stop, take the learner's weights, go on; then they must agree with the learner.
+
+Every rank of the learner publishes at the same time, since gathering weights is collective; rank 0 talks to
+the engines. An engine that dies meanwhile does not hold the others up: the weights lie where it finds them
+when it starts again, and a publication ends when it has, or at its deadline.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from trainer.published import resolve_device, resolve_medium
+
+from .agreement import difference_by_engine, probes, tolerance_of
+from .engines import Engines
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trainer.config.run import RunConfig
+    from trainer.published import Device, Medium
+
+    from .ends import EngineHandle, WeightOwner
+
+__all__ = ["Publication", "PublishReport", "Publisher", "make_publisher"]
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishReport:
+    """One publication."""
+
+    version: int
+    seconds: float
+    paused_s: float
+    """Of them, the engines stood still."""
+    bytes: int
+    difference: float | None
+    """Greatest difference between an engine's log-probabilities and the learner's; None when not checked."""
+    lost: tuple[str, ...]
+    """Engines that were not there at the end."""
+
+    def metrics(self) -> dict[str, float]:
+        """As they are logged."""
+        found = {"sync/seconds": self.seconds, "sync/paused": self.paused_s, "sync/bytes": float(self.bytes)}
+        if self.difference is not None:
+            found["sync/difference"] = self.difference
+        return found | {"sync/lost": float(len(self.lost))}
+
+
+class Publisher(Protocol):
+    """The way of the weights."""
+
+    def gather(self, version: int) -> int:
+        """Make weights ready while engines still sample; collective. Bytes that were written."""
+        ...
+
+    def transfer(self, version: int, engines: Engines) -> int:
+        """Have the engines take them; collective, with engines on rank 0 only. Bytes that were sent."""
+        ...
+
+    def keep(self, version: int) -> None:
+        """Make sure that engines that start find the weights, once the others sample again."""
+        ...
+
+    @property
+    def pauses(self) -> bool:
+        """Whether engines stand still meanwhile."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections and files."""
+        ...
+
+
+class Publication:
+    """Publishes a learner's weights, by whatever medium."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        handles: Sequence[EngineHandle],
+        learner: WeightOwner,
+        rank: int,
+        publisher: Publisher,
+        tolerance: float,
+    ) -> None:
+        self._config = config
+        self._handles = tuple(handles) if rank == 0 else ()
+        self._learner = learner
+        self._rank = rank
+        self._publisher = publisher
+        self._tolerance = tolerance
+
+    def publish(self, version: int) -> Mapping[str, float]:
+        """Have the engines sample with the learner's weights, under this version; metrics of how it went.
+
+        Raises:
+            StaleWeights: an engine's log-probabilities are not the learner's.
+            EngineError: an engine refused.
+            Stalled: ``sync.timeout_s`` passed.
+        """
+        return self.report(version).metrics()
+
+    def report(self, version: int) -> PublishReport:
+        """As ``publish``, with everything that is known of it."""
+        began = time.monotonic()
+        size = self._publisher.gather(version)
+        engines = Engines(self._handles, self._config.sync.timeout_s)
+        paused = time.monotonic()
+        size += self._given(version, engines)
+        paused_s = time.monotonic() - paused if self._publisher.pauses else 0.0
+        self._publisher.keep(version)
+        self._catch_up(version, engines)
+        difference = self._checked(engines) if self._config.sync.check else None
+        return PublishReport(
+            version=version,
+            seconds=time.monotonic() - began,
+            paused_s=paused_s,
+            bytes=size,
+            difference=difference,
+            lost=tuple(handle.name for handle in engines.lost),
+        )
+
+    def close(self) -> None:
+        """Let go of connections and files."""
+        self._publisher.close()
+
+    def _given(self, version: int, engines: Engines) -> int:
+        if not self._publisher.pauses:
+            return self._publisher.transfer(version, engines)
+        mode = self._config.rollout.in_flight
+        engines.each("pause", lambda handle: handle.pause(mode))
+        size = self._publisher.transfer(version, engines)
+        engines.each("resume", lambda handle: handle.resume())
+        return size
+
+    def _catch_up(self, version: int, engines: Engines) -> None:
+        """Engines that died on the way start with what lies ready; see that it is this version."""
+        if not engines.lost:
+            return
+        back = engines.returned()
+        behind = {name for name, facts in back.facts().items() if facts.version != version}
+        late = Engines(
+            [handle for handle in back.there if handle.name in behind], self._config.sync.timeout_s
+        )
+        late.each("pause", lambda handle: handle.pause("keep"))
+        late.each("catch up", lambda handle: handle.catch_up())
+        late.each("resume", lambda handle: handle.resume())
+        behind = {name for name, facts in late.facts().items() if facts.version != version}
+        gone = {handle.name for handle in late.lost} | behind
+        engines.lost.extend(back.lost)
+        engines.there.extend(handle for handle in back.there if handle.name not in gone)
+        engines.lost.extend(handle for handle in back.there if handle.name in gone)
+
+    def _checked(self, engines: Engines) -> float | None:
+        """Compare. All ranks probe, since that is collective too."""
+        sequences = probes(self._config.seed)
+        expected = self._learner.probe(sequences)
+        if self._rank != 0 or not engines.there:
+            return None
+        return difference_by_engine(engines, sequences, expected, self._tolerance)
+
+
+def make_publisher(
+    config: RunConfig, engines: Sequence[EngineHandle], learner: WeightOwner, rank: int
+) -> Publication:
+    """The publisher of a run, on each rank of the learner; only rank 0 talks to the engines."""
+    device = resolve_device(config.engine.device, _gpus())
+    publisher = _medium(resolve_medium(config, device), config, learner, rank, device)
+    return Publication(config, engines, learner, rank, publisher, tolerance_of(config, device))
+
+
+def _gpus() -> float:
+    import torch
+
+    return float(torch.cuda.device_count())
+
+
+def _medium(medium: Medium, config: RunConfig, learner: WeightOwner, rank: int, device: Device) -> Publisher:
+    if medium == "shared_file":
+        from .shared_file import SharedFile
+
+        return SharedFile(config, learner, rank, device)
+    if medium == "adapter":
+        from .adapter import AdapterFolder
+
+        return AdapterFolder(config, learner, rank)
+    if medium == "ipc":
+        from .ipc import GpuMemory
+
+        return GpuMemory(config, learner, rank, device)
+    from .nccl import Broadcast
+
+    return Broadcast(config, learner, rank, device)

@@ -1,0 +1,56 @@
+"""A safetensors file that learner and engines both see: in shared memory, or in a folder of a shared disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainer.published import publications
+
+from .weights import complete, file_weights, wire_dtype
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trainer.config.run import RunConfig
+    from trainer.published import Device
+
+    from .ends import WeightOwner
+    from .engines import Engines
+
+__all__ = ["SharedFile"]
+
+
+class SharedFile:
+    """Rank 0 writes while engines still sample; they stand still only while they read."""
+
+    pauses = True
+
+    def __init__(self, config: RunConfig, learner: WeightOwner, rank: int, device: Device) -> None:
+        self._folder = publications(config)
+        self._learner = learner
+        self._rank = rank
+        self._dtype = wire_dtype(config, device)
+        self._path: Path | None = None
+
+    def gather(self, version: int) -> int:
+        weights = complete(self._learner.named_weights(), self._dtype)
+        if self._rank != 0:
+            for _ in weights:
+                pass
+            return 0
+        self._path, size = file_weights(self._folder, version, weights)
+        return size
+
+    def transfer(self, version: int, engines: Engines) -> int:
+        if self._rank == 0:
+            info = {"path": str(self._path)}
+            engines.each("begin an update", lambda handle: handle.begin())
+            engines.each("take the weights", lambda handle: handle.update(info))
+            engines.each("finish an update", lambda handle: handle.finish(version))
+        return 0
+
+    def keep(self, version: int) -> None:
+        """The file is kept already."""
+
+    def close(self) -> None:
+        """Files stay for engines that start again."""
