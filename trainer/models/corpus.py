@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["PHRASES", "conversations"]
 
 _NO_ACTION = (
-    "Your message held no action, so nothing was done. Call a tool (execute_bash, python, "
-    "str_replace_editor, submit), or write a ```python or ```bash block. Call submit when you are done: "
+    "Your message held no action, so nothing was done. Call a tool (execute_bash, str_replace_editor, "
+    "python, submit), or write a ```python or ```bash block. Call submit when you are done: "
     '<tool_call>{"name": "submit", "arguments": {}}</tool_call>'
 )
 _CLOSING = (

@@ -56,7 +56,7 @@ def _check(config: TinyModel) -> None:
 
 def _write(config: TinyModel, folder: Path) -> None:
     import torch
-    from safetensors.torch import save_model
+    from safetensors.torch import save_file
     from transformers import AutoModelForCausalLM, GenerationConfig
 
     tokenizer = make_tokenizer(config)
@@ -69,8 +69,11 @@ def _write(config: TinyModel, folder: Path) -> None:
     model.config.architectures = [type(model).__name__]
     model.config.save_pretrained(folder)
     model.generation_config.save_pretrained(folder)
-    # Not the model's own method: it draws a progress bar.
-    save_model(model, str(folder / "model.safetensors"), metadata={"format": "pt"})
+    weights = model.state_dict()
+    if config.tied_embeddings:
+        del weights["lm_head.weight"]
+    # Not by the model's own method, which draws a progress bar.
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     tokenizer.save_pretrained(folder)
 
 

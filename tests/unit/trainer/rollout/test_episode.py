@@ -302,12 +302,17 @@ async def test_an_episode_that_takes_too_long_is_a_timeout() -> None:
 
 
 async def test_a_cancelled_episode_is_released() -> None:
+    asked = asyncio.Event()
+
+    class Asked(SilentPolicy):
+        async def generate(self, request) -> Generation:
+            asked.set()
+            return await super().generate(request)
+
     service = ToldService([END])
-    task = asyncio.create_task(play(service, policy=SilentPolicy()))
-    while not service.live:
-        await asyncio.sleep(0)
-    for _ in range(5):
-        await asyncio.sleep(0)
+    task = asyncio.create_task(play(service, policy=Asked()))
+    await asked.wait()
+    assert list(service.live) == ["i0"]
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -1,0 +1,184 @@
+"""Tool calls as families of models write them: read leniently, never made up."""
+
+import json
+
+import pytest
+
+from sandbox_service.contract.messages import FunctionCall, FunctionSchema, Message, Tool, ToolCall
+from trainer.chat.tool_formats import TOOL_FORMATS
+
+CALLING = ("hermes", "llama3", "mistral", "pythonic")
+TOOL = Tool(function=FunctionSchema(name="look", description="Look it up."))
+
+
+def calls_of(message: Message) -> list[tuple[str, object]]:
+    return [
+        (call.function.name, json.loads(str(call.function.arguments))) for call in message.tool_calls or ()
+    ]
+
+
+def call(name: str, **arguments: object) -> ToolCall:
+    return ToolCall(function=FunctionCall(name=name, arguments=json.dumps(arguments)))
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "content", "calls"),
+    [
+        (
+            "hermes",
+            '<tool_call>\n{"name": "f", "arguments": {"x": 1}}\n</tool_call>',
+            None,
+            [("f", {"x": 1})],
+        ),
+        ("hermes", 'So.\n<tool_call>{"name": "f"}</tool_call>', "So.", [("f", {})]),
+        ("hermes", '<tool_call>{"name": "f", "parameters": {"x": 1}}', None, [("f", {"x": 1})]),
+        (
+            "hermes",
+            '<tool_call>{"name": "f"}</tool_call>\n<tool_call>{"name": "g"}</tool_call> Done.',
+            "Done.",
+            [("f", {}), ("g", {})],
+        ),
+        (
+            "hermes",
+            '<tool_call>{"name": "f", "arguments": {"x": "</tool_call>"}}</tool_call>',
+            None,
+            [("f", {"x": "</tool_call>"})],
+        ),
+        (
+            "hermes",
+            '<tool_call>{"name": "f", "arguments": {"x": "a\nb"}}</tool_call>',
+            None,
+            [("f", {"x": "a\nb"})],
+        ),
+        (
+            "hermes",
+            '<tool_call>{"name": "f", "arguments": "{\\"x\\": 1}"}</tool_call>',
+            None,
+            [("f", {"x": 1})],
+        ),
+        (
+            "hermes",
+            '<think><tool_call>{"name": "draft"}</tool_call></think>\n<tool_call>{"name": "f"}</tool_call>',
+            '<think><tool_call>{"name": "draft"}</tool_call></think>',
+            [("f", {})],
+        ),
+        ("llama3", '{"name": "f", "parameters": {"x": 1}}', None, [("f", {"x": 1})]),
+        ("llama3", '<|python_tag|>{"name": "f", "arguments": {}}', None, [("f", {})]),
+        ("llama3", '{"name": "f"}; {"name": "g"}', None, [("f", {}), ("g", {})]),
+        ("llama3", 'I see.<|python_tag|>{"name": "f"}', "I see.", [("f", {})]),
+        ("mistral", '[TOOL_CALLS] [{"name": "f", "arguments": {"x": 1}}]', None, [("f", {"x": 1})]),
+        ("mistral", 'So.[TOOL_CALLS][{"name": "f"}, {"name": "g"}]', "So.", [("f", {}), ("g", {})]),
+        ("mistral", '[TOOL_CALLS]f[ARGS]{"x": 1}[TOOL_CALLS]g[ARGS]{}', None, [("f", {"x": 1}), ("g", {})]),
+        ("mistral", '[TOOL_CALLS]f{"x": 1}', None, [("f", {"x": 1})]),
+        ("pythonic", '[f(x=1, y="a")]', None, [("f", {"x": 1, "y": "a"})]),
+        (
+            "pythonic",
+            "[a.b(x=[1, {'k': None}], y=true, z=-1), g()]",
+            None,
+            [("a.b", {"x": [1, {"k": None}], "y": True, "z": -1}), ("g", {})],
+        ),
+        ("pythonic", "<|python_start|>[f()]<|python_end|>", None, [("f", {})]),
+    ],
+)
+def test_calls_are_read(family, text, content, calls) -> None:
+    message = TOOL_FORMATS[family].parse(text)
+    assert (message.role, message.content) == ("assistant", content)
+    assert calls_of(message) == calls
+
+
+@pytest.mark.parametrize(
+    ("family", "text"),
+    [
+        ("hermes", '<tool_call>{"name": "f", "arguments": {"x": }}</tool_call>'),
+        ("hermes", '<tool_call>{"arguments": {}}</tool_call>'),
+        ("hermes", '<tool_call>["f"]</tool_call>'),
+        ("hermes", '<tool_call>{"name": "f", "arguments": [1]}</tool_call>'),
+        ("hermes", '<tool_call>{"name": "f"}</tool_call><tool_call>{"name": </tool_call>'),
+        ("hermes", '<think><tool_call>{"name": "f"}</tool_call>'),
+        ("hermes", "<tool_call>" + '{"name":' * 20_000),
+        ("llama3", 'For example: {"name": "f", "parameters": {}}'),
+        ("llama3", '{"name": "f"} and then some'),
+        ("llama3", '{"name": 7}'),
+        ("llama3", "<|python_tag|>print(1)"),
+        ("mistral", '[{"name": "f"}]'),
+        ("mistral", '[TOOL_CALLS] [{"name": "f"}, {"arguments": {}}]'),
+        ("mistral", '[TOOL_CALLS] [{"name": "f"}'),
+        ("mistral", "[TOOL_CALLS]f[ARGS]{"),
+        ("mistral", "[TOOL_CALLS]"),
+        ("pythonic", "[f(1)]"),
+        ("pythonic", "[f(x=g())]"),
+        ("pythonic", "[f(**{})]"),
+        ("pythonic", "[f(x={1: 2})]"),
+        ("pythonic", "[f(x=1e999)]"),
+        ("pythonic", "[f(x=b'a')]"),
+        ("pythonic", "[f(x=1), 2]"),
+        ("pythonic", "[1, 2]"),
+        ("pythonic", "f(x=1)"),
+        ("pythonic", "[f(x=" + "(" * 20_000),
+        ("pythonic", "[]"),
+        ("hermes", '<tool_call>{"name": "\\ud800"}</tool_call>'),
+    ],
+)
+def test_what_is_no_call_stays_in_the_text(family, text) -> None:
+    message = TOOL_FORMATS[family].parse(text)
+    assert (message.content, message.tool_calls) == (text, None)
+
+
+@pytest.mark.parametrize("family", sorted(TOOL_FORMATS))
+@pytest.mark.parametrize("text", ["", "  plain words \n", "```python\nprint(1)\n```"])
+def test_plain_words_are_kept_to_the_letter(family, text) -> None:
+    message = TOOL_FORMATS[family].parse(text)
+    assert (message.content, message.tool_calls) == (text, None)
+
+
+def test_text_is_never_read_for_calls() -> None:
+    text = '<tool_call>{"name": "f"}</tool_call>'
+    assert TOOL_FORMATS["text"].parse(text) == Message(role="assistant", content=text)
+
+
+@pytest.mark.parametrize(
+    ("family", "words"),
+    [
+        *((family, "") for family in CALLING),
+        *((family, "First.") for family in CALLING if family != "pythonic"),
+    ],
+)
+def test_what_is_written_is_read_again(family, words) -> None:
+    made = (call("look", word="über", deep={"list": [1, None, True]}), call("stop"))
+    form = TOOL_FORMATS[family]
+    message = form.parse(form.render(Message(role="assistant", content=words or None, tool_calls=made)), 5)
+    assert message.content == (words or None)
+    assert calls_of(message) == calls_of(Message(role="assistant", tool_calls=made))
+    assert [each.id for each in message.tool_calls or ()] == ["000000005", "000000006"]
+
+
+@pytest.mark.parametrize("family", sorted(TOOL_FORMATS))
+def test_words_alone_are_written_as_they_are(family) -> None:
+    assert TOOL_FORMATS[family].render(Message(role="assistant", content="Hm. ")) == "Hm. "
+
+
+@pytest.mark.parametrize("family", sorted(TOOL_FORMATS))
+def test_the_paragraph_names_the_tools_and_the_way_to_call_them(family) -> None:
+    paragraph = TOOL_FORMATS[family].paragraph([TOOL])
+    assert '"name": "look"' in paragraph
+    assert "Look it up." in paragraph
+    assert "{{" not in paragraph
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (call("python", code="print(1)\n"), "```python\nprint(1)\n```"),
+        (call("execute_bash", command="ls"), "```bash\nls\n```"),
+        (
+            call("submit", answer="95"),
+            '<tool_call>{"name": "submit", "arguments": {"answer": "95"}}</tool_call>',
+        ),
+        (
+            call("python", code="'```'"),
+            '<tool_call>{"name": "python", "arguments": {"code": "\'```\'"}}</tool_call>',
+        ),
+    ],
+)
+def test_in_text_programs_are_blocks_and_other_calls_are_tagged(made, text) -> None:
+    assert TOOL_FORMATS["text"].render(Message(role="assistant", tool_calls=(made,))) == text
