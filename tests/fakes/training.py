@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainer.evaluate.results import EvaluationResult, TaskOutcome
+from trainer.experience.simulation import Quantiles, SimulationResult
 
 
 def evaluation(when, solved, tasks=10):
@@ -54,6 +55,21 @@ class FakeDriver:
     def evaluate(self, config, model):
         self._asked("evaluate", config, model)
         return self.result if self.result is not None else evaluation("alone", 7)
+
+    def simulate(self, config, model):
+        self._asked("simulate", config, model)
+        phases = {name: Quantiles(0.5, 2.0) for name in ("waiting", "sampling", "sandbox", "grading")}
+        return SimulationResult(
+            seconds=10.0,
+            steps=config.steps,
+            episodes=50,
+            success=0.5,
+            failures={"sandbox": 2},
+            phases=phases,
+            take_s=4.0,
+            idle_share=0.25,
+            staleness=0.5,
+        )
 
     def make_model(self, config, folder):
         self._asked("model", config, folder)

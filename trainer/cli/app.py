@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import demonstrations, evaluate, model, report, settings, train
+from . import demonstrations, evaluate, model, report, settings, simulate, train
 from .driver import RealDriver
 
 __all__ = ["build_cli", "main"]
@@ -46,6 +46,7 @@ def build_cli() -> typer.Typer:
     cli.command("train")(train.train)
     cli.command("sft")(train.sft)
     cli.command("evaluate")(evaluate.evaluate)
+    cli.command("simulate")(simulate.simulate)
     cli.command("report")(report.report)
     cli.command("demonstrations")(demonstrations.demonstrations)
     cli.command("model")(model.model)

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
     from trainer.config import RunConfig, TinyModel
     from trainer.evaluate.results import EvaluationResult
+    from trainer.experience.simulation import SimulationResult
+    from trainer.launch.pretended import PretendedModel
 
 __all__ = ["Driver", "OnMetrics", "RealDriver", "RunSummary"]
 
@@ -61,6 +63,10 @@ class Driver(Protocol):
         """Success of a model on the held-out tasks; of the configured one when none is named."""
         ...
 
+    def simulate(self, config: RunConfig, model: PretendedModel) -> SimulationResult:
+        """Play a run's episodes without a model."""
+        ...
+
     def make_model(self, config: TinyModel, folder: Path) -> None:
         """Write a tiny model and its tokenizer."""
         ...
@@ -83,6 +89,11 @@ class RealDriver:
         from trainer.launch.run import evaluate
 
         return evaluate(config, model)
+
+    def simulate(self, config: RunConfig, model: PretendedModel) -> SimulationResult:
+        from trainer.launch.simulation import simulate
+
+        return simulate(config, model)
 
     def make_model(self, config: TinyModel, folder: Path) -> None:
         from trainer.models.tiny import make_tiny

@@ -1,5 +1,6 @@
 import json
 import tomllib
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -10,6 +11,7 @@ from trainer.cli.app import build_cli
 from trainer.config import TinyModel
 from trainer.config.reading import read_run
 from trainer.errors import CheckpointError, ConfigError, DataError, EngineLost, ServiceUnavailable, Stalled
+from trainer.launch.pretended import PretendedModel
 
 
 def run(*words, driver=None):
@@ -163,6 +165,27 @@ def test_config_lists_every_setting():
         item for item in listed if item["key"] == "algorithm.advantage.lam"
     ).items()
     assert "rollout.group_size" in run("config", "--settings").stdout
+
+
+def test_simulate_plays_the_demonstrations_of_the_warm_start_unless_told_others(run_file):
+    driver = FakeDriver()
+    words = ["warm_start.demonstrations=d.jsonl", "--turn", "0.25", "--update", "0"]
+    done = run("simulate", run_file, *words, driver=driver)
+    run("simulate", run_file, *words, "-d", "other.jsonl", driver=driver)
+    run("simulate", run_file, "--line", "pass", driver=driver)
+    assert [str(call[2].demonstrations) for call in driver.calls] == ["d.jsonl", "other.jsonl", "None"]
+    assert driver.calls[0][2] == PretendedModel(Path("d.jsonl"), turn_s=0.25, update_s=0.0)
+    assert driver.calls[2][2].line == "pass"
+    assert "50 episodes in 10.0 s: 5.0 a second, 50 % solved" in done.stdout
+    assert "no turn was being sampled in 25 %" in done.stdout
+    assert "sandbox 2" in done.stdout
+
+
+def test_simulate_prints_json_for_programs(run_file):
+    told = json.loads(run("simulate", run_file, "--json").stdout)
+    assert told["episodes_per_s"] == 5.0
+    assert told["phases"]["sandbox"] == {"p50": 0.5, "p95": 2.0}
+    assert told["failures"] == {"sandbox": 2}
 
 
 def test_model_makes_a_tiny_one_of_ones_own_size(tmp_path):

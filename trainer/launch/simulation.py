@@ -1,0 +1,53 @@
+"""A simulated run from the driver's side: a sandbox service and the rollout half, without engine or learner."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer.experience.build import open_client
+from trainer.experience.simulation import Pretence
+from trainer.experience.simulation import simulate as simulate_rollouts
+from trainer.models.folders import model_folder
+from trainer.rollout.scripted import Latency
+from trainer.warmstart.demonstrations import read_demonstrations
+
+from .service import sandbox_service
+
+if TYPE_CHECKING:
+    from sandbox_service.contract.messages import Message
+    from trainer.config import RunConfig
+    from trainer.experience.simulation import SimulationResult
+    from trainer.rollout.scripted import Script
+    from trainer.types import EpisodeKey
+
+    from .pretended import PretendedModel
+
+__all__ = ["simulate"]
+
+
+def simulate(config: RunConfig, model: PretendedModel) -> SimulationResult:
+    """Go through a run's steps with a pretended model. Leaves nothing behind. Raises TrainerError."""
+    pretence = Pretence(_script(config, model), Latency(model.turn_s, model.spread), model.update_s)
+    key = os.environ.get(config.service.api_key_variable)
+    with tempfile.TemporaryDirectory(prefix="simulation-") as name:
+        folder = Path(name)
+        with sandbox_service(config, folder) as url:
+            tokenizer = model_folder(config.model, config.root / "models")
+            client = open_client(config.service, url, key)
+            return asyncio.run(simulate_rollouts(config, folder, tokenizer, client, pretence))
+
+
+def _script(config: RunConfig, model: PretendedModel) -> Script:
+    file = model.demonstrations
+    shown = read_demonstrations(file, config.tasks.environment) if file is not None else ()
+    lines = {each.task_id: each.messages for each in shown}
+
+    def say(key: EpisodeKey) -> Message | str:
+        said = lines.get(key.task.task_id, ())
+        return said[key.turn] if key.turn < len(said) else model.line
+
+    return say
