@@ -184,7 +184,8 @@ def audit(config, folder, learner, staleness):
         assert len(batch.fresh) == 3 - int(config.tasks.replay.share * 3)
         assert all(batch.step - fates[index].version <= staleness for index in batch.fresh)
         assert learner.given[batch.step]
-    # What is neither used nor dropped is still there: ready, or to be played.
+    # What neither ended nor is under way would be lost.
+    assert len(issued) - len(fates) <= (staleness + 1) * 3
     texts = (folder / "trajectories.jsonl").read_text().splitlines()
     shown = [each["id"] for text in texts for each in json.loads(text)["trajectories"]]
     assert sorted(set(shown)) == sorted(shown)

@@ -1,0 +1,208 @@
+"""The rollout half at full speed, without a model: scripted turns with an engine's latencies, real sandboxes.
+
+It loads a fleet of sandboxes as training would, and shows what asynchrony is worth: the loop is the real one,
+but an update is a pause, and a turn is a line that comes after a long-tailed wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trainer.rollout.scripted import ScriptedPolicy
+
+from .build import build
+from .journal import group_from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from clients import AsyncSandboxClient
+    from trainer.chat import ChatTokenizer
+    from trainer.config import RunConfig
+    from trainer.rollout.policy import Generation, GenerationRequest, Policy
+    from trainer.rollout.scripted import Latency, Script
+    from trainer.types import Trajectory
+
+    from .experience import Experience
+
+__all__ = ["MeteredPolicy", "Pretence", "Quantiles", "SimulationResult", "simulate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pretence:
+    """What stands for model and learner."""
+
+    script: Script
+    """What is said."""
+    latency: Latency
+    """Of a turn."""
+    update_s: float = 1.0
+    """Of a step's update and publication."""
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """Seconds an episode."""
+
+    p50: float
+    p95: float
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationResult:
+    """What the fleet did."""
+
+    seconds: float
+    """Wall clock, from the first weights to the end of the last update."""
+    steps: int
+    episodes: int
+    """With a verdict."""
+    success: float
+    failures: Mapping[str, int]
+    """Failed attempts by class, those that were tried again included."""
+    phases: Mapping[str, Quantiles]
+    """``waiting``, ``sampling``, ``sandbox``, ``grading``."""
+    take_s: float
+    """The learner waited for batches."""
+    idle_share: float
+    """Of the time, in which no turn was being sampled."""
+    staleness: float
+    """Mean age of the tokens that were trained on, in updates."""
+
+    @property
+    def episodes_per_s(self) -> float:
+        """Throughput."""
+        return self.episodes / self.seconds
+
+
+class MeteredPolicy:
+    """A policy that knows how long nothing was asked of it."""
+
+    def __init__(self, policy: Policy, clock: Callable[[], float] = time.monotonic) -> None:
+        self._policy = policy
+        self._clock = clock
+        self._began = self._idle_from = clock()
+        self._idle_s = 0.0
+        self._running = 0
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        if not self._running:
+            self._idle_s += self._clock() - self._idle_from
+        self._running += 1
+        try:
+            return await self._policy.generate(request)
+        finally:
+            self._running -= 1
+            self._idle_from = self._clock()
+
+    @property
+    def idle_share(self) -> float:
+        """Share of the time since it was made."""
+        now = self._clock()
+        idle_s = self._idle_s + (0.0 if self._running else now - self._idle_from)
+        return idle_s / (now - self._began) if now > self._began else 0.0
+
+
+async def simulate(
+    config: RunConfig, folder: Path, model: Path, client: AsyncSandboxClient, pretence: Pretence
+) -> SimulationResult:
+    """Go through the run's steps of reinforcement learning. Closes the client. Raises what a run raises.
+
+    Args:
+        config: the run; flat groups are kept, since scripts often do as well each time.
+        folder: an empty one, for the journal and the episodes.
+        model: a Hugging Face folder, for its tokenizer.
+        client: of the service.
+        pretence: model and learner.
+    """
+    kept = config.algorithm.model_copy(update={"drop_flat_groups": False})
+    tracking = config.tracking.model_copy(update={"trajectories": "all"})
+    config = config.model_copy(update={"algorithm": kept, "tracking": tracking, "warm_start": None})
+    made: list[tuple[ScriptedPolicy, MeteredPolicy]] = []
+
+    def policy_of(chat: ChatTokenizer) -> Policy:
+        scripted = ScriptedPolicy(
+            pretence.script, chat, latency=pretence.latency, seed=config.seed, sleep=pretence.sleep
+        )
+        made.append((scripted, MeteredPolicy(scripted)))
+        return made[0][1]
+
+    experience = await build(config, folder, model, client, policy_of)
+    scripted, metered = made[0]
+    try:
+        seconds, take_s, facts = await _loop(config.steps, experience, scripted, pretence)
+        idle_share = metered.idle_share
+    finally:
+        await experience.close()
+    return _result(_played(folder), facts, seconds=seconds, take_s=take_s, idle_share=idle_share)
+
+
+async def _loop(
+    steps: int, experience: Experience, policy: ScriptedPolicy, pretence: Pretence
+) -> tuple[float, float, list[Mapping[str, float]]]:
+    began = time.monotonic()
+    take_s = 0.0
+    facts: list[Mapping[str, float]] = []
+    await experience.published(0)
+    for step in range(steps):
+        asked = time.monotonic()
+        batch = await experience.take(step)
+        take_s += time.monotonic() - asked
+        await pretence.sleep(pretence.update_s)
+        facts.append(batch.facts)
+        policy.version = step + 1
+        if step + 1 < steps:
+            await experience.published(step + 1)
+    return time.monotonic() - began, take_s, facts
+
+
+def _played(folder: Path) -> list[Trajectory]:
+    lines = (folder / "trajectories.jsonl").read_bytes().splitlines()
+    return [each for line in lines for each in group_from_json(line).trajectories]
+
+
+def _result(
+    played: Sequence[Trajectory],
+    facts: Sequence[Mapping[str, float]],
+    *,
+    seconds: float,
+    take_s: float,
+    idle_share: float,
+) -> SimulationResult:
+    judged = [each for each in played if each.scored]
+    failures: Counter[str] = Counter()
+    for of_step in facts:
+        for name, count in of_step.items():
+            if name.startswith("failures/"):
+                failures[name.removeprefix("failures/")] += int(count)
+    return SimulationResult(
+        seconds=seconds,
+        steps=len(facts),
+        episodes=len(judged),
+        success=sum(bool(each.success) for each in judged) / max(1, len(judged)),
+        failures=dict(failures),
+        phases={
+            "waiting": _quantiles([each.timings.waiting_s for each in judged]),
+            "sampling": _quantiles([each.timings.sampling_s for each in judged]),
+            "sandbox": _quantiles([each.timings.sandbox_s for each in judged]),
+            "grading": _quantiles([each.timings.grading_s for each in judged]),
+        },
+        take_s=take_s,
+        idle_share=idle_share,
+        staleness=sum(of_step["staleness/mean"] for of_step in facts) / max(1, len(facts)),
+    )
+
+
+def _quantiles(seconds: Sequence[float]) -> Quantiles:
+    if not seconds:
+        return Quantiles(0.0, 0.0)
+    p50, p95 = np.quantile(seconds, [0.5, 0.95])
+    return Quantiles(float(p50), float(p95))
