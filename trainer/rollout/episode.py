@@ -7,6 +7,7 @@ failure is no score. Every wait has a deadline, and the instance is released wha
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 __all__ = ["EpisodePlayer"]
 
 ResultT = TypeVar("ResultT")
+
+_log = logging.getLogger(__name__)
 
 _LEAST_TURN = 16
 """Tokens that a turn needs to hold an action; with less room, the context is full."""
@@ -86,7 +89,15 @@ class EpisodePlayer:
             await played.play()
         except (SandboxError, EngineError, Stalled) as error:
             failure = note_of(error, played.phase, played.instance_id)
-        return played.trajectory(failure)
+        trajectory = played.trajectory(failure)
+        if trajectory.drifted:
+            _log.debug(
+                "episode %s: %d of %d turns are not the tokens that their text would be",
+                trajectory.id,
+                trajectory.drifted,
+                len(trajectory.turns),
+            )
+        return trajectory
 
 
 class _Played:

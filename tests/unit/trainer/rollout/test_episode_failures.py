@@ -1,0 +1,121 @@
+"""What breaks in an episode is a note on its trajectory, and the instance is released whatever happens."""
+
+import asyncio
+
+import pytest
+
+from sandbox_service.contract.problems import ErrorCode
+from tests.fakes.told_service import ToldService, observed
+from tests.support.scripted_episodes import END, PROGRAM, SUBMIT, play, spoken
+from trainer.errors import EngineLost
+from trainer.rollout.policy import Finish, Generation
+from trainer.types import StopReason, VersionSpan
+
+
+@pytest.mark.parametrize(
+    ("verb", "code", "failure_class", "phase"),
+    [
+        ("create_instance", ErrorCode.QUOTA_EXCEEDED, "capacity", "create"),
+        ("create_instance", ErrorCode.TASK_INVALID, "task", "create"),
+        ("step", ErrorCode.INSTANCE_LOST, "sandbox", "step"),
+        ("step", ErrorCode.STEP_TIMEOUT, "timeout", "step"),
+        ("step", ErrorCode.STEP_INDEX_MISMATCH, "request", "step"),
+        ("evaluate", ErrorCode.GRADER_FAILED, "task", "evaluate"),
+    ],
+)
+async def test_a_failure_of_the_service_is_a_note_and_no_score(verb, code, failure_class, phase) -> None:
+    service = ToldService([END], refuses={verb: code})
+    played = await play(service, SUBMIT)
+    assert played.failure is not None
+    assert (played.failure.failure_class, played.failure.code) == (failure_class, code.value)
+    assert played.failure.phase == phase
+    assert (played.stop, played.score, played.success) == (StopReason.FAILED, None, None)
+    assert not played.scored
+    assert service.live == {}
+    assert played.failure.retry_after_s == (2.5 if code is ErrorCode.QUOTA_EXCEEDED else None)
+    assert played.failure.instance_id == ("" if phase == "create" else "i0")
+
+
+async def test_what_was_played_before_a_failure_is_kept() -> None:
+    played = await play(ToldService([observed("95"), ErrorCode.SANDBOX_FAILED]), PROGRAM, SUBMIT)
+    assert spoken(played) == [PROGRAM, SUBMIT]
+    assert played.failure is not None
+
+
+class FailingPolicy:
+    async def generate(self, request) -> Generation:
+        raise EngineLost("it died")
+
+
+class SilentPolicy:
+    async def generate(self, request) -> Generation:
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+
+class InterruptedPolicy:
+    async def generate(self, request) -> Generation:
+        return Generation((70,), (-1.0,), Finish.ABORT, (VersionSpan(0, 1, 0),))
+
+
+@pytest.mark.parametrize(
+    ("policy", "code"),
+    [(FailingPolicy(), "engine_lost"), (SilentPolicy(), "stalled"), (InterruptedPolicy(), "engine_error")],
+    ids=["lost", "silent", "interrupted"],
+)
+async def test_an_engines_failure_is_a_note_of_its_own_class(policy, code) -> None:
+    service = ToldService([END])
+    played = await play(service, policy=policy, config={"generate_timeout_s": 0.05})
+    assert played.failure is not None
+    assert (played.failure.failure_class, played.failure.code) == ("engine", code)
+    assert played.failure.phase == "generate"
+    assert service.live == {}
+
+
+async def test_a_sandbox_that_says_nothing_is_a_timeout_that_names_the_phase() -> None:
+    async def pause(request) -> None:
+        await asyncio.sleep(3600 if request.url.path.endswith("evaluate") else 0)
+
+    service = ToldService([END])
+    played = await play(
+        service, SUBMIT, transport={"pause": pause}, service_times={"evaluate_timeout_s": 0.05}
+    )
+    assert played.failure is not None
+    assert (played.failure.failure_class, played.failure.phase) == ("timeout", "evaluate")
+    assert service.live == {}
+
+
+async def test_an_episode_that_takes_too_long_is_a_timeout() -> None:
+    async def pause(request) -> None:
+        await asyncio.sleep(3600 if request.url.path.endswith("step") else 0)
+
+    service = ToldService([END])
+    played = await play(service, SUBMIT, transport={"pause": pause}, config={"episode_timeout_s": 0.05})
+    assert played.failure is not None
+    assert (played.failure.failure_class, played.failure.code) == ("timeout", "stalled")
+    assert "in step" in played.failure.detail
+    assert service.live == {}
+
+
+async def test_a_cancelled_episode_is_released() -> None:
+    asked = asyncio.Event()
+
+    class Asked(SilentPolicy):
+        async def generate(self, request) -> Generation:
+            asked.set()
+            return await super().generate(request)
+
+    service = ToldService([END])
+    task = asyncio.create_task(play(service, policy=Asked()))
+    await asked.wait()
+    assert list(service.live) == ["i0"]
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert service.live == {}
+
+
+async def test_tools_that_are_none_are_the_services_failure() -> None:
+    played = await play(ToldService([observed("x", info={"tools": [{"name": 1}]})]), "Wait.")
+    assert played.failure is not None
+    assert (played.failure.failure_class, played.failure.code) == ("sandbox", "invalid_response")
