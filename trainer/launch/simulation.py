@@ -1,4 +1,4 @@
-"""A simulated run from the driver's side: a sandbox service and the rollout half, without engine or learner."""
+"""A simulated run from the driver's side: a sandbox service and the rollout half, nothing that learns."""
 
 from __future__ import annotations
 
