@@ -1,0 +1,76 @@
+"""Which group may begin and which a step waits for: staleness is bounded, and nothing gets stuck."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainer.config import RunConfig
+from trainer.rollout.admission import choose, fresh_groups, lag, may_begin
+
+
+def test_by_turns_only_the_groups_of_the_step_may_begin():
+    assert [may_begin(begun, version=0, fresh=4, lag=0) for begun in range(6)] == [True] * 4 + [False] * 2
+    assert may_begin(4, version=1, fresh=4, lag=0)
+
+
+def test_each_update_of_lag_lets_another_batch_begin():
+    assert may_begin(11, version=0, fresh=4, lag=2)
+    assert not may_begin(12, version=0, fresh=4, lag=2)
+
+
+def test_a_step_waits_for_enough_groups():
+    assert choose({0: 0, 1: 0}, {}, step=0, fresh=3, lag=0) is None
+    assert choose({0: 0, 1: 0, 2: 0}, {}, step=0, fresh=3, lag=0) == (0, 1, 2)
+
+
+def test_a_step_waits_for_a_group_that_would_be_too_old_for_the_next():
+    ready = {1: 0, 2: 0, 3: 1}
+    assert choose(ready, {0: 0}, step=0, fresh=2, lag=1) == (1, 2)
+    assert choose(ready, {0: 0}, step=1, fresh=2, lag=1) is None
+    assert choose(ready | {0: 0}, {}, step=1, fresh=2, lag=1) == (0, 1)
+
+
+def test_replayed_groups_take_the_place_of_fresh_ones():
+    config = RunConfig(rollout={"groups": 8}, tasks={"replay": {"share": 0.25}})
+    assert fresh_groups(config) == 6
+
+
+def test_rare_publications_make_weights_older():
+    assert lag(RunConfig(rollout={"max_staleness": 1}, sync={"every": 3})) == 3
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    fresh=st.integers(1, 4),
+    staleness=st.integers(0, 3),
+    every=st.integers(1, 3),
+    picks=st.lists(st.integers(0, 1000), min_size=1, max_size=400),
+)
+def test_no_group_is_ever_older_than_allowed_and_every_step_comes(fresh, staleness, every, picks):
+    """Groups end in any order, some are dropped; learners publish when they have a batch."""
+    allowed = staleness + every - 1
+    version = step = begun = index = 0
+    ready, playing = {}, {}
+    for pick in picks:
+        while may_begin(begun, version, fresh, allowed):
+            playing[index] = version
+            index, begun = index + 1, begun + 1
+        chosen = choose(ready, playing, step, fresh, allowed)
+        if chosen is not None:
+            assert len(chosen) == fresh
+            assert all(step - ready.pop(each) <= allowed for each in chosen)
+            step += 1
+            version = step - step % every
+            continue
+        assert playing, "nothing is under way, and no batch comes"
+        over = sorted(playing)[pick % len(playing)]
+        began = playing.pop(over)
+        if pick % 5 == 0:
+            begun -= 1
+        else:
+            ready[over] = began
+
+
+@pytest.mark.parametrize("version", [0, 3])
+def test_what_is_ready_counts_as_begun(version):
+    assert not may_begin(begun=4 * (version + 1), version=version, fresh=4, lag=0)

@@ -1,0 +1,73 @@
+"""What is told of a wait that does not end."""
+
+import pytest
+
+from tests.fakes.clock import FakeClock
+from trainer.rollout.watch import Watch
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def watch(clock):
+    return Watch(clock.monotonic)
+
+
+def test_the_report_names_the_episodes_that_have_waited_for_longest(watch, clock):
+    watch.entered("1.0", "create")
+    watch.entered("1.0", "generate", "code-7")
+    clock.advance(5)
+    for member in range(1, 5):
+        watch.entered(f"1.{member}", "create")
+    clock.advance(60)
+    report = watch.report(most=2)
+    assert report.startswith("no progress for 65 s, 5 episodes under way; ")
+    assert "episode 1.0 in generate for 65 s (instance code-7)" in report
+    assert report.count("episode 1.") == 2
+
+
+def test_the_instance_is_remembered_from_phase_to_phase_but_not_by_the_next_attempt(watch):
+    watch.entered("1.0", "generate", "code-7")
+    watch.entered("1.0", "step")
+    assert "(instance code-7)" in watch.report()
+    watch.entered("1.0", "create")
+    assert "instance" not in watch.report()
+
+
+@pytest.mark.parametrize(("phase", "silence"), [("create", 9.0), ("release", 9.0), ("step", 0.0)])
+def test_beginning_and_ending_are_no_progress(watch, clock, phase, silence):
+    clock.advance(9)
+    watch.entered("1.0", phase)
+    assert watch.silence_s == silence
+
+
+def test_an_episode_without_a_verdict_is_no_progress(watch, clock):
+    watch.entered("1.0", "step")
+    clock.advance(9)
+    watch.ended("1.0", verdict=False)
+    assert watch.silence_s == 9
+    watch.ended("1.1", verdict=True)
+    assert watch.silence_s == 0
+
+
+def test_the_latest_failure_is_told(watch):
+    watch.troubled("sandbox (sandbox_failed) in create: no")
+    assert watch.report().endswith("latest failure: sandbox (sandbox_failed) in create: no")
+
+
+def test_sampling_is_idle_while_no_episode_generates(watch, clock):
+    clock.advance(2)
+    watch.entered("1.0", "generate")
+    watch.entered("1.1", "generate")
+    clock.advance(3)
+    watch.entered("1.0", "step")
+    clock.advance(1)
+    watch.ended("1.1", verdict=True)
+    clock.advance(4)
+    assert watch.idle_share() == pytest.approx(0.6)
+    watch.entered("1.0", "generate")
+    clock.advance(5)
+    assert watch.idle_share() == 0.0

@@ -1,0 +1,102 @@
+"""The tasks of a run, as the service tells them."""
+
+import pytest
+
+from clients.errors import Failure, NotFoundError, SandboxFailure, TaskError, TransportError
+from sandbox_service.contract.episodes import CreateInstanceResult, EnvProfile, Observation
+from sandbox_service.contract.problems import FailureClass
+from trainer.errors import DataError, ServiceUnavailable
+from trainer.tasks.catalog import difficulties, list_tasks
+from trainer.types import TaskRef
+
+
+def error(kind, code="x", failure_class=FailureClass.SANDBOX):
+    return kind(Failure("told by the test", code, failure_class))
+
+
+class Service:
+    """Splits of known sizes; tasks whose difficulty is the first letter of their id."""
+
+    def __init__(self, splits, failing=None):
+        self.splits = splits
+        self.failing = failing or {}
+        self.live = set()
+        self.most_live = 0
+
+    async def get_env_profile(self, environment, split=None, *, offset=0, limit=None):
+        if "list" in self.failing:
+            raise self.failing["list"]
+        name = split or "default"
+        ids = self.splits[name][:limit]
+        return EnvProfile(environment=environment, split=name, task_ids=ids, total=len(self.splits[name]))
+
+    async def create_instance(self, environment, task_id, *, params=None):
+        if task_id in self.failing:
+            raise self.failing[task_id]
+        self.live.add(task_id)
+        self.most_live = max(self.most_live, len(self.live))
+        return CreateInstanceResult(
+            instance_id=f"code-{task_id}",
+            environment=environment,
+            task_id=task_id,
+            observation=Observation(messages=()),
+            info={"difficulty": task_id[0]},
+        )
+
+    async def release_instance(self, instance_id):
+        self.live.remove(instance_id.removeprefix("code-"))
+
+
+SPLITS = {"a": ("a1", "a2", "a3"), "b": ("b1", "b2"), "default": ("d1",), "empty": ()}
+
+
+async def test_splits_follow_each_other_up_to_the_limit():
+    tasks = await list_tasks(Service(SPLITS), "code", ["a", "b"], limit=4)
+    assert [(task.split, task.task_id) for task in tasks] == [
+        ("a", "a1"),
+        ("a", "a2"),
+        ("a", "a3"),
+        ("b", "b1"),
+    ]
+
+
+async def test_a_limit_that_the_first_split_fills_asks_for_no_other():
+    assert len(await list_tasks(Service(SPLITS), "code", ["a", "missing"], limit=3)) == 3
+
+
+async def test_without_splits_the_default_one_is_named():
+    assert await list_tasks(Service(SPLITS), "code", []) == (TaskRef("code", "default", "d1"),)
+
+
+async def test_an_empty_split_is_an_error():
+    with pytest.raises(DataError, match="no tasks in empty"):
+        await list_tasks(Service(SPLITS), "code", ["empty"])
+
+
+async def test_an_unknown_split_is_the_users_error_and_a_dead_service_is_not():
+    unknown = error(NotFoundError, "unknown_split", FailureClass.REQUEST)
+    with pytest.raises(DataError, match="unknown_split"):
+        await list_tasks(Service(SPLITS, {"list": unknown}), "code", ["c"])
+    with pytest.raises(ServiceUnavailable):
+        await list_tasks(Service(SPLITS, {"list": error(TransportError)}), "code", ["a"])
+
+
+async def test_difficulties_come_from_instances_which_are_released():
+    service = Service(SPLITS)
+    tasks = tuple(TaskRef("code", "a", f"{'xy'[number % 2]}{number}") for number in range(40))
+    told = await difficulties(service, tasks)
+    assert [task.difficulty for task in told] == ["x", "y"] * 20
+    assert not service.live
+    assert service.most_live <= 16
+
+
+async def test_a_broken_task_keeps_its_difficulty_unknown():
+    service = Service(SPLITS, {"a1": error(TaskError, "task_invalid", FailureClass.TASK)})
+    told = await difficulties(service, (TaskRef("code", "a", "a1"), TaskRef("code", "a", "a2")))
+    assert [task.difficulty for task in told] == ["", "a"]
+
+
+async def test_a_service_that_fails_ends_the_listing():
+    service = Service(SPLITS, {"a2": error(SandboxFailure, "sandbox_failed")})
+    with pytest.raises(ServiceUnavailable, match="a2"):
+        await difficulties(service, (TaskRef("code", "a", "a1"), TaskRef("code", "a", "a2")))
