@@ -58,10 +58,11 @@ def resolve_medium(config: RunConfig, device: Device) -> Medium:
     """The way of the weights, where the run leaves it open."""
     if config.sync.medium != "auto":
         return config.sync.medium
+    if device == "cpu":
+        # Adapters work on a CPU too, and sample at a quarter of the speed of merged weights.
+        return "shared_file"
     if config.learner.lora is not None:
         return "adapter"
-    if device == "cpu":
-        return "shared_file"
     shared = config.engine.gpus is not None and config.engine.gpus < 1
     return "ipc" if shared else "nccl"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -38,6 +39,8 @@ class EngineStatus:
     """Of the weights that it samples with."""
     incarnation: str
     """Another one after each start."""
+    process: int
+    """Its process, on its machine."""
     workers: int
     """Model workers (tensor parallel)."""
     running: int
@@ -162,6 +165,7 @@ class Engine:
         return EngineStatus(
             version=self._version,
             incarnation=self._incarnation,
+            process=os.getpid(),
             workers=self._options.tensor_parallel,
             running=self._running,
             paused=self._paused,

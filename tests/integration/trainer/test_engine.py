@@ -1,0 +1,224 @@
+"""A real engine in a Ray actor, from the first token to its death under load."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("vllm", reason="vLLM is not installed")
+ray = pytest.importorskip("ray", reason="Ray is not installed")
+
+from tests.fakes.learning import small_model  # noqa: E402
+from tests.fakes.weight_owner import ModelOwner  # noqa: E402
+from trainer.config import RunConfig  # noqa: E402
+from trainer.errors import StaleWeights  # noqa: E402
+from trainer.published import clear, publications  # noqa: E402
+from trainer.rollout.engine_fleet import engine_handles, start_engines  # noqa: E402
+from trainer.rollout.engine_pool import EnginePool  # noqa: E402
+from trainer.rollout.policy import Finish, GenerationRequest, Sampling  # noqa: E402
+from trainer.sync.publisher import make_publisher  # noqa: E402
+from trainer.types import EpisodeKey, TaskRef, VersionSpan  # noqa: E402
+
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.ray,
+    pytest.mark.slow,
+    # Ray's own modules warn about event loops and subprocesses that they leave to the interpreter's end.
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning"
+    ),
+]
+
+WORDS = 128
+LONG = 1500
+"""Tokens that keep an engine busy for a second or two."""
+EXACT = 1e-4
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Ray on this machine, in a folder of its own."""
+    before = {name: os.environ.get(name) for name in ("RAY_AUTH_MODE", "RAY_USAGE_STATS_ENABLED")}
+    os.environ.update(RAY_AUTH_MODE="disabled", RAY_USAGE_STATS_ENABLED="0")
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        ray.init(
+            num_cpus=2,
+            include_dashboard=False,
+            object_store_memory=80 << 20,
+            log_to_driver=False,
+            configure_logging=False,
+            _temp_dir=folder,
+        )
+        yield
+        ray.shutdown()
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """Tied embeddings, so that every publication has to think of the output head."""
+    return small_model(tmp_path_factory.mktemp("model"), tied=True, hidden=128, words=WORDS, context=2048)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    base = tmp_path_factory.mktemp("run")
+    return RunConfig.model_validate(
+        {"name": "engines", "root": base, "engine": {"kv_cache_mib": 64}, "sync": {"timeout_s": 120}}
+    )
+
+
+@pytest.fixture(scope="module")
+def engine(cluster, run, model):
+    (engine,) = start_engines(run, model, "cpu")
+    yield engine
+    engine.stop()
+    clear(publications(run))
+
+
+@pytest.fixture
+def learner(model):
+    return ModelOwner(model)
+
+
+def request(tokens: int, seed: int = 0, **sampling: object) -> GenerationRequest:
+    key = EpisodeKey(f"{seed}.0", TaskRef("none", "none", "none"), seed)
+    prompt = tuple(int(token) for token in np.random.default_rng(seed).integers(0, WORDS, 40))
+    return GenerationRequest(key, prompt, tokens, Sampling(**sampling), seed=seed)
+
+
+def difference(learner, asked, generation, start=0, end=None):
+    """Between the engine's log-probabilities of the tokens [start, end) and the learner's."""
+    expected = learner.logprobs(asked.token_ids + generation.token_ids)[len(asked.token_ids) :]
+    return np.abs(np.asarray(generation.logprobs) - expected)[start:end].max()
+
+
+async def test_log_probabilities_are_those_of_the_untempered_model(engine, run, learner):
+    publisher = make_publisher(run, [engine], learner, rank=0)
+    publisher.publish(0)
+    hot = [request(30, seed, temperature=1.7, top_p=0.8, top_k=20) for seed in range(40)]
+    async with EnginePool([engine]) as pool:
+        generations = await asyncio.gather(*(pool.generate(each) for each in hot))
+        again = await pool.generate(hot[3])
+        stopped = await pool.generate(request(200, 1, stop_ids=(5, 6, 7, 8, 9)))
+        scored = await pool.score(hot[0].token_ids)
+
+    for asked, generation in zip(hot, generations, strict=True):
+        assert difference(learner, asked, generation) < EXACT
+        assert generation.finish is Finish.LENGTH
+        assert generation.versions == (VersionSpan(0, 30, 0),)
+    assert again.token_ids == generations[3].token_ids
+    assert stopped.finish is Finish.STOP
+    assert stopped.token_ids[-1] in (5, 6, 7, 8, 9)
+    assert np.abs(np.asarray(scored) - learner.logprobs(hot[0].token_ids)).max() < EXACT
+
+
+async def test_a_prompt_that_fills_the_context_leaves_no_room_and_one_that_nearly_does_leaves_little(engine):
+    full = replace(request(10), token_ids=(3,) * 2048)
+    nearly = replace(request(10), token_ids=(3,) * 2045)
+    async with EnginePool([engine]) as pool:
+        nothing, little = await pool.generate(full), await pool.generate(nearly)
+    assert (nothing.token_ids, nothing.finish) == ((), Finish.LENGTH)
+    assert (len(little.token_ids), little.finish) == (3, Finish.LENGTH)
+
+
+async def test_published_weights_are_those_that_are_sampled_with_also_where_embeddings_are_tied(
+    engine, run, learner
+):
+    publisher = make_publisher(run, [engine], learner, rank=0)
+    asked = request(40)
+    async with EnginePool([engine]) as pool:
+        for version in (1, 2):
+            learner.move(0.05, seed=version)
+            report = publisher.report(version)
+            generation = await pool.generate(asked)
+            assert report.difference is not None
+            assert report.difference < EXACT
+            assert difference(learner, asked, generation) < EXACT
+            assert generation.versions == (VersionSpan(0, 40, version),)
+
+
+def test_an_engine_with_other_weights_than_the_learner_is_found_out(engine, run, learner):
+    publisher = make_publisher(run, [engine], learner, rank=0)
+    publisher.publish(3)
+    named = dict(learner.model.named_parameters())
+    stale = {name: tensor.detach().clone() for name, tensor in named.items()}
+    learner.move(0.01)
+    learner.named_weights = lambda: iter(stale.items())
+    with pytest.raises(StaleWeights, match="engines-engine-0"):
+        publisher.publish(4)
+
+
+@pytest.mark.parametrize("in_flight", ["keep", "abort"])
+async def test_a_turn_outlives_a_publication_and_knows_which_token_is_whose(
+    engine, run, model, learner, in_flight
+):
+    run = run.model_copy(update={"rollout": run.rollout.model_copy(update={"in_flight": in_flight})})
+    publisher = make_publisher(run, [engine], learner, rank=0)
+    publisher.publish(5)
+    before = ModelOwner(model)
+    asked = [request(LONG, seed) for seed in range(4)]
+    async with EnginePool([engine]) as pool:
+        turns = [asyncio.create_task(pool.generate(each)) for each in asked]
+        await asyncio.sleep(0.3)
+        learner.move(0.05)
+        await asyncio.to_thread(publisher.publish, 6)
+        generations = await asyncio.gather(*turns)
+
+    for turn, generation in zip(asked, generations, strict=True):
+        former, latter = generation.versions
+        assert (former.version, latter.version) == (5, 6)
+        assert (former.start, former.end, latter.end) == (0, latter.start, LONG)
+        assert difference(before, turn, generation, end=former.end) < EXACT
+        assert difference(learner, turn, generation, start=former.end) < EXACT
+
+
+async def test_an_engine_that_is_killed_under_load_comes_back_with_the_newest_weights(engine, run, learner):
+    publisher = make_publisher(run, [engine], learner, rank=0)
+    learner.move(0.05, seed=7)
+    publisher.publish(7)
+    (handle,) = engine_handles(run)
+    alive = await handle.status()
+    asked = [request(LONG, seed) for seed in range(8)]
+    async with EnginePool([handle]) as pool:
+        turns = [asyncio.create_task(pool.generate(each)) for each in asked]
+        await asyncio.sleep(0.3)
+        os.kill(alive.process, signal.SIGKILL)
+        generations = await asyncio.gather(*turns)
+        (health,) = pool.health()
+    risen = await handle.status()
+
+    assert health.losses == 1
+    assert risen.incarnation != alive.incarnation
+    assert risen.version == 7
+    for turn, generation in zip(asked, generations, strict=True):
+        assert generation.versions == (VersionSpan(0, LONG, 7),)
+        assert difference(learner, turn, generation) < EXACT
+
+
+async def test_an_update_that_breaks_off_ends_the_engine_and_a_publication_finds_the_next_one(
+    engine, run, learner
+):
+    learner.move(0.05, seed=8)
+    alive = await engine.status()
+    await asyncio.to_thread(engine.begin().result, 60)
+    report = await asyncio.to_thread(make_publisher(run, [engine], learner, rank=0).report, 8)
+    risen = await engine.status()
+
+    assert report.lost == ()
+    assert report.difference is not None
+    assert report.difference < EXACT
+    assert risen.incarnation != alive.incarnation
+    assert risen.version == 8
+    assert not risen.paused
