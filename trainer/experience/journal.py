@@ -59,7 +59,7 @@ class Journal:
 
     def append(self, event: Event, payload: TrajectoryGroup | None = None) -> None:
         """Keep an event, and the episodes of a group that became ready."""
-        body = EVENTS.dump_json(event).decode()
+        body = to_json(event, inf_nan_mode="constants").decode()
         with self._transaction():
             self._connection.execute("INSERT INTO events (kind, body) VALUES (?, ?)", (event.kind, body))
             if payload is not None:

@@ -1,0 +1,102 @@
+"""Groups as batches: which of them say nothing, and the figures of a batch."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes.experience import broken, failure, trajectory
+from trainer.config import AlgorithmConfig, RewardConfig
+from trainer.experience.assemble import ScoredGroup, facts_of, says_nothing
+from trainer.reward.compose import score
+from trainer.types import GroupSpec, StopReason, TaskRef, TrajectoryGroup
+
+
+def spec(index=0, size=2, difficulty="easy"):
+    return GroupSpec(index, TaskRef("code", "s", f"t{index}", difficulty), 0, size, 4)
+
+
+def scored(*points, of=None, rewards=None, **fields):
+    """A group whose members got these points; None for one that broke."""
+    given = of or spec(size=len(points))
+    trajectories = tuple(
+        broken(given, member, failure("sandbox"))
+        if each is None
+        else replace(trajectory(given, member, points=each, turns=2), **fields)
+        for member, each in enumerate(points)
+    )
+    config = rewards or RewardConfig()
+    return ScoredGroup.of(
+        TrajectoryGroup(given, trajectories), lambda each, turns: score(each, config, turns, 64)
+    )
+
+
+def algorithm(kind, **settings):
+    return AlgorithmConfig(advantage={"kind": kind, **settings})
+
+
+@pytest.mark.parametrize("kind", ["grpo", "dr_grpo", "rloo"])
+def test_a_group_in_which_all_fared_alike_says_nothing_to_what_compares_them(kind):
+    assert says_nothing(scored(1.0, 1.0), algorithm(kind))
+    assert not says_nothing(scored(1.0, 0.0), algorithm(kind))
+
+
+@pytest.mark.parametrize(
+    ("settings", "nothing"),
+    [
+        ({"kind": "gae"}, False),
+        ({"kind": "reinforce_pp"}, False),
+        ({"kind": "reinforce_pp", "group_baseline": True}, True),
+        ({"kind": "return_to_go"}, True),
+        ({"kind": "return_to_go", "baseline": "none"}, False),
+    ],
+)
+def test_it_says_something_to_what_does_not_compare_within_groups(settings, nothing):
+    assert says_nothing(scored(1.0, 1.0), algorithm(**settings)) is nothing
+
+
+def test_rewards_on_the_way_tell_turns_apart_where_all_episodes_fared_alike():
+    shaped = RewardConfig(step_weight=1.0)
+    played = trajectory(spec(), 0, turns=2)
+    turns = (replace(played.segments[0].turns[0], reward=0.5), played.segments[0].turns[1])
+    segments = (replace(played.segments[0], turns=turns),)
+    group = scored(1.0, 1.0, rewards=shaped, segments=segments)
+    assert not says_nothing(group, algorithm("return_to_go"))
+    assert says_nothing(group, algorithm("grpo"))
+
+
+def test_an_episode_without_a_verdict_does_not_make_a_difference():
+    assert says_nothing(scored(1.0, None, 1.0), algorithm("grpo"))
+    assert scored(1.0, None, 1.0).signal == 0.0
+
+
+def test_groups_of_one_are_not_compared():
+    assert not says_nothing(scored(1.0), algorithm("grpo"))
+
+
+def test_episodes_without_a_verdict_give_no_rows():
+    assert [sample.trajectory_id for sample in scored(1.0, None, 0.0).samples()] == ["0.0", "0.2"]
+
+
+def test_the_figures_of_a_batch():
+    easy = scored(1.0, 0.0)
+    hard = scored(0.5, None, of=spec(1, difficulty="hard"), stop=StopReason.HORIZON, drifted=2)
+    samples = [*easy.samples(), *hard.samples()]
+    facts = facts_of(3, [easy, hard], samples)
+    assert facts["reward/mean"] == pytest.approx(0.5)
+    assert facts["reward/with_failures"] == pytest.approx(0.375)
+    assert facts["success/mean"] == pytest.approx(1 / 3)
+    assert facts["success/easy"] == 0.5
+    assert facts["success/hard"] == 0.0
+    assert facts["episodes/count"] == 3
+    assert facts["episodes/turns"] == 2
+    assert facts["episodes/tokens"] == 4
+    assert facts["episodes/drifted"] == 2
+    assert facts["stops/terminated"] == pytest.approx(2 / 3)
+    assert facts["stops/horizon"] == pytest.approx(1 / 3)
+    assert facts["reward/outcome"] == pytest.approx(0.5)
+    assert facts["staleness/mean"] == facts["staleness/max"] == 3.0
+    assert facts["time/sampling"] == pytest.approx(0.2)
+
+
+def test_a_batch_of_nothing_has_figures_too():
+    assert facts_of(0, [], [])["reward/mean"] == 0.0

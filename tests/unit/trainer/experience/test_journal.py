@@ -1,0 +1,82 @@
+"""What is appended is there after a restart, to the last digit; what broke off is not."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes.experience import broken, failure, trajectory
+from trainer.errors import CheckpointError
+from trainer.experience.events import Assembled, Ended, GroupFate, Issued, TasksListed
+from trainer.experience.journal import Journal, group_from_json, group_to_json
+from trainer.types import GroupSpec, TaskRef, TrajectoryGroup
+
+TASK = TaskRef("code", "train", "t", "easy")
+
+
+def spec(index):
+    return GroupSpec(index, TASK, seed=2**40 + index, size=2, max_turns=4)
+
+
+def group(index):
+    odd = trajectory(spec(index), 0, points=0.1 + 0.2, turns=2)
+    segment = odd.segments[0]
+    logprobs = (*segment.logprobs[:-1], -1 / 3)
+    odd = replace(odd, segments=(replace(segment, logprobs=logprobs),))
+    return TrajectoryGroup(spec(index), (odd, broken(spec(index), 1, failure("sandbox"))))
+
+
+EVENTS = [
+    TasksListed((TASK,), (replace(TASK, split="test"),)),
+    Issued(spec(0)),
+    Ended(0, 3, GroupFate.READY, (True, False), 1 / 3, {"sandbox": 2}),
+    Assembled(0, (0,), (), {"reward/mean": 0.1 + 0.2, "staleness/max": math.inf}),
+]
+
+
+def test_events_come_back_in_order_and_as_they_were(tmp_path):
+    journal = Journal(tmp_path / "journal.sqlite")
+    for event in EVENTS:
+        journal.append(event)
+    journal.close()
+    assert list(Journal(tmp_path / "journal.sqlite").events()) == EVENTS
+
+
+def test_a_group_comes_back_to_the_last_digit(tmp_path):
+    journal = Journal(tmp_path / "journal.sqlite")
+    journal.append(EVENTS[2], group(0))
+    journal.close()
+    assert Journal(tmp_path / "journal.sqlite").group(0) == group(0)
+
+
+def test_infinite_log_probabilities_survive():
+    whole = group(0)
+    segment = whole.trajectories[0].segments[0]
+    impossible = replace(segment, logprobs=(-math.inf, *segment.logprobs[1:]))
+    whole = replace(whole, trajectories=(replace(whole.trajectories[0], segments=(impossible,)),))
+    assert group_from_json(group_to_json(whole)) == whole
+
+
+def test_an_event_and_its_episodes_are_kept_together_or_not_at_all(tmp_path):
+    journal = Journal(tmp_path / "journal.sqlite")
+    journal.append(EVENTS[2], group(0))
+    with pytest.raises(Exception, match="UNIQUE"):
+        journal.append(replace(EVENTS[2], index=1), group(0))
+    assert list(journal.events()) == [EVENTS[2]]
+
+
+def test_what_is_not_kept_is_gone_for_good(tmp_path):
+    journal = Journal(tmp_path / "journal.sqlite")
+    for index in range(3):
+        journal.append(replace(EVENTS[2], index=index), group(index))
+    journal.keep_only({1, 5})
+    assert journal.group(1) == group(1)
+    with pytest.raises(CheckpointError, match="group 2"):
+        journal.group(2)
+
+
+def test_what_was_never_closed_is_there_too(tmp_path):
+    killed = Journal(tmp_path / "journal.sqlite")
+    killed.append(EVENTS[0])
+    assert list(Journal(tmp_path / "journal.sqlite").events()) == [EVENTS[0]]
+    killed.close()
