@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,7 @@ from trainer.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
+    from types import FrameType
 
 __all__ = ["FAILED", "INTERRUPTED", "WRONG", "explained", "notes", "results", "write_json"]
 
@@ -66,9 +69,13 @@ def write_json(value: object, also: Path | None = None) -> None:
 
 @contextmanager
 def explained(interrupted: str = "interrupted") -> Iterator[None]:
-    """Errors become a sentence, what to do next and an exit code; Ctrl-C becomes ``interrupted``."""
+    """Errors become a sentence, what to do next and an exit code; Ctrl-C becomes ``interrupted``.
+
+    Sandboxes and engines take a while to end, so Ctrl-C is answered at once and told again when they have.
+    """
     try:
-        yield
+        with _answered():
+            yield
     except TrainerError as error:
         raise _failed(
             str(error), _next(error), WRONG if isinstance(error, ConfigError) else FAILED
@@ -78,6 +85,24 @@ def explained(interrupted: str = "interrupted") -> Iterator[None]:
     except KeyboardInterrupt as error:
         notes().print(interrupted, markup=False, soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from error
+
+
+@contextmanager
+def _answered() -> Iterator[None]:
+    """Say that Ctrl-C was heard, then do what it does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        notes().print("stopping ...")
+        signal.default_int_handler(number, frame)
+
+    before = signal.signal(signal.SIGINT, hear)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _failed(sentence: str, hint: str, code: int) -> typer.Exit:

@@ -1,0 +1,26 @@
+import os
+import signal
+
+import pytest
+import typer
+
+from trainer.cli.terminal import explained
+
+
+def test_ctrl_c_is_answered_at_once_and_told_again_when_all_has_ended(capsys):
+    before = signal.getsignal(signal.SIGINT)
+    ended = []
+    with pytest.raises(typer.Exit) as left, explained("interrupted; go on with --resume"):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        finally:
+            ended.append(capsys.readouterr().err)
+    assert ended == ["stopping ...\n"]
+    assert capsys.readouterr().err == "interrupted; go on with --resume\n"
+    assert left.value.exit_code == 130
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_what_is_nobodys_mistake_keeps_its_traceback():
+    with pytest.raises(ZeroDivisionError), explained():
+        raise ZeroDivisionError
