@@ -1,0 +1,116 @@
+"""A learner of two ranks: two processes that talk by gloo, and what each of them found."""
+
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.multiprocessing.spawn import start_processes
+
+from tests.fakes.learning import run_config, small_batch
+from trainer.update.learner import Learner
+
+WORLD = 2
+DEADLINE_S = 150
+
+# An update that is nearly linear in the gradient, so that rounding stays rounding.
+STEADY = {"learning_rate": 1e-2, "epsilon": 1.0}
+PPO = {"advantage": {"kind": "gae"}, "kl": {"place": "loss", "target": 0.1}, "entropy": 0.01}
+SEVERAL = {"minibatches": 2, "epochs": 2}
+LORA = {"lora": {"rank": 4}}
+
+CASES = {
+    "grpo": {"algorithm": {"aggregation": "sequence"}},
+    "packed": {"learner": {"layout": "packed"}},
+    "ppo": {"algorithm": PPO, "learner": SEVERAL},
+    "imitation": {"algorithm": PPO, "objective": "imitate"},
+    "lora": {"algorithm": {"kl": {"place": "reward"}}, "learner": LORA},
+    "checkpointing": {"learner": {"gradient_checkpointing": True}},
+    "a row for one": {"algorithm": PPO, "rows": 1},
+    "an uneven number of rows": {"rows": 5, "learner": {"micro_batch_tokens": 24}},
+}
+EXPORTED = ("grpo", "lora")
+SHARDINGS = ("ddp", "fsdp2")
+
+
+def learner_of(model, case, sharding, rank=0, world=1):
+    """A learner at the beginning of its stage."""
+    settings = {**case.get("learner", {}), "optimizer": STEADY, "sharding": sharding}
+    config = run_config(learner=settings, algorithm=case.get("algorithm", {}))
+    learner = Learner(model, config, "cpu", rank, world)
+    learner.begin(config.learner.optimizer, 10)
+    return learner
+
+
+def batch_of(case, step):
+    """A step's batch."""
+    return small_batch(step, rows=case.get("rows", 7), objective=case.get("objective", "reinforce"))
+
+
+def play(learner, case, steps):
+    """Metrics of some steps."""
+    return [learner.update(learner.annotate(batch_of(case, step))) for step in steps]
+
+
+def weights_of(learner):
+    """All weights."""
+    return {name: weight.clone() for name, weight in learner.named_weights()}
+
+
+def found(learner, metrics):
+    """What is to be the same however many ranks there are."""
+    return {"metrics": metrics, "weights": weights_of(learner), "probe": learner.probe([(1, 2, 3), (9, 8)])}
+
+
+def run_two_ranks(folder: Path) -> list[dict]:
+    """What each rank found of everything; a rank that does not come back in time is an error.
+
+    ``folder`` holds ``model``, and for the case ``ppo`` the checkpoint ``from-1`` of one rank after a step.
+    """
+    context = start_processes(
+        _rank, args=(folder,), nprocs=WORLD, join=False, start_method="spawn", daemon=True
+    )
+    deadline = time.monotonic() + DEADLINE_S
+    while not context.join(timeout=1.0):  # which also ends early, when the first one is done
+        if time.monotonic() > deadline:
+            for process in context.processes:
+                process.kill()
+            raise TimeoutError("ranks wait for each other")
+    return [torch.load(folder / f"found-{rank}.pt", weights_only=False) for rank in range(WORLD)]
+
+
+def _rank(rank, folder):
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}/store",
+        rank=rank,
+        world_size=WORLD,
+        timeout=timedelta(seconds=DEADLINE_S / 2),
+    )
+    results = {}
+    for sharding in SHARDINGS:
+        for name, case in CASES.items():
+            learner = learner_of(folder / "model", case, sharding, rank, WORLD)
+            results[sharding, name] = found(learner, play(learner, case, (0, 1)))
+            if name in EXPORTED:
+                learner.export(folder / f"exported-{sharding}-{name}")
+            if name == "lora":
+                learner.adapter(folder / f"adapter-{sharding}")
+        results[sharding, "checkpoint"] = _checkpoints(folder, sharding, rank)
+    torch.save(results, folder / f"found-{rank}.pt")
+    dist.destroy_process_group()
+
+
+def _checkpoints(folder, sharding, rank):
+    """A step after a checkpoint: of who wrote it, of who loaded it, of who loaded a single rank's."""
+    case = CASES["ppo"]
+    saved = folder / f"from-2-{sharding}"
+    learners = [learner_of(folder / "model", case, sharding, rank, WORLD) for _ in range(3)]
+    play(learners[0], case, (0,))
+    learners[0].save(saved)
+    dist.barrier()
+    learners[1].load(saved)
+    learners[2].load(folder / "from-1")
+    return [found(learner, play(learner, case, (1,))) for learner in learners]
