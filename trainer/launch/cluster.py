@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from trainer.config import RayConfig
 
-__all__ = ["NAMESPACE", "ray_cluster"]
+__all__ = ["NAMESPACE", "gpus", "ray_cluster"]
 
 NAMESPACE = "sandbox-trainer"
 
@@ -45,3 +45,9 @@ def ray_cluster(config: RayConfig) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def gpus() -> float:
+    """How many GPUs the cluster has."""
+    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    return resources.get("GPU", 0.0)

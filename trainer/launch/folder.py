@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trainer.config import RunConfig
 from trainer.errors import ConfigError
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 __all__ = ["RunFolder"]
 
 _CONFIG = "run.json"
-_FREE = frozenset({"tracking", "ray", "service", "steps", "evaluation", "checkpoint", "root", "rollout", "engine"})
+_FREE = frozenset(
+    {"tracking", "ray", "service", "steps", "evaluation", "checkpoint", "root", "rollout", "engine"}
+)
 """Branches that may change when a run goes on."""
 
 
@@ -31,6 +36,11 @@ class RunFolder:
     def metrics(self) -> Path:
         """A line of JSON a step."""
         return self.path / "metrics.jsonl"
+
+    @property
+    def evaluations(self) -> Path:
+        """A line of JSON an evaluation."""
+        return self.path / "evaluations.jsonl"
 
     @property
     def model(self) -> Path:

@@ -1,0 +1,68 @@
+"""The learner's worker group: Ray Train around the loop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import ray.train
+from ray.train.torch import TorchConfig, TorchTrainer
+
+from trainer.errors import TrainerError
+from trainer.loop.worker import WorkerSettings, train_worker
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trainer.config import LearnerConfig, RunConfig
+
+__all__ = ["fit"]
+
+_COLLECTIVE_TIMEOUT_S = 1800
+
+
+def fit(config: RunConfig, settings: WorkerSettings, checkpoints: Path) -> None:
+    """Train to the last step, over restarts of the workers. Raises TrainerError with the cause."""
+    trainer = TorchTrainer(
+        train_worker,
+        train_loop_config={"settings": settings},
+        scaling_config=_scaling(config.learner),
+        torch_config=TorchConfig(
+            backend="nccl" if config.learner.gpus else "gloo", timeout_s=_COLLECTIVE_TIMEOUT_S
+        ),
+        run_config=ray.train.RunConfig(  # type: ignore[call-arg]  # typed as it was before Train v2
+            name=checkpoints.name,
+            storage_path=str(checkpoints.parent),
+            failure_config=ray.train.FailureConfig(max_failures=config.learner.max_failures),
+            checkpoint_config=ray.train.CheckpointConfig(num_to_keep=config.checkpoint.keep),
+            worker_runtime_env={"env_vars": _variables(config.learner)},
+        ),
+    )
+    try:
+        result = trainer.fit()
+    except ray.train.TrainingFailedError as error:
+        raise TrainerError(f"training failed: {_cause(error)}") from error
+    if result.error is not None:
+        raise TrainerError(f"training failed: {result.error}") from result.error
+
+
+def _scaling(learner: LearnerConfig) -> ray.train.ScalingConfig:
+    resources = {"CPU": learner.cpus}
+    if learner.gpus:
+        resources["GPU"] = learner.gpus
+    return ray.train.ScalingConfig(
+        num_workers=learner.workers,  # type: ignore[arg-type]  # typed as it was before Train v2
+        use_gpu=learner.gpus > 0,
+        resources_per_worker=resources,
+    )
+
+
+def _variables(learner: LearnerConfig) -> dict[str, str]:
+    variables = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    return variables if learner.gpus else {**variables, "OMP_NUM_THREADS": str(learner.threads)}
+
+
+def _cause(error: BaseException) -> str:
+    """The sentence of the innermost error, which is the one that a reader can act on."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__

@@ -1,0 +1,136 @@
+"""One run from the driver's side: what is started, in which order, and what is ended, whatever happens.
+
+folder ▶ sandbox service ▶ Ray ▶ engines ▶ experience ▶ Ray Train's workers, which loop
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from trainer.errors import ConfigError
+from trainer.evaluate.results import EvaluationResult, read_evaluations
+from trainer.experience.actor import run_experience
+from trainer.loop.plan import plan_of
+from trainer.loop.worker import WorkerSettings
+from trainer.models.folders import model_folder
+from trainer.published import clear, publications, resolve_device
+from trainer.report.page import write_report
+from trainer.rollout.engine_fleet import reserve, start_engines
+from trainer.tracking.jsonl import read_metrics
+
+from .cluster import NAMESPACE, gpus, ray_cluster
+from .fit import fit
+from .folder import RunFolder
+from .following import following
+from .service import sandbox_service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from trainer.config import RunConfig
+    from trainer.experience.actor import ExperienceHandle
+    from trainer.rollout.engine_actor import RayEngine
+
+__all__ = ["RunResult", "evaluate", "train"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a run ended."""
+
+    folder: Path
+    last_step: int
+    before: EvaluationResult | None = None
+    after: EvaluationResult | None = None
+    phase_seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """What training needs around it."""
+
+    model: Path
+    experience: ExperienceHandle
+    engines: Sequence[RayEngine]
+    """Actors live as long as somebody holds them."""
+
+
+def train(
+    config: RunConfig,
+    *,
+    resume: bool = False,
+    on_metrics: Callable[[int, dict[str, float]], None] | None = None,
+) -> RunResult:
+    """Train to the last step. Raises TrainerError; what was done until then is in the run's folder."""
+    config = config.model_copy(update={"root": config.root.absolute()})
+    folder = RunFolder.open(config, resume=resume)
+    with _started(config, folder) as started, following(folder.metrics, on_metrics):
+        settings = WorkerSettings(
+            config=config.model_dump_json(),
+            model=str(started.model),
+            folder=str(folder.path),
+            experience=started.experience.name,
+            namespace=NAMESPACE,
+        )
+        fit(config, settings, folder.checkpoints)
+    if config.tracking.report:
+        write_report(folder.path)
+    return _result(config, folder)
+
+
+def evaluate(config: RunConfig, model: Path | None = None) -> EvaluationResult:
+    """Success of a model on the held-out tasks. Raises TrainerError."""
+    if not config.evaluation.splits:
+        raise ConfigError('say which tasks: evaluation.splits=["test"]')
+    changes = {
+        "root": config.root.absolute(),
+        "name": f"{config.name}.evaluation",
+        "warm_start": None,
+        "steps": 1,
+    }
+    config = config.model_copy(update=changes)
+    RunFolder.remove(config)
+    folder = RunFolder.open(config, resume=False)
+    with _started(config, folder, model) as started:
+        started.experience.call("published", 0)
+        started.experience.call("evaluate", 0)
+    return replace(read_evaluations(folder.evaluations)[0], when="alone")
+
+
+@contextmanager
+def _started(config: RunConfig, folder: RunFolder, model: Path | None = None) -> Iterator[_Started]:
+    """Service, cluster, engines and experience while the block runs."""
+    with ExitStack() as stack:
+        url = stack.enter_context(sandbox_service(config, folder.logs))
+        stack.enter_context(ray_cluster(config.ray))
+        model = model or model_folder(config.model, config.root / "models")
+        engines = _engines(config, model, stack) if config.steps else ()
+        experience = stack.enter_context(run_experience(config, folder.path, model, url, NAMESPACE))
+        yield _Started(model, experience, engines)
+
+
+def _engines(config: RunConfig, model: Path, stack: ExitStack) -> Sequence[RayEngine]:
+    device = resolve_device(config.engine.device, gpus())
+    stack.callback(clear, publications(config))
+    clear(publications(config))
+    return start_engines(config, model, device, reserve(config, device))
+
+
+def _result(config: RunConfig, folder: RunFolder) -> RunResult:
+    evaluations = read_evaluations(folder.evaluations)
+    seconds: dict[str, float] = defaultdict(float)
+    for metrics in read_metrics(folder.metrics).values():
+        for name, value in metrics.items():
+            if name.startswith("time/"):
+                seconds[name.removeprefix("time/")] += value
+    return RunResult(
+        folder=folder.path,
+        last_step=plan_of(config).total,
+        before=evaluations[0] if evaluations else None,
+        after=evaluations[-1] if len(evaluations) > 1 else None,
+        phase_seconds=dict(seconds),
+    )
