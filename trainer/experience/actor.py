@@ -104,7 +104,15 @@ class ExperienceActor:
         engines = engine_handles(config, given.namespace) if config.steps else ()
         pool = await EnginePool(engines, limits).__aenter__()
         client = open_client(config.service, given.service_url, given.api_key)
-        return await build(config, given.folder, given.model, client, lambda _: pool, pool.close)
+        return await build(
+            config,
+            given.folder,
+            given.model,
+            client,
+            lambda _: pool,
+            pool.close,
+            go_on=ray.get_runtime_context().was_current_actor_reconstructed,
+        )
 
 
 class ExperienceHandle:
@@ -137,7 +145,12 @@ class ExperienceHandle:
 
 @contextlib.contextmanager
 def run_experience(
-    config: RunConfig, folder: Path, model: Path, service_url: str, namespace: str
+    config: RunConfig,
+    folder: Path,
+    model: Path,
+    service_url: str,
+    namespace: str,
+    kind: type[ExperienceActor] = ExperienceActor,
 ) -> Iterator[ExperienceHandle]:
     """The run's experience actor while the block runs, on this machine, whose disk has the folder.
 
@@ -153,7 +166,7 @@ def run_experience(
         namespace=namespace,
     )
     actor = (
-        ray.remote(ExperienceActor)
+        ray.remote(kind)
         .options(
             name=name,
             namespace=namespace,

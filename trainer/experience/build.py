@@ -42,6 +42,8 @@ async def build(
     client: AsyncSandboxClient,
     policy_of: Callable[[ChatTokenizer], Policy],
     close: Callable[[], Awaitable[None]] | None = None,
+    *,
+    go_on: bool = False,
 ) -> Experience:
     """A started experience. It closes the client in the end, and calls ``close``.
 
@@ -52,6 +54,7 @@ async def build(
         client: of the service that episodes are played in.
         policy_of: what samples, given the run's tokenizer.
         close: lets go of the policy.
+        go_on: takes the place of an experience that died in the midst of a run.
 
     Raises:
         ConfigError: the model has no chat template or no context, or a tracker's package is missing.
@@ -81,7 +84,7 @@ async def build(
         )
         experience = Experience(config, folder, parts)
         unless_started.push_async_callback(experience.close)
-        await experience.start()
+        await experience.start(go_on=go_on)
         unless_started.pop_all()
     return experience
 

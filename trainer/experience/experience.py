@@ -74,8 +74,11 @@ class Experience:
         self._latest: Batch | None = None
         self._commits: list[int] = []
 
-    async def start(self) -> None:
+    async def start(self, *, go_on: bool = False) -> None:
         """Make everything again from the journal; a new run lists its tasks.
+
+        With ``go_on`` playing goes on at once with the weights that were published last: for a process that
+        takes the place of one that died, while engines and learner live on.
 
         Raises DataError when there are none, ServiceUnavailable when the service does not answer.
         """
@@ -97,6 +100,9 @@ class Experience:
         self._held_out = HeldOut(
             self._attempts, self._config, self._ledger.held_out, self._folder / "evaluations.jsonl"
         )
+        version = self._journal.version() if go_on else None
+        if version is not None:
+            await self.published(version)
 
     async def take(self, step: int) -> Batch:
         """The batch of a step. Idempotent, and any number of callers may ask at once.
@@ -126,6 +132,7 @@ class Experience:
 
     async def published(self, version: int) -> None:
         """Episodes begin with these weights from now on."""
+        self._journal.set_version(version)
         self._source.version = version
         if self._collecting is None:
             self._collecting = asyncio.create_task(self._collect())
@@ -143,6 +150,7 @@ class Experience:
                 f"{self._ledger.next_step} only: they are not of one run"
             )
         await self._stop_collecting()
+        self._journal.set_version(None)
         self._source.interrupted()
 
     async def committed(self, step: int) -> None:

@@ -1,7 +1,7 @@
 """The durable record of a run's experience: events in order, and the episodes of groups that may be needed.
 
-Each append is one transaction that is on disk when the call returns. Nothing is ever changed but the payloads
-of groups that no step can ask for any more, which are removed.
+Each append is one transaction that is on disk when the call returns. Events are never changed; the payloads
+of groups that no step can ask for any more are removed.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (sequence INTEGER PRIMARY KEY, kind TEXT NOT NULL, body TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS payloads (group_index INTEGER PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS exports (name TEXT PRIMARY KEY, step INTEGER NOT NULL, bytes INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS engines (only INTEGER PRIMARY KEY CHECK (only = 0), version INTEGER);
 """
 
 _GROUPS = TypeAdapter(TrajectoryGroup)
@@ -100,6 +101,16 @@ class Journal:
                 "INSERT OR REPLACE INTO exports VALUES (?, ?, ?)",
                 [(name, step, size) for name, size in sizes.items()],
             )
+
+    def set_version(self, version: int | None) -> None:
+        """What the engines sample with; None while nobody knows."""
+        with self._transaction():
+            self._connection.execute("INSERT OR REPLACE INTO engines VALUES (0, ?)", (version,))
+
+    def version(self) -> int | None:
+        """What the engines sampled with when that was last told."""
+        row = self._connection.execute("SELECT version FROM engines").fetchone()
+        return None if row is None else row[0]
 
     def close(self) -> None:
         """Let go of the file; may be called twice."""

@@ -57,6 +57,9 @@ class MortalJournal(Journal):
     def mark_exported(self, step, sizes):
         return self.executioner.around(lambda: super(MortalJournal, self).mark_exported(step, sizes))
 
+    def set_version(self, version):
+        return self.executioner.around(lambda: super(MortalJournal, self).set_version(version))
+
     def keep_only(self, groups):
         return self.executioner.around(lambda: super(MortalJournal, self).keep_only(groups))
 

@@ -173,6 +173,26 @@ async def test_groups_under_way_at_a_restart_are_played_again_from_their_beginni
     await again.close()
 
 
+async def test_who_takes_the_place_of_a_dead_one_goes_on_with_the_weights_that_the_engines_have(tmp_path):
+    player = FakePlayer()
+    made = await started(run_config(), tmp_path, player)
+    await publish(made, player, 0)
+    await made.take(0)
+    await publish(made, player, 1)
+    await made.close()
+
+    again = experience(run_config(), tmp_path, player)
+    await again.start(go_on=True)
+    assert (await again.take(1)).facts["staleness/max"] == 0.0
+    await again.rewind(1)
+    await again.close()
+
+    last = experience(run_config(), tmp_path, player)
+    await last.start(go_on=True)
+    assert (await last.status()).version is None
+    await last.close()
+
+
 async def test_rewound_steps_come_again_and_then_new_ones(tmp_path):
     player = FakePlayer()
     made = await started(run_config(), tmp_path, player)

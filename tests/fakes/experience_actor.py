@@ -1,0 +1,31 @@
+"""The experience actor with made-up episodes, to be killed."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import ray
+
+from tests.fakes.experience import FakePlayer, alternating, experience
+from trainer.config import RunConfig
+from trainer.experience.actor import ExperienceActor
+
+
+class FakeExperienceActor(ExperienceActor):
+    """Plays without engines and sandboxes."""
+
+    async def _begin(self):
+        config = RunConfig.model_validate_json(self._settings.config)
+        self._player = FakePlayer(alternating, chance=random.Random(0))
+        made = experience(config, self._settings.folder, self._player)
+        await made.start(go_on=ray.get_runtime_context().was_current_actor_reconstructed)
+        return made
+
+    async def published(self, version):
+        await self._there()
+        self._player.version = version
+        await super().published(version)
+
+    async def die(self):
+        os._exit(1)

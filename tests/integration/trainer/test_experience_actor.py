@@ -1,0 +1,107 @@
+"""The experience actor, killed again and again: ranks see one batch a step, and no trajectory twice."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+ray = pytest.importorskip("ray", reason="Ray is not installed")
+
+from ray.exceptions import RayActorError  # noqa: E402
+
+from tests.fakes.experience import run_config  # noqa: E402
+from tests.fakes.experience_actor import FakeExperienceActor  # noqa: E402
+from trainer.errors import CheckpointError  # noqa: E402
+from trainer.experience.actor import run_experience  # noqa: E402
+from trainer.loop.remote import RemoteExperience  # noqa: E402
+
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.slow,
+    # Ray's own modules warn about event loops and subprocesses that they leave to the interpreter's end.
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning"
+    ),
+]
+
+ROOT = Path(__file__).parents[3]
+NAMESPACE = "tests"
+STEPS = 6
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Ray on this machine, in a folder of its own."""
+    names = ("RAY_AUTH_MODE", "RAY_USAGE_STATS_ENABLED", "PYTHONPATH")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(RAY_AUTH_MODE="disabled", RAY_USAGE_STATS_ENABLED="0", PYTHONPATH=str(ROOT))
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        try:
+            ray.init(
+                num_cpus=2,
+                namespace=NAMESPACE,
+                include_dashboard=False,
+                object_store_memory=80 << 20,
+                log_to_driver=False,
+                configure_logging=False,
+                _temp_dir=folder,
+            )
+            yield
+        finally:
+            ray.shutdown()
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+
+
+def kill(name: str) -> None:
+    """End the actor's process; Ray starts another."""
+    with contextlib.suppress(RayActorError):
+        ray.get(ray.get_actor(name, namespace=NAMESPACE).die.remote(), timeout=60)
+
+
+def status_of(name: str):
+    """As soon as there is an actor again."""
+    while True:
+        with contextlib.suppress(RayActorError):
+            return ray.get(ray.get_actor(name, namespace=NAMESPACE).status.remote(), timeout=60)
+
+
+def test_a_run_goes_on_over_deaths_of_the_actor(cluster, tmp_path):
+    config = run_config(name="mortal", rollout={"max_staleness": 1})
+    given = {}
+    with run_experience(config, tmp_path, tmp_path, "", NAMESPACE, kind=FakeExperienceActor) as handle:
+        experience = RemoteExperience(handle.name, NAMESPACE, timeout_s=120)
+        experience.rewind(0)
+        experience.published(0)
+        for step in range(STEPS):
+            killing = threading.Timer(0.0, kill, [handle.name])
+            if step % 2:
+                killing.start()
+            batch = experience.take(step)
+            given[step] = [sample.id for sample in batch.samples]
+            if step % 2:
+                killing.join()
+            assert [sample.id for sample in experience.take(step).samples] == given[step]
+            assert batch.facts["staleness/max"] <= 1.0
+            experience.published(step + 1)
+            if step == 2:  # it dies and is there again before anybody calls
+                kill(handle.name)
+                assert status_of(handle.name).version == 3
+        with pytest.raises(CheckpointError, match="batch 99"):
+            handle.call("take", 99)
+        assert handle.call("status").next_step == STEPS
+    ids = [each for step in range(STEPS) for each in given[step]]
+    assert len(ids) == len(set(ids)) == STEPS * 8
+    lines = [json.loads(line) for line in (tmp_path / "consumed.jsonl").read_text().splitlines()]
+    assert [line["trajectories"] for line in lines] == [given[step] for step in range(STEPS)]
+    with pytest.raises(ValueError, match="mortal-experience"):
+        ray.get_actor("mortal-experience", namespace=NAMESPACE)
