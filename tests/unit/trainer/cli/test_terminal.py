@@ -7,14 +7,19 @@ import typer
 from trainer.cli.terminal import explained
 
 
-def test_ctrl_c_is_answered_at_once_and_told_again_when_all_has_ended(capsys):
-    before = signal.getsignal(signal.SIGINT)
-    ended = []
-    with pytest.raises(typer.Exit) as left, explained("interrupted; go on with --resume"):
+def interrupted(ended, capsys):
+    with explained("interrupted; go on with --resume"):
         try:
             os.kill(os.getpid(), signal.SIGINT)
         finally:
             ended.append(capsys.readouterr().err)
+
+
+def test_ctrl_c_is_answered_at_once_and_told_again_when_all_has_ended(capsys):
+    before = signal.getsignal(signal.SIGINT)
+    ended = []
+    with pytest.raises(typer.Exit) as left:
+        interrupted(ended, capsys)
     assert ended == ["stopping ...\n"]
     assert capsys.readouterr().err == "interrupted; go on with --resume\n"
     assert left.value.exit_code == 130
