@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help demo environments test lint types imports check bench engine engine-stop clean
+.PHONY: help demo demo-service environments test lint types imports check bench engine engine-stop clean
 
 help: ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -13,7 +13,10 @@ $(STAMP): pyproject.toml constraints.txt constraints/overrides.txt scripts/setup
 	PYTHON="$(PYTHON)" sh scripts/setup.sh $(VENV)
 	@touch $@
 
-demo: $(STAMP) ## Start the service, run the reference policy over the bundled tasks, show what happened.
+demo: $(STAMP) ## Train a tiny model on real tasks in sandboxes: success before and after, and a report.
+	$(BIN)/sandbox-trainer train deploy/runs/cpu_demo.toml --force $(WORDS)
+
+demo-service: $(STAMP) ## Start the service, run the reference policy over the bundled tasks, show what happened.
 	$(BIN)/sandbox-service demo
 
 environments: $(STAMP) ## Install the packages and make the data of every environment.
