@@ -10,6 +10,8 @@ from ray.train.torch import TorchConfig, TorchTrainer
 from trainer.errors import TrainerError
 from trainer.loop.worker import WorkerSettings, train_worker
 
+from .waiting import apart
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -38,7 +40,8 @@ def fit(config: RunConfig, settings: WorkerSettings, checkpoints: Path) -> None:
         ),
     )
     try:
-        result = trainer.fit()
+        # In the main thread Ray Train takes Ctrl-C over, and then ends the process as if all had gone well.
+        result = apart(trainer.fit)
     except ray.train.TrainingFailedError as error:
         raise TrainerError(f"training failed: {_cause(error)}") from error
     if result.error is not None:

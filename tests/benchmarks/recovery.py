@@ -1,0 +1,145 @@
+"""What a run loses when something in it is killed: one run for each thing, beside one that nobody disturbs.
+
+    python -m tests.benchmarks.recovery engine worker experience --folder FOLDER --output recovery.json
+
+Each scenario is a short run by the command line, in a process of its own. When a step shows in its metrics,
+one process of it gets SIGKILL (interrupt: the command gets SIGINT); a run whose command has ended is gone on
+with by --resume. Then the ledger has to be right: every step once, every trajectory once, nothing left out,
+and no process left behind. Prints JSON; the exit code is 1 when a run did not survive.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from tests.support.killed_run import COMMANDS, ROOT, KilledRun, RunPlan, ledger, train_command
+
+UNDISTURBED = "undisturbed"
+SCENARIOS = (UNDISTURBED, "box", "supervisor", "engine", "worker", "experience", *COMMANDS)
+
+SHOWN = 4
+"""The step that is waited for: the next checkpoint is still to come, so that steps are done again."""
+
+WARM = """
+[warm_start]
+demonstrations = "{demonstrations}"
+steps = {steps}
+batch = 32
+spoilt = 0.65
+keep_failures = true
+optimizer = {{ learning_rate = 2e-3, schedule = "cosine", warmup_steps = 30, weight_decay = 0.01 }}
+"""
+
+
+def play(plan: RunPlan, scenario: str) -> KilledRun:
+    """One scenario from its start to its end."""
+    run = KilledRun(plan, scenario, plan.write())
+    run.start("--force")
+    if scenario != UNDISTURBED and run.until_step(SHOWN):
+        time.sleep(0.5)  # into the next step's episodes
+        run.kill(scenario)
+    run.until_end()
+    if scenario in COMMANDS:
+        run.start("--resume")
+        run.until_end()
+    return run
+
+
+def outcome(run: KilledRun, scenario: str) -> dict[str, object]:
+    """Everything that is known of a scenario's run, and whether it survived."""
+    plan, book = run.plan, ledger(run)
+    evaluations = [(line["step"], line["when"]) for line in run.lines("evaluations.jsonl")]
+    exits = {"driver": [-9, 0], "interrupt": [130, 0]}.get(scenario, [0])
+    left = run.family.left(patience_s=30.0)
+    checks = {
+        f"exit codes {run.exits}": run.exits == exits,
+        "nothing was killed": scenario == UNDISTURBED or bool(run.hits),
+        "a step has no metrics": {line["step"] for line in run.logged()} == set(range(plan.steps)),
+        f"evaluations {evaluations}": evaluations == [(0, "before"), (plan.steps, "after")],
+        f"processes left: {left}": not left,
+    }
+    wrong = [*book.wrong, *(what for what, fine in checks.items() if not fine)]
+    return {"survived": not wrong, "wrong": wrong, **figures(run), "consumed": book.consumed}
+
+
+def figures(run: KilledRun) -> dict[str, object]:
+    """Times and rewards; of a step that was done again the reward of the last time counts."""
+    logged = run.logged()
+    first: dict[int, float] = {}
+    for line in logged:
+        first.setdefault(line["step"], line["time"])
+    step_s = statistics.median([b - a for a, b in itertools.pairwise(first.values())] or [0.0])
+    rewards = {line["step"]: round(line["metrics"]["reward/mean"], 4) for line in logged}
+    known: dict[str, object] = {
+        "seconds": round(run.ended - run.began, 1),
+        "step_s": round(step_s, 2),
+        "logged": len(logged),
+        "rewards": [rewards.get(step) for step in range(run.plan.steps)],
+    }
+    for hit in run.hits:
+        after = [at for step, at in first.items() if step > hit.shown]
+        known["shown"] = hit.shown
+        known["to_next_step_s"] = round(min(after) - hit.at, 1) if after else None
+        known["lost_s"] = round(max(0.0, min(after) - hit.at - step_s), 1) if after else None
+    return known
+
+
+def beside(this: dict, calm: dict) -> None:
+    """Compare with the undisturbed run of the same seed."""
+    pairs = [each for each in zip(this["rewards"], calm["rewards"], strict=True) if None not in each]
+    this["same_consumed"] = this["consumed"] == calm["consumed"]
+    this["reward_beside"] = round(statistics.mean(a - b for a, b in pairs), 4) if pairs else None
+    this["seconds_beside"] = round(this["seconds"] - calm["seconds"], 1)
+
+
+def warm_model(folder: Path, steps: int) -> Path:
+    """A model that solves some tasks and fails most; made once a folder."""
+    model = folder / "warm" / "model"
+    if not (model / "config.json").exists():
+        demonstrations = ROOT / "deploy/runs/data/arithmetic_easy.jsonl"
+        plan = RunPlan(folder, 'kind = "tiny"', steps=1)
+        file = plan.write(WARM.format(demonstrations=demonstrations, steps=steps))
+        words = [f"root={folder}", "name=warm", "evaluation.splits=[]", "--force"]
+        subprocess.run([train_command(), "sft", file, *words], cwd=ROOT, check=True, stdout=sys.stderr)
+    return model
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("scenarios", nargs="*", help=f"of {', '.join(SCENARIOS)}; all when none is named")
+    parser.add_argument("--folder", type=Path, help="where the runs go; a temporary one when missing")
+    parser.add_argument("--model", type=Path, help="a model that was warm-started; made when missing")
+    parser.add_argument("--warm-steps", type=int, default=150)
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--output", type=Path, help="results are added to those that the file has")
+    given = parser.parse_args()
+    if unknown := set(given.scenarios) - set(SCENARIOS):
+        parser.error(f"no such scenario: {', '.join(sorted(unknown))}")
+    folder = (given.folder or Path(tempfile.mkdtemp(prefix="recovery-"))).absolute()
+    model = (given.model or warm_model(folder, given.warm_steps)).absolute()
+    plan = replace(RunPlan(folder, f'kind = "pretrained"\npath = "{model}"'), steps=given.steps)
+    there = given.output is not None and given.output.exists()
+    found: dict[str, dict] = json.loads(given.output.read_text()) if there else {}
+    for scenario in given.scenarios or SCENARIOS:
+        found[scenario] = outcome(play(plan, scenario), scenario)
+        if UNDISTURBED in found:
+            beside(found[scenario], found[UNDISTURBED])
+        if given.output:
+            given.output.write_text(json.dumps(found) + "\n")
+    sys.stdout.write(json.dumps(found, indent=1) + "\n")
+    return 0 if all(each["survived"] for each in found.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
