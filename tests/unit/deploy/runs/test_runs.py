@@ -57,7 +57,7 @@ def test_its_service_understands_what_it_is_started_with(path: Path) -> None:
 
 def test_demonstrations_are_what_the_service_writes_now() -> None:
     catalog = CodeCatalog(CodeConfig())
-    ids = catalog.task_ids("arithmetic_train_easy")[:400]
+    ids = catalog.task_ids("arithmetic_train_easy")[:800]
     written = [json.loads(each.line()) for each in demonstrations(catalog, ids, text=True)]
     path = FOLDER / "data" / "arithmetic_easy.jsonl"
     assert [json.loads(line) for line in path.read_text().splitlines()] == written
@@ -68,4 +68,4 @@ def test_the_demo_has_its_demonstrations_and_makes_its_model_itself() -> None:
     assert isinstance(run.model, TinyModel)
     assert run.warm_start is not None
     found = read_demonstrations(ROOT / run.warm_start.demonstrations, run.tasks.environment)
-    assert len(found) == 400
+    assert len(found) == 800
