@@ -149,16 +149,20 @@ class Experience:
                 f"the checkpoint is of step {step}, and {self._folder} knows batches before "
                 f"{self._ledger.next_step} only: they are not of one run"
             )
+        self._commits = [each for each in self._commits if each <= step]  # later ones are made again
         await self._stop_collecting()
         self._journal.set_version(None)
         self._source.interrupted()
 
     async def committed(self, step: int) -> None:
-        """Forget the episodes that only steps before the oldest checkpoint kept can ask for."""
+        """Forget the episodes that only steps before the oldest checkpoint kept can ask for.
+
+        Of one checkpoint more than are kept: a learner that dies now may not find the newest one yet.
+        """
         self._commits.append(step)
-        if len(self._commits) >= self._config.checkpoint.keep:
-            oldest = self._commits[-self._config.checkpoint.keep]
-            self._journal.keep_only(self._ledger.needed(oldest))
+        kept = self._config.checkpoint.keep + 1
+        if len(self._commits) >= kept:
+            self._journal.keep_only(self._ledger.needed(self._commits[-kept]))
 
     async def evaluate(self, step: int) -> Mapping[str, float]:
         """Success on held-out tasks. The same step is evaluated once, over restarts too. Raises Stalled."""

@@ -257,10 +257,25 @@ async def test_what_no_checkpoint_needs_is_forgotten_and_the_rest_is_kept(tmp_pa
         await made.committed(step + 1)
     await made.close()
     again = await started(config, tmp_path, player)
-    assert (await again.take(3)).step == 3
+    assert (await again.take(2)).step == 2
     with pytest.raises(CheckpointError, match="group"):
-        await again.take(2)
+        await again.take(1)
     await again.close()
+
+
+async def test_a_learner_that_does_not_find_its_newest_checkpoint_goes_on_from_the_one_before(tmp_path):
+    player = FakePlayer()
+    made = await started(run_config(checkpoint={"keep": 1}), tmp_path, player)
+    for step in range(3):
+        await publish(made, player, step)
+        await made.take(step)
+        await made.committed(step + 1)
+    for _ in range(2):
+        await made.rewind(2)
+        await publish(made, player, 2)
+        assert (await made.take(2)).step == 2
+        await made.committed(3)
+    await made.close()
 
 
 async def test_flat_groups_are_replaced_and_counted(tmp_path):
@@ -273,6 +288,9 @@ async def test_flat_groups_are_replaced_and_counted(tmp_path):
     batch = await made.take(0)
     assert {sample.group for sample in batch.samples} == {1, 3, 5, 7}
     assert batch.facts["groups/dropped"] == 4.0
+    # What was dropped was all solved: the policy is better than what it is trained on.
+    assert batch.facts["reward/trained"] == 0.5
+    assert batch.facts["reward/mean"] == batch.facts["success/mean"] == 0.75
     await made.close()
 
 
