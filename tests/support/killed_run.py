@@ -143,6 +143,20 @@ class KilledRun:
         self.ended = time.time()
         return self.exits[-1]
 
+    def stop(self) -> None:
+        """End a command that is still there, by whatever it takes; its processes follow it."""
+        if self.command.poll() is None:
+            self.command.send_signal(signal.SIGINT)
+            try:
+                self.command.wait(60)
+            except subprocess.TimeoutExpired:
+                self.command.kill()
+                self.command.wait()
+
+    def said(self) -> str:
+        """What the command wrote."""
+        return (self.plan.folder / f"{self.name}.log").read_text()
+
     def shown(self) -> int:
         """The last step whose metrics are there."""
         return max((line["step"] for line in self.logged()), default=-1)
