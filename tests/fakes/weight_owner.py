@@ -30,6 +30,6 @@ class ModelOwner:
     def logprobs(self, token_ids):
         """Of each token given those before it; 0 for the first."""
         with torch.no_grad():
-            logits_TV = self.model(torch.tensor([token_ids])).logits[0].float()
-        found = logits_TV.log_softmax(-1)[:-1].gather(-1, torch.tensor(token_ids[1:])[:, None])[:, 0]
+            logits = self.model(torch.tensor([token_ids], device=self.model.device)).logits[0].float().cpu()
+        found = logits.log_softmax(-1)[:-1].gather(-1, torch.tensor(token_ids[1:])[:, None])[:, 0]
         return np.concatenate([[0.0], found.numpy()])

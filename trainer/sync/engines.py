@@ -21,7 +21,7 @@ LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 HOPELESS = 5
-"""Times that all lost engines have to be called gone; one that is about to start again may be for a moment."""
+"""Times that all lost engines have to be called gone; one that is about to start again may be, for once."""
 
 
 class Engines:

@@ -7,7 +7,6 @@ import os
 import signal
 import tempfile
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest

@@ -1,0 +1,143 @@
+"""Rollout engines without a model: they say what a test told them to, and die when it says so."""
+
+import asyncio
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from trainer.errors import EngineGone, EngineLost
+from trainer.rollout.engine import EngineStatus
+from trainer.rollout.policy import Finish, Generation
+from trainer.types import VersionSpan
+
+
+@dataclass
+class FakeEngine:
+    """Samples ascending numbers after the prompt's last token."""
+
+    name: str = "engine-0"
+    version: int = 0
+    cut: list[int] = field(default_factory=list)
+    """The next requests come back aborted after so many tokens."""
+    dead: bool = False
+    buried: bool = False
+    silent: bool = False
+    asked: list = field(default_factory=list)
+    deaths: int = 0
+    slow: asyncio.Event | None = None
+    """Requests wait for it."""
+
+    async def generate(self, request):
+        self._alive()
+        self.asked.append(request)
+        if self.slow is not None:
+            await self.slow.wait()
+            self._alive()
+        tokens = min(request.max_tokens, self.cut[0]) if self.cut else request.max_tokens
+        finish = Finish.ABORT if self.cut else Finish.STOP
+        if self.cut:
+            self.cut.pop(0)
+        first = request.token_ids[-1] + 1
+        spans = (VersionSpan(0, tokens, self.version),) if tokens else ()
+        ids = tuple(range(first, first + tokens))
+        return Generation(ids, tuple(-float(token) for token in ids), finish, spans)
+
+    async def score(self, token_ids):
+        self._alive()
+        return (0.0,) * len(token_ids)
+
+    async def status(self):
+        self._alive()
+        if self.silent:
+            await asyncio.Event().wait()
+        return EngineStatus(self.version, str(self.deaths), 1, 1, 0, False, 0, 100)
+
+    def kill(self):
+        self.silent = False
+        self.die()
+
+    def die(self):
+        self.dead = True
+        self.deaths += 1
+        if self.slow is not None:
+            self.slow.set()
+
+    def _alive(self):
+        if self.buried:
+            raise EngineGone(f"{self.name} is buried")
+        if self.dead:
+            raise EngineLost(f"{self.name} is dead")
+
+
+@dataclass
+class Facts:
+    version: int
+    incarnation: str
+    workers: int = 1
+
+
+@dataclass
+class FakeHandle:
+    """The other kind of handle: one that takes weights. ``dies_at`` names the verb that it dies of, once."""
+
+    name: str = "engine-0"
+    version: int = 0
+    dies_at: str | None = None
+    away: int = 0
+    """Times that it is not there after a death."""
+    rises_with: int | None = None
+    """The version that it finds when it starts again; None: the newest that was published."""
+    workers: int = 1
+    offset: float = 0.0
+    """How wrong its log-probabilities are."""
+    verbs: list = field(default_factory=list)
+    published: int = 0
+    incarnation: int = 0
+
+    def facts(self):
+        return self._do("facts", lambda: Facts(self.version, str(self.incarnation), self.workers))
+
+    def pause(self, mode):
+        return self._do("pause", note=mode)
+
+    def resume(self):
+        return self._do("resume")
+
+    def connect(self, info):
+        return self._do("connect", note=dict(info))
+
+    def disconnect(self):
+        return self._do("disconnect")
+
+    def begin(self):
+        return self._do("begin")
+
+    def update(self, info):
+        return self._do("update", note=dict(info))
+
+    def finish(self, version):
+        return self._do("finish", lambda: setattr(self, "version", version), note=version)
+
+    def catch_up(self):
+        return self._do("catch_up", lambda: setattr(self, "version", self.published))
+
+    def adopt(self, version, folder):
+        return self._do("adopt", lambda: setattr(self, "version", version), note=folder)
+
+    def rate(self, token_ids):
+        return self._do("rate", lambda: (0.0, *(-0.5 - self.offset for _ in token_ids[1:])))
+
+    def _do(self, verb, act=lambda: None, note=None):
+        future = Future()
+        if self.away:
+            self.away -= 1
+            if not self.away:
+                self.incarnation += 1
+                self.version = self.published if self.rises_with is None else self.rises_with
+            future.set_exception(EngineLost(f"{self.name} is away"))
+        elif verb == self.dies_at:
+            self.dies_at, self.away = None, 2
+            future.set_exception(EngineLost(f"{self.name} died"))
+        else:
+            self.verbs.append(verb if note is None else (verb, note))
+            future.set_result(act())
+        return future

@@ -1,0 +1,139 @@
+"""nccl and ipc on real GPUs, with vLLM's own transfers at both ends. They skip themselves without GPUs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+
+import numpy as np
+import pytest
+
+pytest.importorskip("vllm", reason="vLLM is not installed")
+ray = pytest.importorskip("ray", reason="Ray is not installed")
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from tests.fakes.learning import small_model  # noqa: E402
+from trainer.config import RunConfig  # noqa: E402
+from trainer.published import newest, publications  # noqa: E402
+from trainer.rollout.engine_fleet import engine_handles, start_engines  # noqa: E402
+from trainer.rollout.engine_pool import EnginePool  # noqa: E402
+from trainer.rollout.policy import GenerationRequest, Sampling  # noqa: E402
+from trainer.types import EpisodeKey, TaskRef, VersionSpan  # noqa: E402
+
+GPUS = torch.cuda.device_count()
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.vllm,
+    pytest.mark.ray,
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(GPUS == 0, reason="there is no GPU"),
+    # Ray's own modules warn about event loops and subprocesses that they leave to the interpreter's end.
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning"
+    ),
+]
+
+WORDS = 128
+TOLERANCE = {"float32": 5e-3, "bfloat16": 0.1}
+"""A GPU multiplies float32 in TF32 where it may."""
+
+
+class LearnerProcess:
+    """A learner on a GPU of its own, or on the engine's."""
+
+    def __init__(self, config: str, model: str) -> None:
+        from tests.fakes.weight_owner import ModelOwner
+        from trainer.sync.publisher import make_publisher
+
+        run = RunConfig.model_validate_json(config)
+        self._owner = ModelOwner(model)
+        self._owner.model.cuda()
+        self._publisher = make_publisher(run, engine_handles(run), self._owner, 0)
+
+    def publish(self, version: int) -> tuple[float, float, int]:
+        """After a move; difference, seconds standing still, bytes."""
+        self._owner.model.cpu()
+        self._owner.move(0.05, seed=version)
+        self._owner.model.cuda()
+        report = self._publisher.report(version)
+        return report.difference, report.paused_s, report.bytes
+
+    def logprobs(self, token_ids: tuple[int, ...]) -> list[float]:
+        """Of each token."""
+        return [float(value) for value in self._owner.logprobs(token_ids)]
+
+
+@pytest.fixture
+def cluster():
+    before = {name: os.environ.get(name) for name in ("RAY_AUTH_MODE", "RAY_USAGE_STATS_ENABLED")}
+    os.environ.update(RAY_AUTH_MODE="disabled", RAY_USAGE_STATS_ENABLED="0")
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        ray.init(
+            include_dashboard=False,
+            object_store_memory=200 << 20,
+            log_to_driver=False,
+            configure_logging=False,
+            _temp_dir=folder,
+        )
+        yield
+        ray.shutdown()
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def settings(tmp_path, medium: str, dtype: str, share: float | None) -> RunConfig:
+    engine = {"dtype": dtype, "gpus": share, "gpu_memory_share": 0.3, "kv_cache_mib": 256}
+    return RunConfig.model_validate(
+        {
+            "name": f"gpu-{medium}",
+            "root": tmp_path,
+            "engine": {name: value for name, value in engine.items() if value is not None},
+            "sync": {"medium": medium, "timeout_s": 300, "tolerance": TOLERANCE[dtype]},
+        }
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("medium", "share"),
+    [
+        pytest.param(
+            "nccl", None, marks=pytest.mark.skipif(GPUS < 2, reason="learner and engine want a GPU each")
+        ),
+        ("ipc", 0.5),
+        ("shared_file", 0.5),
+    ],
+)
+def test_a_publication_arrives_and_an_engine_that_dies_finds_it_again(
+    cluster, tmp_path, medium, share, dtype
+):
+    run = settings(tmp_path, medium, dtype, share)
+    model = small_model(tmp_path / "model", hidden=256, words=WORDS, context=1024)
+    (engine,) = start_engines(run, model, "cuda")
+    remote = ray.remote(num_gpus=share or 1)(LearnerProcess)
+    learner = remote.remote(run.model_dump_json(), str(model))
+    for version in (1, 2):
+        difference, _, sent = ray.get(learner.publish.remote(version), timeout=400)
+        assert difference <= TOLERANCE[dtype]
+        assert sent > 0
+    assert newest(publications(run)).version == 2
+    asked = GenerationRequest(EpisodeKey("0.0", TaskRef("e", "s", "t"), 0), (1, 2, 3), 60, Sampling(), seed=1)
+
+    async def sampled():
+        async with EnginePool([engine]) as pool:
+            first = await pool.generate(asked)
+            engine.kill()
+            return first, await pool.generate(asked)
+
+    for generation in asyncio.run(sampled()):
+        assert generation.versions == (VersionSpan(0, 60, 2),)
+        expected = ray.get(learner.logprobs.remote(asked.token_ids + generation.token_ids))[3:]
+        assert np.abs(np.asarray(generation.logprobs) - expected).max() <= TOLERANCE[dtype]
+    difference, _, _ = ray.get(learner.publish.remote(3), timeout=400)
+    assert difference <= TOLERANCE[dtype]

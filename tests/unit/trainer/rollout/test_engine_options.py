@@ -1,0 +1,63 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainer.config import RunConfig
+from trainer.errors import ConfigError
+from trainer.rollout.engine_options import engine_options
+
+MODEL = Path("/models/mine")
+
+
+def options(device="cpu", **branches):
+    return engine_options(RunConfig.model_validate(branches), MODEL, device)
+
+
+def test_a_cpu_gets_exact_arithmetic_in_one_process_with_a_cache_of_known_size():
+    found = options()
+    assert (found.dtype, found.in_process, found.transfer) == ("float32", True, "shared_file")
+    assert found.cache_bytes == 256 << 20
+    assert found.environment()["OMP_NUM_THREADS"] == "1"
+
+
+def test_a_gpu_gets_half_precision_in_a_process_of_its_own():
+    found = options("cuda")
+    assert (found.dtype, found.in_process, found.transfer) == ("bfloat16", False, "nccl")
+    assert found.cache_bytes is None
+    assert "block_size" not in found.arguments()
+
+
+def test_engines_that_share_their_gpu_with_the_learner_read_its_memory():
+    found = options("cuda", engine={"gpus": 0.5})
+    assert found.transfer == "ipc"
+    assert found.environment()["VLLM_ALLOW_INSECURE_SERIALIZATION"] == "1"
+
+
+def test_adapters_are_published_alone_on_a_gpu_and_merged_on_a_cpu():
+    lora = {"learner": {"lora": {"rank": 8}}}
+    on_gpu, on_cpu = options("cuda", **lora), options("cpu", **lora)
+    assert (on_gpu.transfer, on_gpu.lora_rank) == (None, 8)
+    assert on_gpu.arguments()["enable_lora"]
+    assert (on_cpu.transfer, on_cpu.lora_rank) == ("shared_file", None)
+
+
+@pytest.mark.parametrize(
+    ("device", "branches", "said"),
+    [
+        ("cpu", {"sync": {"medium": "nccl"}}, "needs GPUs"),
+        ("cuda", {"engine": {"gpus": 0.5, "tensor_parallel": 2}}, "whole GPUs"),
+        ("cpu", {"engine": {"tensor_parallel": 2}}, "in_process"),
+    ],
+)
+def test_what_engines_cannot_do_is_said_before_they_start(device, branches, said):
+    with pytest.raises(ConfigError, match=said):
+        options(device, **branches)
+
+
+def test_options_handles_and_pool_are_there_without_vllm():
+    modules = "trainer.rollout.engine_fleet, trainer.rollout.engine_pool, trainer.sync.publisher"
+    program = f"import sys, {modules}; print('vllm' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

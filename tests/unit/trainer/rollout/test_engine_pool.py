@@ -1,0 +1,117 @@
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes.rollout_engines import FakeEngine
+from tests.fakes.waiting import until
+from trainer.errors import EngineError, Stalled
+from trainer.rollout.engine_pool import EnginePool, PoolLimits
+from trainer.rollout.policy import Finish, GenerationRequest, Sampling
+from trainer.types import EpisodeKey, TaskRef, VersionSpan
+
+LIMITS = PoolLimits(generate_s=20, revive_s=20, health_every_s=0.01, hung_s=0.05, retry_s=0.001)
+
+
+def request(episode="0.0", tokens=4, seed=7):
+    return GenerationRequest(
+        EpisodeKey(episode, TaskRef("e", "s", "t"), 0), (1, 2, 3), tokens, Sampling(), seed
+    )
+
+
+async def test_what_an_update_interrupts_is_continued_from_its_tokens_and_versions_are_joined():
+    engine = FakeEngine(cut=[2, 0, 1])
+    pool = EnginePool([engine], LIMITS)
+    engine.version = 4
+    generation = await pool.generate(request(tokens=6))
+
+    assert generation.token_ids == (4, 5, 6, 7, 8, 9)
+    assert generation.logprobs == (-4.0, -5.0, -6.0, -7.0, -8.0, -9.0)
+    assert generation.finish is Finish.STOP
+    assert generation.versions == (VersionSpan(0, 6, 4),)
+    assert [asked.max_tokens for asked in engine.asked] == [6, 4, 4, 3]
+    assert [len(asked.token_ids) for asked in engine.asked] == [3, 5, 5, 6]
+
+
+async def test_a_continuation_does_not_draw_with_the_random_numbers_of_its_beginning():
+    engine = FakeEngine(cut=[2, 1])
+    await EnginePool([engine], LIMITS).generate(request(tokens=6))
+    assert len({asked.seed for asked in engine.asked}) == 3
+
+
+async def test_a_turn_that_was_interrupted_at_its_last_token_has_used_up_its_length():
+    generation = await EnginePool([FakeEngine(cut=[4])], LIMITS).generate(request(tokens=4))
+    assert (len(generation.token_ids), generation.finish) == (4, Finish.LENGTH)
+
+
+async def test_an_episode_stays_with_its_engine_and_many_episodes_use_all():
+    engines = [FakeEngine(name=f"engine-{index}") for index in range(4)]
+    pool = EnginePool(engines, LIMITS)
+    for _ in range(3):
+        await pool.generate(request("5.1"))
+    assert sorted(len(engine.asked) for engine in engines) == [0, 0, 0, 3]
+    await asyncio.gather(*(pool.generate(request(f"{index}.0")) for index in range(80)))
+    assert all(engine.asked for engine in engines)
+
+
+async def test_a_dead_engine_is_left_for_another_and_used_again_when_it_is_back():
+    engines = [FakeEngine(name=f"engine-{index}") for index in range(2)]
+    pool = EnginePool(engines, LIMITS)
+    await pool.generate(request())
+    (first,) = [engine for engine in engines if engine.asked]
+    (other,) = [engine for engine in engines if engine is not first]
+    first.die()
+    await pool.generate(request())
+    assert len(other.asked) == 1
+    first.dead = False
+    await until(lambda: all(health.up for health in pool.health()))
+    await pool.generate(request())
+    assert len(first.asked) == 2
+    assert {health.name: health.losses for health in pool.health()} == {first.name: 1, other.name: 0}
+    await pool.close()
+
+
+async def test_requests_wait_for_the_only_engine_to_start_again():
+    engine = FakeEngine(slow=asyncio.Event())
+    pool = EnginePool([engine], LIMITS)
+    turn = asyncio.create_task(pool.generate(request()))
+    await until(lambda: engine.asked)
+    engine.die()
+    await asyncio.sleep(0.01)
+    assert not turn.done()
+    engine.dead = False
+    assert (await turn).token_ids == (4, 5, 6, 7)
+    await pool.close()
+
+
+async def test_without_any_engine_left_a_request_fails_at_once():
+    engine = FakeEngine(buried=True)
+    with pytest.raises(EngineError, match="no engine is left"):
+        await EnginePool([engine], LIMITS).generate(request())
+
+
+async def test_a_request_that_nobody_answers_ends_at_its_deadline_and_names_the_turn():
+    engine = FakeEngine(slow=asyncio.Event())
+    pool = EnginePool([engine], replace(LIMITS, generate_s=0.02))
+    with pytest.raises(Stalled, match=r"turn 0 of episode 3\.2"):
+        await pool.generate(request("3.2"))
+
+
+async def test_an_engine_that_does_not_answer_is_killed_and_its_request_goes_on_elsewhere():
+    engine = FakeEngine(slow=asyncio.Event(), silent=True)
+    async with EnginePool([engine], LIMITS) as pool:
+        turn = asyncio.create_task(pool.generate(request()))
+        await until(lambda: engine.deaths)
+        engine.dead, engine.slow = False, None
+        assert (await turn).token_ids == (4, 5, 6, 7)
+    assert engine.deaths == 1
+
+
+async def test_scores_survive_a_death_too():
+    engine = FakeEngine(dead=True)
+    pool = EnginePool([engine], LIMITS)
+    scored = asyncio.create_task(pool.score((1, 2, 3)))
+    await asyncio.sleep(0.01)
+    engine.dead = False
+    assert await scored == (0.0, 0.0, 0.0)
+    await pool.close()

@@ -1,0 +1,184 @@
+from concurrent.futures import Future
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.fakes.rollout_engines import FakeHandle
+from trainer.config import RunConfig
+from trainer.errors import StaleWeights, Stalled
+from trainer.published import Published, clear, newest, note, publications
+from trainer.sync.publisher import make_publisher
+
+UPDATE = ["pause", "begin", "update", "finish", "resume"]
+
+
+class Owner:
+    """Two weights, and log-probabilities of one half in nature's logarithm."""
+
+    def __init__(self):
+        self.embedding = torch.ones(4, 3)
+        self.passes = 0
+
+    def named_weights(self):
+        self.passes += 1
+        yield "model.embed_tokens.weight", self.embedding
+        yield "model.norm.weight", torch.zeros(3)
+
+    def probe(self, sequences):
+        return [np.array([0.0] + [-0.5] * (len(sequence) - 1)) for sequence in sequences]
+
+    def adapter(self, folder):
+        if folder.is_dir():
+            (folder / "adapter_model.safetensors").write_bytes(b"12345")
+
+
+@pytest.fixture
+def owner():
+    return Owner()
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunConfig.model_validate(
+        {"root": tmp_path, "engine": {"device": "cpu"}, "sync": {"folder": tmp_path, "timeout_s": 5}}
+    )
+
+
+def verbs(handle):
+    return [verb if isinstance(verb, str) else verb[0] for verb in handle.verbs]
+
+
+def told(handles, version):
+    for handle in handles:
+        handle.published = version
+
+
+def test_engines_stand_still_while_they_take_weights_and_are_asked_afterwards(run, owner):
+    handles = [FakeHandle("a"), FakeHandle("b")]
+    report = make_publisher(run, handles, owner, 0).report(3)
+    for handle in handles:
+        assert verbs(handle)[:5] == UPDATE
+        assert set(verbs(handle)[5:]) == {"rate"}
+        assert ("pause", "keep") in handle.verbs
+        assert handle.version == 3
+    assert (report.version, report.difference, report.lost) == (3, 0.0, ())
+    assert report.bytes > 0
+
+
+def test_turns_are_aborted_where_the_run_says_so(run, owner):
+    run = run.model_copy(update={"rollout": run.rollout.model_copy(update={"in_flight": "abort"})})
+    handle = FakeHandle()
+    make_publisher(run, [handle], owner, 0).publish(1)
+    assert handle.verbs[0] == ("pause", "abort")
+
+
+def test_the_file_names_the_tied_head_and_the_manifest_names_the_file(run, owner):
+    make_publisher(run, [FakeHandle()], owner, 0).publish(3)
+    published = newest(publications(run))
+    assert (published.version, published.kind) == (3, "weights")
+    found = load_file(published.path)
+    assert set(found) == {"model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"}
+    assert torch.equal(found["lm_head.weight"], owner.embedding)
+
+
+def test_a_head_of_its_own_stays_what_it_is(run, owner):
+    owner.named_weights = lambda: iter(
+        [("model.embed_tokens.weight", owner.embedding), ("lm_head.weight", torch.zeros(4, 3))]
+    )
+    make_publisher(run, [FakeHandle()], owner, 0).publish(3)
+    assert not load_file(newest(publications(run)).path)["lm_head.weight"].any()
+
+
+def test_two_publications_lie_there_and_no_more(run, owner):
+    publisher = make_publisher(run, [FakeHandle()], owner, 0)
+    for version in range(5):
+        publisher.publish(version)
+    names = sorted(path.name.split("-")[1] for path in publications(run).glob("weights-*"))
+    assert names == ["3", "4"]
+
+
+def test_other_ranks_gather_and_talk_to_nobody(run, owner):
+    handle = FakeHandle()
+    report = make_publisher(run, [handle], owner, 1).report(3)
+    assert owner.passes == 1
+    assert handle.verbs == []
+    assert report.difference is None
+    assert newest(publications(run)) is None
+
+
+def test_an_engine_that_differs_is_named(run, owner):
+    handles = [FakeHandle("good"), FakeHandle("bad", offset=0.01)]
+    with pytest.raises(StaleWeights, match="bad"):
+        make_publisher(run, handles, owner, 0).publish(3)
+
+
+def test_log_probabilities_that_are_no_numbers_do_not_pass(run, owner):
+    with pytest.raises(StaleWeights):
+        make_publisher(run, [FakeHandle(offset=float("nan"))], owner, 0).publish(3)
+
+
+@pytest.mark.parametrize("verb", UPDATE)
+def test_an_engine_that_dies_on_the_way_holds_nobody_up_and_comes_back_with_the_weights(run, owner, verb):
+    handles = [FakeHandle("dies", dies_at=verb), FakeHandle("lives")]
+    told(handles, 3)
+    report = make_publisher(run, handles, owner, 0).report(3)
+    dead, alive = handles
+    assert verbs(alive)[:5] == UPDATE
+    assert dead.version == alive.version == 3
+    assert report.lost == ()
+    assert "rate" in verbs(dead)
+
+
+def test_an_engine_that_came_back_just_before_the_weights_lay_there_takes_them_now(run, owner):
+    handles = [FakeHandle("dies", dies_at="pause", rises_with=2)]
+    told(handles, 3)
+    report = make_publisher(run, handles, owner, 0).report(3)
+    assert handles[0].version == 3
+    assert [verb for verb in verbs(handles[0]) if verb not in ("facts", "rate")] == [
+        "pause",
+        "catch_up",
+        "resume",
+    ]
+    assert report.lost == ()
+
+
+def test_an_engine_that_stays_away_is_reported_at_the_deadline(run, owner):
+    run = run.model_copy(update={"sync": run.sync.model_copy(update={"timeout_s": 0.3})})
+    handles = [FakeHandle("gone", away=10**9), FakeHandle("there")]
+    report = make_publisher(run, handles, owner, 0).report(3)
+    assert report.lost == ("gone",)
+    assert handles[1].version == 3
+
+
+def test_an_engine_that_does_not_answer_is_named_at_the_deadline(run, owner):
+    run = run.model_copy(update={"sync": run.sync.model_copy(update={"timeout_s": 0.05})})
+    handle = FakeHandle("mute")
+    handle.begin = Future
+    with pytest.raises(Stalled, match="mute did not begin"):
+        make_publisher(run, [handle], owner, 0).publish(3)
+
+
+def test_an_adapter_is_taken_while_engines_go_on(run, owner):
+    run = run.model_copy(
+        update={
+            "sync": run.sync.model_copy(update={"medium": "adapter"}),
+        }
+    )
+    handle = FakeHandle()
+    report = make_publisher(run, [handle], owner, 0).report(3)
+    published = newest(publications(run))
+    assert (published.version, published.kind) == (3, "adapter")
+    assert verbs(handle)[0] == "adopt"
+    assert "pause" not in verbs(handle)
+    assert (report.bytes, report.paused_s) == (5, 0.0)
+
+
+def test_a_manifest_is_replaced_in_one_piece(run):
+    folder = publications(run)
+    note(folder, Published(1, "weights", folder / "one"))
+    note(folder, Published(2, "adapter", folder / "two"))
+    assert newest(folder) == Published(2, "adapter", folder / "two")
+    clear(folder)
+    assert newest(folder) is None
