@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from trainer.reward.compose import Scored
     from trainer.types import GroupSpec, Sample, Trajectory
 
+    from .events import Ended
+
 __all__ = ["Score", "ScoredGroup", "facts_of", "says_nothing"]
 
 Score: TypeAlias = "Callable[[Trajectory, int], Scored]"
@@ -53,6 +55,11 @@ class ScoredGroup:
         rewards_G = [trajectory.reward for trajectory in self.judged]
         return float(np.std(rewards_G)) if rewards_G else 0.0
 
+    @property
+    def difficulty(self) -> str:
+        """The environment's word, once an episode has heard it."""
+        return next((each.task.difficulty for each in self.trajectories if each.task.difficulty), "")
+
     def samples(self) -> tuple[Sample, ...]:
         """The rows of the episodes with a verdict."""
         return tuple(
@@ -82,19 +89,25 @@ def says_nothing(group: ScoredGroup, config: AlgorithmConfig) -> bool:
     return False
 
 
-def facts_of(step: int, fresh: Sequence[ScoredGroup], samples: Sequence[Sample]) -> dict[str, float]:
-    """Figures of a batch: rewards, success, lengths and ends of its fresh groups; staleness of all tokens.
+def facts_of(
+    step: int, fresh: Sequence[ScoredGroup], samples: Sequence[Sample], flat: Sequence[Ended] = ()
+) -> dict[str, float]:
+    """Figures of a batch: lengths and ends of its fresh groups, staleness of all tokens.
 
-    Times are means an episode, in seconds.
+    Rewards and success are of all that was played for it, ``flat`` groups that were dropped included: what
+    is left without those is always near the middle. Times are means an episode, in seconds.
     """
     played = [trajectory for group in fresh for trajectory in group.trajectories]
     judged = [trajectory for trajectory in played if trajectory.scored]
-    rewards = [trajectory.reward for trajectory in judged]
+    trained = [trajectory.reward for trajectory in judged]
+    dropped = [reward for group in flat for reward in group.rewards]
+    rewards = trained + dropped
     return {
         "reward/mean": _mean(rewards),
         "reward/std": float(np.std(rewards)) if rewards else 0.0,
-        "reward/with_failures": _mean(trajectory.reward for trajectory in played),
-        **_success(judged),
+        "reward/with_failures": _mean([*(trajectory.reward for trajectory in played), *dropped]),
+        "reward/trained": _mean(trained),
+        **_success(judged, flat),
         "episodes/count": float(len(judged)),
         "episodes/turns": _mean(len(trajectory.turns) for trajectory in judged),
         "episodes/tokens": _mean(
@@ -113,12 +126,15 @@ def facts_of(step: int, fresh: Sequence[ScoredGroup], samples: Sequence[Sample])
     }
 
 
-def _success(judged: Sequence[Trajectory]) -> dict[str, float]:
-    by_difficulty: dict[str, list[float]] = {}
-    for trajectory in judged:
-        by_difficulty.setdefault(trajectory.task.difficulty, []).append(float(bool(trajectory.success)))
-    named = {f"success/{name}": _mean(each) for name, each in sorted(by_difficulty.items()) if name}
-    return {"success/mean": _mean(bool(trajectory.success) for trajectory in judged), **named}
+def _success(judged: Sequence[Trajectory], flat: Sequence[Ended]) -> dict[str, float]:
+    outcomes = [(each.task.difficulty, bool(each.success)) for each in judged]
+    outcomes += [(group.difficulty, success) for group in flat for success in group.successes]
+    named = {
+        f"success/{name}": _mean(success for difficulty, success in outcomes if difficulty == name)
+        for name in sorted({difficulty for difficulty, _ in outcomes})
+        if name
+    }
+    return {"success/mean": _mean(success for _, success in outcomes), **named}
 
 
 def _terms(judged: Sequence[Trajectory]) -> dict[str, float]:

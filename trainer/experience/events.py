@@ -57,6 +57,9 @@ class Ended:
     """Standard deviation of the rewards."""
     failures: dict[str, int] = field(default_factory=dict)
     """Failed attempts by class, those that were tried again included."""
+    rewards: tuple[float, ...] = ()
+    """Of the episodes with a verdict."""
+    difficulty: str = ""
     kind: Literal["ended"] = "ended"
 
 

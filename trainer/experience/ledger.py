@@ -37,6 +37,8 @@ class Tally:
     failures: Counter[str] = field(default_factory=Counter)
     """Failed attempts by class."""
     fates: Counter[GroupFate] = field(default_factory=Counter)
+    flat: list[Ended] = field(default_factory=list)
+    """Groups that said nothing, whose episodes were played all the same."""
 
 
 class Ledger:
@@ -103,6 +105,8 @@ class Ledger:
             self.sampler.ban(task)
         else:
             self.sampler.ended(task, event.successes)
+        if event.fate is GroupFate.FLAT:
+            self.tally.flat.append(event)
         if event.fate is GroupFate.READY:
             self.ready[event.index] = Replayable(event.version, event.signal)
 

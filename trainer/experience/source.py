@@ -84,6 +84,8 @@ class JournaledSource:
             tuple(bool(trajectory.success) for trajectory in group.judged),
             group.signal,
             dict(Counter(note.failure_class for note in played.failures)),
+            tuple(trajectory.reward for trajectory in group.judged),
+            group.difficulty,
         )
         self._record(event, played.group if fate is GroupFate.READY else None)
 
@@ -102,7 +104,7 @@ class JournaledSource:
         groups = self._groups.read((*fresh, *replayed))
         samples = [sample for group in groups for sample in group.samples()]
         facts = {
-            **facts_of(step, groups[: len(fresh)], samples),
+            **facts_of(step, groups[: len(fresh)], samples, self._ledger.tally.flat),
             **self._ledger.facts(),
             "replay/groups": float(len(replayed)),
             "engine/idle": self._watch.idle_share(),

@@ -60,7 +60,7 @@ class Watch:
         self._trouble = what
 
     def restart(self) -> None:
-        """Somebody begins to wait: silence counts from here."""
+        """Somebody begins to wait, or there was progress elsewhere: silence counts from here."""
         self._progress_at = self._clock()
 
     def now(self) -> float:

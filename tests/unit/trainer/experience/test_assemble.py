@@ -7,6 +7,7 @@ import pytest
 from tests.fakes.experience import broken, failure, trajectory
 from trainer.config import AlgorithmConfig, RewardConfig
 from trainer.experience.assemble import ScoredGroup, facts_of, says_nothing
+from trainer.experience.events import Ended, GroupFate
 from trainer.reward.compose import score
 from trainer.types import GroupSpec, StopReason, TaskRef, TrajectoryGroup
 
@@ -96,6 +97,15 @@ def test_the_figures_of_a_batch():
     assert facts["reward/outcome"] == pytest.approx(0.5)
     assert facts["staleness/mean"] == facts["staleness/max"] == 3.0
     assert facts["time/sampling"] == pytest.approx(0.2)
+
+
+def test_groups_that_were_dropped_for_saying_nothing_count_in_rewards_and_success():
+    group = scored(1.0, 0.0)
+    flat = Ended(9, 0, GroupFate.FLAT, (True, True), rewards=(1.0, 1.0), difficulty="hard")
+    facts = facts_of(0, [group], group.samples(), [flat])
+    assert facts["reward/mean"] == 0.75
+    assert facts["reward/trained"] == 0.5
+    assert (facts["success/easy"], facts["success/hard"], facts["success/mean"]) == (0.5, 1.0, 0.75)
 
 
 def test_a_batch_of_nothing_has_figures_too():
