@@ -96,7 +96,6 @@ def evaluate(config: RunConfig, model: Path | None = None) -> EvaluationResult:
     RunFolder.remove(config)
     folder = RunFolder.open(config, resume=False)
     with _started(config, folder, model) as started:
-        started.experience.call("published", 0)
         started.experience.call("evaluate", 0)
     return replace(read_evaluations(folder.evaluations)[0], when="alone")
 
