@@ -1,4 +1,4 @@
-"""What the training benchmarks share: a service, a warm-started model, runs of the command line, their figures.
+"""What the training benchmarks share: a service, a warm-started model, runs of the command line, figures.
 
 Everything runs in processes of its own, which are ended when the benchmark is, and leaves its folders behind.
 """
@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -75,6 +76,7 @@ def parser(description: str) -> argparse.ArgumentParser:
         "--warm-steps", type=int, default=200, help="warm start of the model that all begin with"
     )
     made.add_argument("--output", "-o", type=Path, help="write the JSON to this file, too")
+    made.add_argument("--url", help="a sandbox service that runs already; one is started when missing")
     made.add_argument(
         "--service",
         action="append",
@@ -105,8 +107,8 @@ def place(options: argparse.Namespace) -> Iterator[Place]:
         root = root.absolute()
         (root / "logs").mkdir(parents=True, exist_ok=True)
         words = [f"service.start={json.dumps(options.service)}", f"root={root}"]
-        config = read_run(DEMO, words)
-        tell(f"starting a sandbox service; logs are in {root / 'logs'}")
+        config = read_run(DEMO, [*words, f"service.url={options.url}"] if options.url else words)
+        tell(f"logs are in {root / 'logs'}")
         url = stack.enter_context(sandbox_service(config, root / "logs"))
         yield Place(root, url, tuple(options.words), options.seed)
 
@@ -203,7 +205,7 @@ class Steps:
         """Wall clock by step. The first one's is the sum of its phases, later ones' include all between."""
         clocks = self.each("clock")
         first = sum(self.each(f"time/{phase}")[0] for phase in PHASES)
-        return [first, *(after - before for before, after in zip(clocks, clocks[1:], strict=False))]
+        return [first, *(after - before for before, after in pairwise(clocks))]
 
     def phases(self, skip: int = 0) -> dict[str, float]:
         """Median seconds of the parts of a step."""
