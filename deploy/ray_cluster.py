@@ -119,6 +119,8 @@ def _variables(config: ServiceConfig, folder: Path) -> dict[str, str]:
         "RAY_USAGE_STATS_ENABLED": "0",
         # Serve ends its controller in the middle of a call, which Ray reports on standard output.
         "RAY_DEDUP_LOGS_SKIP_REGEX": "ServeController.graceful_shutdown failed",
+        # Serve kills a front that is not ready after 5 s, and fails with it: too soon on a busy machine.
+        "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
     }
     binary = find_haproxy() if config.server.haproxy else None
     if binary is not None:
