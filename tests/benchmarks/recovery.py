@@ -48,7 +48,7 @@ def play(plan: RunPlan, scenario: str) -> KilledRun:
         time.sleep(0.5)  # into the next step's episodes
         run.kill(scenario)
     run.until_end()
-    if scenario in COMMANDS:
+    if scenario in COMMANDS and run.hits:
         run.start("--resume")
         run.until_end()
     return run
