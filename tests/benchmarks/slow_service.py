@@ -105,9 +105,9 @@ async def _start(slow: SlowService) -> tuple[web.AppRunner, int]:
     slow.session = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
     app = web.Application(client_max_size=MOST_BYTES)
     app.router.add_route("*", "/{path:.*}", slow.answer)
-    runner = web.AppRunner(app, access_log=None)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, shutdown_timeout=1.0)
+    site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     return runner, runner.addresses[0][1]
 

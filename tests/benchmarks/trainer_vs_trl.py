@@ -30,7 +30,7 @@ def main() -> int:
     options = _options()
     began = time.monotonic()
     with runs.place(options) as at:
-        shown = _demonstrations(at.root / "one_turn.jsonl")
+        shown = demonstrations(at.root / "one_turn.jsonl")
         warm = [f"warm_start.demonstrations={shown}", "warm_start.spoilt=0.0", "rollout.max_turns=1"]
         model = runs.warm_model(at, options.warm_steps, warm, "warm-one-turn")
         rounds: dict[str, list[dict[str, object]]] = {"ours": [], "trl": []}
@@ -73,7 +73,7 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _demonstrations(file: Path) -> Path:
+def demonstrations(file: Path) -> Path:
     """The references as programs of one turn, for the warm start."""
     lines = []
     for text in REFERENCES.read_text().splitlines():
