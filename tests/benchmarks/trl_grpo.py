@@ -26,7 +26,7 @@ from trainer.experience.listing import list_run
 from trainer.tasks.sampler import ShuffleSampler
 from trainer.types import GroupSpec, TaskRef
 
-ADAM_EPSILON = 1e-8
+CLOSE_S = 30.0
 
 
 def main(path: Path) -> None:
@@ -51,6 +51,7 @@ def main(path: Path) -> None:
     )
     trainer.measured = steps
     trainer.train()
+    asyncio.run_coroutine_threadsafe(reward.close(), trainer.async_loop).result(CLOSE_S)
     sys.stdout.write(json.dumps(steps) + "\n")
 
 
@@ -82,7 +83,7 @@ def _arguments(config: Any, settings: dict[str, Any]) -> GRPOConfig:
         lr_scheduler_type="constant",
         adam_beta1=optimizer.betas[0],
         adam_beta2=optimizer.betas[1],
-        adam_epsilon=ADAM_EPSILON,
+        adam_epsilon=optimizer.epsilon,
         weight_decay=optimizer.weight_decay,
         max_grad_norm=optimizer.clip_norm,
         use_transformers_continuous_batching=settings["continuous_batching"],
@@ -131,6 +132,10 @@ class EpisodeReward:
             self._client = AsyncSandboxClient(self._url, limits=ClientLimits(in_flight=256, creating=64))
         given = zip(environment, task_id, completion_ids, strict=True)
         return list(await asyncio.gather(*(self._score(*each) for each in given)))
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
 
     async def _score(self, environment: str, task_id: str, token_ids: Sequence[int]) -> float:
         assert self._client is not None
