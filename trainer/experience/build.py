@@ -72,7 +72,7 @@ async def build(
         chat = ChatTokenizer(model, config.chat)
         watch = Watch()
         player = EpisodePlayer(client, policy_of(chat), chat, config.rollout, config.service, watch)
-        warm_start = partial(prepare_imitation, config, folder, client, chat, told=lambda _: watch.restart())
+        warm_start = partial(prepare_imitation, config, folder, client, chat, watch)
         parts = Parts(
             service=client,
             player=player,

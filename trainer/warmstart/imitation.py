@@ -24,12 +24,13 @@ from .play import Demonstrator, play_demonstrations
 from .spoil import spoil
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from clients import AsyncSandboxClient
     from trainer.chat import ChatTokenizer
     from trainer.config import RunConfig, WarmStartConfig
+    from trainer.rollout.watch import Watch
 
 __all__ = ["PLAYED", "demonstrator_of", "imitation_of", "prepare_imitation", "read_played", "write_played"]
 
@@ -44,12 +45,12 @@ async def prepare_imitation(
     folder: Path,
     client: AsyncSandboxClient,
     chat: ChatTokenizer,
-    told: Callable[[Trajectory], None] = lambda _: None,
+    watch: Watch | None = None,
 ) -> ImitationBatches:
     """Batches of the run's warm start; demonstrations are played unless ``folder`` has what was played.
 
-    ``told`` hears of each that was played. Raises DataError when there is nothing to imitate, ConfigError
-    when the service finds a request wrong.
+    ``watch`` is told of every phase, so that whoever waits sees the progress. Raises DataError when there is
+    nothing to imitate, ConfigError when the service finds a request wrong.
     """
     config = run.warm_start
     if config is None:
@@ -59,9 +60,9 @@ async def prepare_imitation(
     if trajectories is None:
         demonstrator = demonstrator_of(config, run.tasks.environment, run.seed)
         policy = ScriptedPolicy(demonstrator.says, chat)
-        player = EpisodePlayer(client, policy, chat, run.rollout, run.service)
+        player = EpisodePlayer(client, policy, chat, run.rollout, run.service, watch)
         attempts = Attempts(player, run.rollout, Slots(config.concurrency), player.watch)
-        trajectories = await play_demonstrations(demonstrator, attempts, told)
+        trajectories = await play_demonstrations(demonstrator, attempts)
         write_played(kept, trajectories)
     return imitation_of(trajectories, config, run.seed)
 

@@ -15,7 +15,7 @@ from trainer.errors import DataError, EngineError
 from trainer.types import GroupSpec, TaskRef
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from sandbox_service.contract.messages import Message
     from trainer.rollout.attempts import PlayedEpisode
@@ -59,22 +59,17 @@ class Demonstrator:
         return GroupSpec(index, task, self.seed, 1, len(demonstration.messages))
 
 
-async def play_demonstrations(
-    demonstrator: Demonstrator,
-    player: Player,
-    told: Callable[[Trajectory], None] = lambda _: None,
-) -> tuple[Trajectory, ...]:
+async def play_demonstrations(demonstrator: Demonstrator, player: Player) -> tuple[Trajectory, ...]:
     """Play all demonstrations, as many at a time as the player does; those with a verdict, in their order.
 
-    The player's policy says what ``demonstrator.says``. ``told`` hears of each that ended. Raises DataError
-    when none came to a verdict, with what broke; ConfigError when the service finds a request wrong.
+    The player's policy says what ``demonstrator.says``. Raises DataError when none came to a verdict, with
+    what broke; ConfigError when the service finds a request wrong.
     """
     failures: list[FailureNote] = []
 
     async def play(index: int) -> Trajectory:
         played = await player.play(demonstrator.spec(index), 0, SamplingConfig(max_turn_tokens=_LONGEST_TURN))
         failures.extend(played.failures)
-        told(played.trajectory)
         return played.trajectory
 
     try:

@@ -4,10 +4,21 @@ from pathlib import Path
 
 import pytest
 
-from trainer.config import WarmStartConfig
+from tests.fakes.clock import FakeClock
+from tests.fakes.tiny_chat import tiny_chat
+from tests.fakes.told_service import ToldService
+from tests.support.scripted_episodes import END, SUBMIT
+from trainer.config import RunConfig, WarmStartConfig
 from trainer.errors import CheckpointError, DataError
+from trainer.rollout.watch import Watch
 from trainer.types import Line, Segment, StopReason, TaskRef, Trajectory, Turn, VersionSpan
-from trainer.warmstart.imitation import demonstrator_of, imitation_of, read_played, write_played
+from trainer.warmstart.imitation import (
+    demonstrator_of,
+    imitation_of,
+    prepare_imitation,
+    read_played,
+    write_played,
+)
 
 
 def trajectory(number: int, *, success: bool) -> Trajectory:
@@ -80,3 +91,17 @@ def test_demonstrations_are_read_and_spoilt_as_configured(tmp_path: Path) -> Non
     assert len(spoilt) == 30
     assert 5 < sum(spoilt) < 25
     assert (made.environment, made.seed) == ("code", 4)
+
+
+async def test_whoever_waits_sees_the_progress_of_demonstrations_that_are_played(tmp_path: Path) -> None:
+    clock = FakeClock()
+    watch = Watch(clock.monotonic)
+    path = tmp_path / "d.jsonl"
+    messages = [{"role": "assistant", "content": SUBMIT}]
+    path.write_text(json.dumps({"task_id": "t/1", "messages": messages}) + "\n")
+    run = RunConfig.model_validate({"warm_start": {"demonstrations": path, "batch": 1}})
+    clock.advance(10_000.0)
+    async with ToldService([END]).client() as client:
+        await prepare_imitation(run, tmp_path, client, tiny_chat(), watch)
+    assert watch.silence_s == 0.0
+    assert "0 episodes under way" in watch.report()
