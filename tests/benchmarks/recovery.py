@@ -3,9 +3,10 @@
     python -m tests.benchmarks.recovery engine worker experience --folder FOLDER --output recovery.json
 
 Each scenario is a short run by the command line, in a process of its own. When a step shows in its metrics,
-one process of it gets SIGKILL (interrupt: the command gets SIGINT); a run whose command has ended is gone on
-with by --resume. Then the ledger has to be right: every step once, every trajectory once, nothing left out,
-and no process left behind. Prints JSON; the exit code is 1 when a run did not survive.
+one process of it gets SIGKILL (interrupt: Ctrl-C); a run whose command has ended is gone on with by --resume.
+Names that are joined by a plus are of things that are hit one after another in one run. In the end the
+ledger has to be right: every step once, every trajectory once, nothing left out, and no process left behind. Prints JSON;
+the exit code is 1 when a run did not survive.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from tests.support.killed_run import COMMANDS, ROOT, KilledRun, RunPlan, ledger, train_command
+from tests.support.killed_run import COMMANDS, ROOT, Hit, KilledRun, RunPlan, ledger, train_command
 
 UNDISTURBED = "undisturbed"
 SCENARIOS = (UNDISTURBED, "box", "supervisor", "engine", "worker", "experience", *COMMANDS)
@@ -44,14 +45,20 @@ def play(plan: RunPlan, scenario: str) -> KilledRun:
     """One scenario from its start to its end."""
     run = KilledRun(plan, scenario, plan.write())
     run.start("--force")
-    if scenario != UNDISTURBED and run.until_step(SHOWN):
-        time.sleep(0.5)  # into the next step's episodes
-        run.kill(scenario)
+    for number, what in enumerate(hits_of(scenario)):
+        if run.until_step(SHOWN + number):
+            time.sleep(0.5)  # into the next step's episodes
+            run.kill(what)
     run.until_end()
     if scenario in COMMANDS and run.hits:
         run.start("--resume")
         run.until_end()
     return run
+
+
+def hits_of(scenario: str) -> list[str]:
+    """What is hit, in order."""
+    return [] if scenario == UNDISTURBED else scenario.split("+")
 
 
 def outcome(run: KilledRun, scenario: str) -> dict[str, object]:
@@ -62,7 +69,7 @@ def outcome(run: KilledRun, scenario: str) -> dict[str, object]:
     left = run.family.left(patience_s=30.0)
     checks = {
         f"exit codes {run.exits}": run.exits == exits,
-        "nothing was killed": scenario == UNDISTURBED or bool(run.hits),
+        "not everything was hit": [hit.what for hit in run.hits] == hits_of(scenario),
         "a step has no metrics": {line["step"] for line in run.logged()} == set(range(plan.steps)),
         f"evaluations {evaluations}": evaluations == [(0, "before"), (plan.steps, "after")],
         f"processes left: {left}": not left,
@@ -85,12 +92,20 @@ def figures(run: KilledRun) -> dict[str, object]:
         "logged": len(logged),
         "rewards": [rewards.get(step) for step in range(run.plan.steps)],
     }
-    for hit in run.hits:
-        after = [at for step, at in first.items() if step > hit.shown]
-        known["shown"] = hit.shown
-        known["to_next_step_s"] = round(min(after) - hit.at, 1) if after else None
-        known["lost_s"] = round(max(0.0, min(after) - hit.at - step_s), 1) if after else None
+    known["hits"] = [hit_figures(hit, first, step_s) for hit in run.hits]
     return known
+
+
+def hit_figures(hit: Hit, first: dict[int, float], step_s: float) -> dict[str, object]:
+    """How long it took until a step was done that had not been done before."""
+    after = [at for step, at in first.items() if step > hit.shown and at > hit.at]
+    wait_s = min(after) - hit.at if after else None
+    return {
+        "what": hit.what,
+        "shown": hit.shown,
+        "to_next_step_s": None if wait_s is None else round(wait_s, 1),
+        "lost_s": None if wait_s is None else round(max(0.0, wait_s - step_s), 1),
+    }
 
 
 def beside(this: dict, calm: dict) -> None:
@@ -124,7 +139,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--output", type=Path, help="results are added to those that the file has")
     given = parser.parse_args()
-    if unknown := set(given.scenarios) - set(SCENARIOS):
+    if unknown := {part for each in given.scenarios for part in each.split("+")} - set(SCENARIOS):
         parser.error(f"no such scenario: {', '.join(sorted(unknown))}")
     folder = (given.folder or Path(tempfile.mkdtemp(prefix="recovery-"))).absolute()
     model = (given.model or warm_model(folder, given.warm_steps)).absolute()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.support.family import Family
 
-__all__ = ["COMMANDS", "ROOT", "KilledRun", "Ledger", "RunPlan", "ledger", "train_command"]
+__all__ = ["COMMANDS", "ROOT", "Hit", "KilledRun", "Ledger", "RunPlan", "ledger", "train_command"]
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,7 +29,7 @@ chat = {{ tools = "none", system_prompt = "Compute with Python, then submit." }}
 tasks = {{ environment = "code", splits = ["arithmetic_train_easy"] }}
 service = {{ start = ["sandbox.kind=process"] }}
 algorithm = {{ drop_flat_groups = false }}
-learner = {{ optimizer = {{ learning_rate = 3e-4 }} }}
+learner = {{ optimizer = {{ learning_rate = 1e-4 }} }}
 evaluation = {{ splits = ["arithmetic_test_easy"], limit = {held_out} }}
 checkpoint = {{ every = {checkpoint_every} }}
 tracking = {{ progress = false }}
