@@ -5,8 +5,8 @@
 Each scenario is a short run by the command line, in a process of its own. When a step shows in its metrics,
 one process of it gets SIGKILL (interrupt: Ctrl-C); a run whose command has ended is gone on with by --resume.
 Names that are joined by a plus are of things that are hit one after another in one run. In the end the
-ledger has to be right: every step once, every trajectory once, nothing left out, and no process left behind. Prints JSON;
-the exit code is 1 when a run did not survive.
+ledger has to be right: every step once, every trajectory once, nothing left out, and no process left behind.
+Prints JSON; the exit code is 1 when a run did not survive.
 """
 
 from __future__ import annotations
