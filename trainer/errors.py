@@ -9,6 +9,7 @@
           EngineGone       and it is not started again
         StaleWeights       its log-probabilities are not the learner's
       Stalled              a wait passed its deadline; says what was waited for
+        NoProgress           of episodes: beginning again would wait as long
       CheckpointError      a checkpoint cannot be read or does not belong to the run
 
 Picklable, since Ray sends them between processes.
@@ -23,6 +24,7 @@ __all__ = [
     "EngineError",
     "EngineGone",
     "EngineLost",
+    "NoProgress",
     "ServiceUnavailable",
     "StaleWeights",
     "Stalled",
@@ -64,6 +66,10 @@ class StaleWeights(EngineError):
 
 class Stalled(TrainerError, TimeoutError):
     """A wait passed its deadline."""
+
+
+class NoProgress(Stalled):
+    """Episodes make no progress, or not enough of it."""
 
 
 class CheckpointError(TrainerError, RuntimeError):

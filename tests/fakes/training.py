@@ -32,10 +32,11 @@ class FakeRun:
 class FakeDriver:
     """Keeps the calls; raises ``error`` in place of working, if there is one."""
 
-    def __init__(self, error=None, metrics=(), result=None):
+    def __init__(self, error=None, metrics=(), result=None, warnings=()):
         self.calls = []
         self.error = error
         self.metrics = metrics
+        self.warnings = warnings
         self.result = result
 
     def _asked(self, verb, *arguments):
@@ -43,8 +44,10 @@ class FakeDriver:
         if self.error is not None:
             raise self.error
 
-    def train(self, config, *, resume, on_metrics):
+    def train(self, config, *, resume, on_metrics, on_warning):
         self._asked("train", config, resume, on_metrics is not None)
+        for sentence in self.warnings:
+            on_warning(sentence)
         for step, metrics in self.metrics:
             on_metrics(step, metrics)
         return FakeRun(config.folder, before=evaluation("before", 2), after=evaluation("after", 9))

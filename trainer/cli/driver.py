@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     from trainer.experience.simulation import SimulationResult
     from trainer.launch.pretended import PretendedModel
 
-__all__ = ["Driver", "OnMetrics", "RealDriver", "RunSummary"]
+__all__ = ["Driver", "OnMetrics", "OnWarning", "RealDriver", "RunSummary"]
 
 OnMetrics: TypeAlias = "Callable[[int, dict[str, float]], None]"
 """Is told of a step and its metrics, in the process of the command."""
+
+OnWarning: TypeAlias = "Callable[[str], None]"
+"""Is told what a run waits for, when nothing moves."""
 
 
 class RunSummary(Protocol):
@@ -51,7 +54,9 @@ class RunSummary(Protocol):
 class Driver(Protocol):
     """The work behind the commands. Everything raises TrainerError."""
 
-    def train(self, config: RunConfig, *, resume: bool, on_metrics: OnMetrics | None) -> RunSummary:
+    def train(
+        self, config: RunConfig, *, resume: bool, on_metrics: OnMetrics | None, on_warning: OnWarning
+    ) -> RunSummary:
         """Train, or go on with a run that was interrupted."""
         ...
 
@@ -75,10 +80,12 @@ class Driver(Protocol):
 class RealDriver:
     """Imports torch, Ray and vLLM at the first call, so that help and mistakes are answered at once."""
 
-    def train(self, config: RunConfig, *, resume: bool, on_metrics: OnMetrics | None) -> RunSummary:
+    def train(
+        self, config: RunConfig, *, resume: bool, on_metrics: OnMetrics | None, on_warning: OnWarning
+    ) -> RunSummary:
         from trainer.launch.run import train
 
-        return train(config, resume=resume, on_metrics=on_metrics)
+        return train(config, resume=resume, on_metrics=on_metrics, on_warning=on_warning)
 
     def remove(self, config: RunConfig) -> None:
         from trainer.launch.folder import RunFolder

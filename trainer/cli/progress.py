@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from .figures import clock_text, percent, sparkline
+from .terminal import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,6 +79,10 @@ class RunProgress:
         if "reward/mean" in metrics:
             self._rewards.append(metrics["reward/mean"])
         self._show(stage, done, total, self._left(total - done), self._facts(metrics))
+
+    def warn(self, sentence: str) -> None:
+        """Something that whoever watches should know, above the bars."""
+        warn(sentence, self._console)
 
     def _evaluated(self, metrics: dict[str, float]) -> None:
         rates = [value for name, value in metrics.items() if name.endswith("/success")]

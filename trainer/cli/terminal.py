@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import FrameType
 
-__all__ = ["FAILED", "INTERRUPTED", "WRONG", "explained", "notes", "results", "write_json"]
+__all__ = ["FAILED", "INTERRUPTED", "WRONG", "explained", "notes", "results", "warn", "write_json"]
 
 FAILED = 1
 """Exit code: it could not be done."""
@@ -44,8 +44,8 @@ _NEXT: Mapping[type[TrainerError], str] = {
     Stalled: "Look at the sandboxes with `sandbox-service status`, then go on with: sandbox-trainer train "
     "RUN.toml --resume",
     CheckpointError: "Begin anew under another name=..., or with --force in place of --resume.",
-    EngineError: "Its log is in the run's folder, under logs; go on with: sandbox-trainer train "
-    "RUN.toml --resume",
+    EngineError: "What engines logged is in the run's folder, under logs, and what vLLM printed in Ray's, "
+    "/tmp/ray/session_latest/logs. Go on with: sandbox-trainer train RUN.toml --resume",
 }
 
 
@@ -57,6 +57,11 @@ def results() -> Console:
 def notes() -> Console:
     """Progress and remarks."""
     return Console(stderr=True, highlight=False)
+
+
+def warn(sentence: str, console: Console | None = None) -> None:
+    """What goes on for now, and may be trouble."""
+    (console or notes()).print(f"[yellow]warning:[/] {_plain(sentence)}", soft_wrap=True)
 
 
 def write_json(value: object, also: Path | None = None) -> None:

@@ -12,7 +12,7 @@ from trainer.errors import ConfigError
 from .options import ForceOption, JsonOption, RunArgument, WordsArgument, driver_of
 from .progress import RunProgress
 from .tables import run_json, run_view
-from .terminal import explained, notes, results, write_json
+from .terminal import explained, notes, results, warn, write_json
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
@@ -91,9 +91,9 @@ def _run(driver: Driver, config: RunConfig, *, resume: bool, force: bool, as_jso
             driver.remove(config)
         if config.tracking.progress:
             with RunProgress(config, notes()) as progress:
-                summary = driver.train(config, resume=resume, on_metrics=progress)
+                summary = driver.train(config, resume=resume, on_metrics=progress, on_warning=progress.warn)
         else:
-            summary = driver.train(config, resume=resume, on_metrics=None)
+            summary = driver.train(config, resume=resume, on_metrics=None, on_warning=warn)
     if as_json:
         write_json(run_json(summary))
     else:

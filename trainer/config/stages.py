@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .base import Branch, Count, NonNegative, Positive, Share
+from .base import Branch, Count, NonNegative, Positive, Seconds, Share
 from .learner import OptimizerConfig
 
 __all__ = ["EvaluationConfig", "WarmStartConfig"]
@@ -29,6 +29,8 @@ class WarmStartConfig(Branch):
     demos and tests with models that know nothing."""
     concurrency: Positive = 64
     """Demonstrations played at a time."""
+    timeout_s: Seconds = 14_400.0
+    """For playing all demonstrations; ``rollout.stall_timeout_s`` ends it sooner when nothing moves."""
 
 
 class EvaluationConfig(Branch):
@@ -43,3 +45,5 @@ class EvaluationConfig(Branch):
     temperature: NonNegative = 1.0
     every: Count = 0
     """Steps between evaluations; 0: before and after training only."""
+    timeout_s: Seconds = 14_400.0
+    """For one evaluation; ``rollout.stall_timeout_s`` ends it sooner when nothing moves."""

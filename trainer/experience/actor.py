@@ -16,6 +16,7 @@ from trainer.config import RunConfig
 from trainer.errors import Stalled, TrainerError
 from trainer.rollout.engine_fleet import engine_handles
 from trainer.rollout.engine_pool import EnginePool, PoolLimits
+from trainer.tracking.logs import keep_log
 
 from .build import build, open_client
 
@@ -54,6 +55,7 @@ class ExperienceActor:
     """The methods of Experience. It begins with the first call, and so again after a restart."""
 
     def __init__(self, settings: ActorSettings) -> None:
+        keep_log(settings.folder / "logs" / "experience.log")
         self._settings = settings
         self._beginning = asyncio.Lock()
         self._experience: Experience | None = None
@@ -123,12 +125,13 @@ class ExperienceHandle:
         self._actor = actor
         self._timeout_s = timeout_s
 
-    def call(self, method: str, *arguments: object) -> object:
+    def call(self, method: str, *arguments: object, timeout_s: float | None = None) -> object:
         """The answer of a method. Raises its TrainerError, and Stalled without an answer."""
+        limit_s = timeout_s if timeout_s is not None else self._timeout_s
         try:
-            return ray.get(getattr(self._actor, method).remote(*arguments), timeout=self._timeout_s)
+            return ray.get(getattr(self._actor, method).remote(*arguments), timeout=limit_s)
         except GetTimeoutError as error:
-            raise Stalled(f"{self.name} gave no answer to {method} in {self._timeout_s:g} s") from error
+            raise Stalled(f"{self.name} gave no answer to {method} in {limit_s:g} s") from error
         except RayTaskError as error:
             if isinstance(error.cause, TrainerError):
                 raise error.cause from error

@@ -64,7 +64,6 @@ class Experience:
             parts.watch,
             report_s=rollout.stall_report_s,
             stall_s=rollout.stall_timeout_s,
-            total_s=config.learner.batch_timeout_s,
             told=_LOG.warning,
             tick_s=parts.tick_s,
         )
@@ -107,12 +106,13 @@ class Experience:
     async def take(self, step: int) -> Batch:
         """The batch of a step. Idempotent, and any number of callers may ask at once.
 
-        Raises Stalled when nothing moves, CheckpointError for a step that is neither next nor kept, and
+        Raises NoProgress when nothing moves, CheckpointError for a step that is neither next nor kept, and
         ConfigError or DataError when playing cannot go on.
         """
         if step > self._ledger.next_step:
             raise CheckpointError(f"batch {step} was asked for, and the next one is {self._ledger.next_step}")
-        assembled = await self._patience.until(f"batch {step}", lambda: self._assembled(step))
+        total_s = self._config.learner.batch_timeout_s
+        assembled = await self._patience.until(f"batch {step}", lambda: self._assembled(step), total_s)
         if self._latest is None or self._latest.step != step:
             groups = self._shelf.read((*assembled.fresh, *assembled.replayed))
             samples = tuple(sample for group in groups for sample in group.samples())
@@ -120,14 +120,15 @@ class Experience:
         return self._latest
 
     async def imitation(self, step: int) -> Batch:
-        """The batch of a step of the warm start. Raises DataError when the run has none, and Stalled."""
-        if self._parts.imitation is None:
+        """The batch of a step of the warm start. Raises DataError when the run has none, and NoProgress."""
+        warm_start = self._config.warm_start
+        if self._parts.imitation is None or warm_start is None:
             raise DataError("the run has no warm start")
         if self._imitation is None:
             self._imitation = asyncio.ensure_future(self._parts.imitation())
             self._imitation.add_done_callback(lambda _: self._patience.changed())
         playing = self._imitation
-        batches = await self._patience.until("the warm start", lambda: _result(playing))
+        batches = await self._patience.until("the warm start", lambda: _result(playing), warm_start.timeout_s)
         return batches.batch(step)
 
     async def published(self, version: int) -> None:
@@ -165,14 +166,15 @@ class Experience:
             self._journal.keep_only(self._ledger.needed(self._commits[-kept]))
 
     async def evaluate(self, step: int) -> Mapping[str, float]:
-        """Success on held-out tasks. The same step is evaluated once, over restarts too. Raises Stalled."""
+        """Success on held-out tasks. A step is evaluated once, over restarts too. Raises NoProgress."""
         if not self._ledger.held_out:
             return {}
         if step not in self._evaluations:
             self._evaluations[step] = asyncio.create_task(self._held_out.evaluate(step))
             self._evaluations[step].add_done_callback(lambda _: self._patience.changed())
         task = self._evaluations[step]
-        return await self._patience.until(f"evaluation {step}", lambda: _result(task))
+        total_s = self._config.evaluation.timeout_s
+        return await self._patience.until(f"evaluation {step}", lambda: _result(task), total_s)
 
     async def record(self, step: int, metrics: Mapping[str, float]) -> None:
         """Keep the metrics of a step, as the whole run counts them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
-from trainer.errors import Stalled
+from trainer.errors import NoProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,14 +26,12 @@ class Patience:
         *,
         report_s: float,
         stall_s: float,
-        total_s: float,
         told: Callable[[str], None],
         tick_s: float = 1.0,
     ) -> None:
         self._watch = watch
         self._report_s = report_s
         self._stall_s = stall_s
-        self._total_s = total_s
         self._told = told
         self._tick_s = tick_s
         self._changed = asyncio.Event()
@@ -43,10 +41,10 @@ class Patience:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def until(self, what: str, outcome: Callable[[], T | None]) -> T:
+    async def until(self, what: str, outcome: Callable[[], T | None], total_s: float) -> T:
         """The outcome, as soon as there is one.
 
-        Raises Stalled when there is no progress for ``stall_s`` seconds or no outcome in ``total_s``; every
+        Raises NoProgress when there is none for ``stall_s`` seconds, or no outcome in ``total_s``; every
         ``report_s`` seconds without progress the report is told.
         """
         began = self._watch.now()
@@ -58,8 +56,8 @@ class Patience:
             if found is not None:
                 return found
             waited_s, silence_s = self._watch.now() - began, self._watch.silence_s
-            if silence_s >= self._stall_s or waited_s >= self._total_s:
-                raise Stalled(f"{what} is not there after {waited_s:.0f} s: {self._watch.report()}")
+            if silence_s >= self._stall_s or waited_s >= total_s:
+                raise NoProgress(f"{what} is not there after {waited_s:.0f} s: {self._watch.report()}")
             reports = int(silence_s / self._report_s)
             if reports > told:
                 self._told(f"waiting for {what}: {self._watch.report()}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import ray
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from trainer.config import RayConfig
 
-__all__ = ["NAMESPACE", "gpus", "ray_cluster"]
+__all__ = ["NAMESPACE", "gpus", "ray_cluster", "ray_logs"]
 
 NAMESPACE = "sandbox-trainer"
 
@@ -45,6 +46,12 @@ def ray_cluster(config: RayConfig) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def ray_logs() -> Path:
+    """Where Ray keeps what processes on this machine wrote to their terminals."""
+    context = ray.get_runtime_context()
+    return Path(context.get_temp_dir()) / context.get_session_name() / "logs"
 
 
 def gpus() -> float:

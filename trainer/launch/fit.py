@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import ray.train
 from ray.train.torch import TorchConfig, TorchTrainer
 
 from trainer.errors import TrainerError
+from trainer.loop.final import final_error, forget_final
 from trainer.loop.worker import WorkerSettings, train_worker
 
+from .cluster import ray_logs
 from .waiting import apart
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from trainer.config import LearnerConfig, RunConfig
 
 __all__ = ["fit"]
@@ -24,6 +25,8 @@ _COLLECTIVE_TIMEOUT_S = 1800
 
 def fit(config: RunConfig, settings: WorkerSettings, checkpoints: Path) -> None:
     """Train to the last step, over restarts of the workers. Raises TrainerError with the cause."""
+    folder = Path(settings.folder)
+    forget_final(folder)
     trainer = TorchTrainer(
         train_worker,
         train_loop_config={"settings": settings},
@@ -43,9 +46,16 @@ def fit(config: RunConfig, settings: WorkerSettings, checkpoints: Path) -> None:
         # In the main thread Ray Train takes Ctrl-C over, and then ends the process as if all had gone well.
         result = apart(trainer.fit)
     except ray.train.TrainingFailedError as error:
-        raise TrainerError(f"training failed: {_cause(error)}") from error
+        raise _failure(folder, error) from error
     if result.error is not None:
-        raise TrainerError(f"training failed: {result.error}") from result.error
+        raise _failure(folder, result.error) from result.error
+    if (final := final_error(folder)) is not None:
+        raise final
+
+
+def _failure(folder: Path, error: BaseException) -> TrainerError:
+    sentence = f"training failed: {_cause(error)} (logs: {folder / 'logs'}, and Ray's own: {ray_logs()})"
+    return final_error(folder) or TrainerError(sentence)
 
 
 def _scaling(learner: LearnerConfig) -> ray.train.ScalingConfig:

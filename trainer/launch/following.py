@@ -1,26 +1,56 @@
-"""Tells whoever watches of a run's metrics, as they are written."""
+"""Tells whoever watches what a run writes, as it is written: metrics, and warnings of its log."""
 
 from __future__ import annotations
 
-import json
+import math
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
+
+from trainer.tracking.jsonl import parsed_line
+from trainer.tracking.logs import warning_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-__all__ = ["following"]
+__all__ = ["OnMetrics", "OnWarning", "following", "warned"]
 
 OnMetrics: TypeAlias = "Callable[[int, dict[str, float]], None]"
+OnWarning: TypeAlias = "Callable[[str], None]"
 
 _LOOK_S = 0.5
 
 
 @contextmanager
 def following(path: Path, told: OnMetrics | None) -> Iterator[None]:
-    """Tell of the lines that come while the block runs; what is there already is not told."""
+    """Tell of the metrics that come while the block runs; what is there already is not told."""
+
+    def tell(line: str) -> None:
+        parsed = parsed_line(line)
+        if parsed is not None and told is not None:
+            step, metrics = parsed
+            told(step, {name: value for name, value in metrics.items() if not math.isnan(value)})
+
+    with _new_lines(path, tell if told is not None else None):
+        yield
+
+
+@contextmanager
+def warned(path: Path, told: OnWarning | None) -> Iterator[None]:
+    """Tell of the warnings that come into a log while the block runs, stall reports above all."""
+
+    def tell(line: str) -> None:
+        sentence = warning_in(line)
+        if sentence is not None and told is not None:
+            told(sentence)
+
+    with _new_lines(path, tell if told is not None else None):
+        yield
+
+
+@contextmanager
+def _new_lines(path: Path, told: Callable[[str], None] | None) -> Iterator[None]:
     if told is None:
         yield
         return
@@ -35,7 +65,7 @@ def following(path: Path, told: OnMetrics | None) -> Iterator[None]:
         thread.join()
 
 
-def _follow(path: Path, position: int, told: OnMetrics, over: threading.Event) -> None:
+def _follow(path: Path, position: int, told: Callable[[str], None], over: threading.Event) -> None:
     last = False
     while not last:
         last = over.wait(_LOOK_S)
@@ -46,13 +76,5 @@ def _follow(path: Path, position: int, told: OnMetrics, over: threading.Event) -
             fresh = file.read()
         whole = fresh[: fresh.rfind(b"\n") + 1]
         position += len(whole)
-        for step, metrics in _whole_lines(whole.decode()):
-            told(step, metrics)
-
-
-def _whole_lines(text: str) -> Iterator[tuple[int, dict[str, float]]]:
-    for line in text.splitlines():
-        with suppress(ValueError):  # a line that a crash cut off
-            entry = json.loads(line)
-            known = {name: value for name, value in entry["metrics"].items() if value is not None}
-            yield entry["step"], known
+        for line in whole.decode(errors="replace").splitlines():
+            told(line)

@@ -5,7 +5,6 @@ folder ▶ sandbox service ▶ Ray ▶ engines ▶ experience ▶ Ray Train's wo
 
 from __future__ import annotations
 
-from collections import defaultdict
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -24,16 +23,19 @@ from trainer.tracking.jsonl import read_metrics
 from .cluster import NAMESPACE, gpus, ray_cluster
 from .fit import fit
 from .folder import RunFolder
-from .following import following
+from .following import following, warned
+from .phases import phase_seconds
 from .service import sandbox_service
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from trainer.config import RunConfig
     from trainer.experience.actor import ExperienceHandle
     from trainer.rollout.engine_actor import RayEngine
+
+    from .following import OnMetrics, OnWarning
 
 __all__ = ["RunResult", "evaluate", "train"]
 
@@ -47,6 +49,7 @@ class RunResult:
     before: EvaluationResult | None = None
     after: EvaluationResult | None = None
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
+    """Wall clock of the loop by phase."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +66,24 @@ def train(
     config: RunConfig,
     *,
     resume: bool = False,
-    on_metrics: Callable[[int, dict[str, float]], None] | None = None,
+    on_metrics: OnMetrics | None = None,
+    on_warning: OnWarning | None = None,
 ) -> RunResult:
-    """Train to the last step. Raises TrainerError; what was done until then is in the run's folder."""
+    """Train to the last step. Raises TrainerError; what was done until then is in the run's folder.
+
+    Args:
+        config: the run.
+        resume: go on with the run of this name.
+        on_metrics: is told of each step's metrics, as they are written.
+        on_warning: is told what episodes wait for when they make no progress, and other warnings.
+    """
     config = config.model_copy(update={"root": config.root.absolute()})
     folder = RunFolder.open(config, resume=resume)
-    with _started(config, folder) as started, following(folder.metrics, on_metrics):
+    with (
+        warned(folder.logs / "experience.log", on_warning),
+        _started(config, folder) as started,
+        following(folder.metrics, on_metrics),
+    ):
         settings = WorkerSettings(
             config=config.model_dump_json(),
             model=str(started.model),
@@ -96,7 +111,7 @@ def evaluate(config: RunConfig, model: Path | None = None) -> EvaluationResult:
     RunFolder.remove(config)
     folder = RunFolder.open(config, resume=False)
     with _started(config, folder, model) as started:
-        started.experience.call("evaluate", 0)
+        started.experience.call("evaluate", 0, timeout_s=config.evaluation.timeout_s)
     return replace(read_evaluations(folder.evaluations)[0], when="alone")
 
 
@@ -121,15 +136,10 @@ def _engines(config: RunConfig, model: Path, stack: ExitStack) -> Sequence[RayEn
 
 def _result(config: RunConfig, folder: RunFolder) -> RunResult:
     evaluations = read_evaluations(folder.evaluations)
-    seconds: dict[str, float] = defaultdict(float)
-    for metrics in read_metrics(folder.metrics).values():
-        for name, value in metrics.items():
-            if name.startswith("time/"):
-                seconds[name.removeprefix("time/")] += value
     return RunResult(
         folder=folder.path,
         last_step=plan_of(config).total,
         before=evaluations[0] if evaluations else None,
         after=evaluations[-1] if len(evaluations) > 1 else None,
-        phase_seconds=dict(seconds),
+        phase_seconds=phase_seconds(read_metrics(folder.metrics)),
     )

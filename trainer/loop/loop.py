@@ -169,4 +169,7 @@ class TrainingLoop:
         evaluation = self.config.evaluation
         due = evaluation.every and stage.local(step) % evaluation.every == 0
         if evaluation.splits and (due or step in (stage.first, stage.last)):
-            self.recorder.record(step, self.experience.evaluate(stage.local(step)))
+            clock = Clock()
+            with clock.phase("evaluate"):
+                figures = self.experience.evaluate(stage.local(step))
+            self.recorder.record(step, {**figures, **clock.seconds})

@@ -7,9 +7,9 @@ import time
 from typing import TYPE_CHECKING, Any, cast
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError
+from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
-from trainer.errors import Stalled
+from trainer.errors import NoProgress, TrainerError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,15 +19,20 @@ if TYPE_CHECKING:
 __all__ = ["RemoteExperience"]
 
 _AGAIN_S = 1.0
+_WAY_S = 60.0
 
 
 class RemoteExperience:
     """Calls that survive a restart of the actor: each is idempotent, and made again until its deadline."""
 
-    def __init__(self, name: str, namespace: str, timeout_s: float) -> None:
+    def __init__(
+        self, name: str, namespace: str, timeout_s: float, longer_s: Mapping[str, float] | None = None
+    ) -> None:
+        """``timeout_s`` is for every call but those in ``longer_s``, which have deadlines of their own."""
         self._name = name
         self._namespace = namespace
         self._timeout_s = timeout_s
+        self._longer_s = longer_s or {}
         self._version: int | None = None
 
     def imitation(self, step: int) -> Batch:
@@ -56,7 +61,9 @@ class RemoteExperience:
         self._call("record", step, dict(metrics))
 
     def _call(self, method: str, *arguments: object) -> object:
-        deadline = time.monotonic() + self._timeout_s
+        # The actor has the same deadline, and more to say when it passes.
+        limit_s = self._longer_s.get(method, self._timeout_s) + _WAY_S
+        deadline = time.monotonic() + limit_s
         lost: RayActorError | ValueError | None = None
         while (left := deadline - time.monotonic()) > 0:
             try:
@@ -64,12 +71,14 @@ class RemoteExperience:
                 return ray.get(getattr(actor, method).remote(*arguments), timeout=left)
             except GetTimeoutError:
                 break
+            except RayTaskError as error:
+                raise (error.cause if isinstance(error.cause, TrainerError) else error) from None
             except (RayActorError, ValueError) as error:  # gone, or not there again yet
                 if isinstance(error, ValueError) and "Failed to look up actor" not in str(error):
                     raise
                 lost = error
                 time.sleep(_AGAIN_S)
-        raise Stalled(f"{self._name} gave no answer to {method} in {self._timeout_s:g} s") from lost
+        raise NoProgress(f"{self._name} gave no answer to {method} in {limit_s:g} s") from lost
 
     def _actor(self, *, tell: bool) -> Any:  # noqa: ANN401 - Ray's handles have no types
         actor = ray.get_actor(self._name, namespace=self._namespace)

@@ -18,9 +18,11 @@ import torch
 from trainer.config import RunConfig
 from trainer.rollout.engine_fleet import engine_handles
 from trainer.sync.publisher import make_publisher
+from trainer.tracking.logs import keep_log
 from trainer.types import Objective
 from trainer.update.learner import Learner
 
+from .final import final_error, noting_final
 from .loop import TrainingLoop
 from .plan import plan_of
 from .recorder import Position, RunRecorder
@@ -50,12 +52,23 @@ class WorkerSettings:
 def train_worker(settings: dict[str, WorkerSettings]) -> None:
     """One rank of one run, from the newest checkpoint to the last step."""
     given = settings["settings"]
-    config = RunConfig.model_validate_json(given.config)
+    folder = Path(given.folder)
+    if final_error(folder) is not None:
+        return
     context = ray.train.get_context()
-    rank, world = context.get_world_rank(), context.get_world_size()
+    rank = context.get_world_rank()
+    keep_log(folder / "logs" / f"worker-{rank}.log")
+    with noting_final(folder):
+        _train(given, rank, context.get_world_size())
+
+
+def _train(given: WorkerSettings, rank: int, world: int) -> None:
+    config = RunConfig.model_validate_json(given.config)
     torch.set_num_threads(config.learner.threads)
     learner = Learner(Path(given.model), config, ray.train.torch.get_device(), rank, world)
-    experience = RemoteExperience(given.experience, given.namespace, config.learner.batch_timeout_s)
+    experience = RemoteExperience(
+        given.experience, given.namespace, config.learner.batch_timeout_s, _longer_s(config)
+    )
     plan = plan_of(config)
     position = _restore(learner, plan)
     if rank == 0:
@@ -72,6 +85,11 @@ def train_worker(settings: dict[str, WorkerSettings]) -> None:
     loop.run(position.step if position else 0, position.stage if position else None)
     if config.checkpoint.export:
         learner.export(Path(given.folder) / "model")
+
+
+def _longer_s(config: RunConfig) -> dict[str, float]:
+    longer_s = {"evaluate": config.evaluation.timeout_s}
+    return longer_s if config.warm_start is None else {**longer_s, "imitation": config.warm_start.timeout_s}
 
 
 def _restore(learner: Learner, plan: Plan) -> Position | None:

@@ -85,7 +85,7 @@ def time_spent(metrics: Mapping[int, Mapping[str, float]]) -> Figure | None:
     """
     totals = {
         name: sum(values.get(f"time/{name}", 0.0) for values in metrics.values())
-        for name in ("annotate", "update", "publish")
+        for name in ("annotate", "update", "publish", "evaluate")
     }
     parts = {"sampling": 0.0, "sandbox": 0.0, "waiting": 0.0}
     for values in metrics.values():

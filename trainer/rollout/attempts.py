@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from .watch import Watch
 
 __all__ = ["Attempts", "PlayedEpisode", "Player"]
+
+_LOG = logging.getLogger(__name__)
 
 
 class Player(Protocol):
@@ -67,6 +70,7 @@ class Attempts:
             if trajectory.failure is None:
                 return PlayedEpisode(trajectory, tuple(failures))
             failures.append(trajectory.failure)
+            _LOG.info("episode %s, attempt %d: %s", trajectory.id, attempt, _sentence(trajectory.failure))
             match remedy(trajectory.failure, attempt, self._config.strategy):
                 case Remedy.RETRY:
                     wait_s = patience_s(self._config.strategy, attempt, trajectory.failure.retry_after_s)

@@ -12,6 +12,7 @@ import ray
 from ray.exceptions import ActorDiedError, RayActorError, RayTaskError, WorkerCrashedError
 
 from trainer.errors import EngineError, EngineGone, EngineLost, TrainerError
+from trainer.tracking.logs import keep_log
 
 from .engine import Engine
 from .engine_core import open_core
@@ -37,8 +38,13 @@ class EngineActor:
     """One engine in a process of its own. Methods are those of Engine."""
 
     def __init__(self, options: EngineOptions) -> None:
+        log = None if options.logs is None else options.logs / f"{_own_name()}.log"
+        if log is not None:
+            keep_log(log)
         self._engine = Engine(open_core(options), options)
         self._ready: asyncio.Task[None] | None = None
+        if log is not None:
+            keep_log(log, "vllm")  # whose logger is its own, and made anew by its import
 
     async def generate(self, request: GenerationRequest) -> Generation:
         """See Engine."""
@@ -73,6 +79,10 @@ class EngineActor:
         if self._ready is not None and self._ready.done() and (error := self._ready.exception()):
             return f"it could not take the newest weights: {error}"
         return self._engine.failure()
+
+
+def _own_name() -> str:
+    return ray.get_runtime_context().get_actor_name() or "engine"
 
 
 def _ours(error: BaseException) -> BaseException:

@@ -34,6 +34,8 @@ class EngineOptions:
     in_process: bool
     transfer: str | None
     """vLLM's name of the weight transfer; None when only adapters change."""
+    logs: Path | None = None
+    """Folder of the run's logs."""
     publications: Path | None = None
     """Folder with the manifest that an engine looks into when it starts."""
     context: int | None = None
@@ -124,6 +126,7 @@ def engine_options(config: RunConfig, model: Path, device: Device) -> EngineOpti
         dtype=dtype,
         in_process=in_process,
         transfer=None if medium == "adapter" else medium,
+        logs=config.folder / "logs",
         publications=publications(config),
         context=config.rollout.max_context_tokens,
         tensor_parallel=engine.tensor_parallel,

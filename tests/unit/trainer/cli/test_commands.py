@@ -147,6 +147,13 @@ def test_evaluate_needs_splits_and_a_model_that_is_there(run_file, tmp_path):
     assert "is no folder" in run("evaluate", run_file, "--model", tmp_path / "none").stderr
 
 
+@pytest.mark.parametrize("words", [[], ["tracking.progress=false"]])
+def test_what_a_run_waits_for_is_told_as_it_goes_on(run_file, words):
+    driver = FakeDriver(warnings=["waiting for batch 3: episode 9.1 in step [code-7]"])
+    done = run("train", run_file, *words, driver=driver)
+    assert "warning: waiting for batch 3: episode 9.1 in step [code-7]" in done.stderr
+
+
 def test_config_prints_what_reads_as_the_same_run(run_file):
     shown = run("config", run_file, "rollout.groups=5")
     assert tomllib.loads(shown.stdout)["rollout"]["groups"] == 5

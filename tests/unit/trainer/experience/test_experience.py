@@ -18,7 +18,7 @@ from tests.fakes.experience import (
     trajectory,
 )
 from tests.fakes.waiting import until
-from trainer.errors import CheckpointError, ConfigError, DataError, Stalled
+from trainer.errors import CheckpointError, ConfigError, DataError, NoProgress
 from trainer.rollout.watch import Watch
 from trainer.types import Objective
 
@@ -384,7 +384,7 @@ async def test_a_stall_names_instance_and_phase(tmp_path):
     await until(lambda: player.under_way == 8)
     watch.entered("0.0", "step", "code-77")
     clock.advance(101.0)
-    with pytest.raises(Stalled, match=r"episode 0\.0 in step for 101 s \(instance code-77\)"):
+    with pytest.raises(NoProgress, match=r"episode 0\.0 in step for 101 s \(instance code-77\)"):
         await taking
     await made.close()
 
@@ -405,8 +405,28 @@ async def test_progress_keeps_a_stall_away_but_not_for_ever(tmp_path):
         await asyncio.sleep(0.01)
         assert not taking.done()
     clock.advance(60.0)
-    with pytest.raises(Stalled, match="batch 0 is not there after 357 s"):
+    with pytest.raises(NoProgress, match="batch 0 is not there after 357 s"):
         await taking
+    await made.close()
+
+
+async def test_an_evaluation_has_a_deadline_of_its_own(tmp_path):
+    clock = FakeClock()
+    watch = Watch(clock.monotonic)
+    player = FakePlayer()
+    player.hold()
+    words = {"splits": ["test"], "limit": 1, "timeout_s": 500.0}
+    config = run_config(learner={"batch_timeout_s": 100.0}, evaluation=words)
+    made = await started(config, tmp_path, player, watch=watch)
+    evaluating = asyncio.create_task(made.evaluate(0))
+    await until(lambda: player.under_way == 1)
+    clock.advance(499.0)
+    watch.restart()
+    await asyncio.sleep(0.01)
+    assert not evaluating.done()
+    clock.advance(2.0)
+    with pytest.raises(NoProgress, match="evaluation 0 is not there after 501 s"):
+        await evaluating
     await made.close()
 
 
@@ -476,7 +496,8 @@ async def test_demonstrations_are_played_once_for_all_steps(tmp_path):
             return f"batch {step}"
 
     demonstrations = Demonstrations()
-    made = await started(run_config(), tmp_path, FakePlayer(), imitation=demonstrations.play)
+    config = run_config(warm_start={"demonstrations": "none.jsonl"})
+    made = await started(config, tmp_path, FakePlayer(), imitation=demonstrations.play)
     assert await asyncio.gather(made.imitation(0), made.imitation(1)) == ["batch 0", "batch 1"]
     assert demonstrations.played == 1
     await made.close()

@@ -30,6 +30,7 @@ class Journal:
     """Everything that the loop asked of the others, in order."""
 
     calls: list = field(default_factory=list)
+    timed: list = field(default_factory=list)
     kl_coefficient: float = 0.0
 
     def imitation(self, step):
@@ -65,6 +66,7 @@ class Journal:
 
     def record(self, step, metrics):
         self.calls.append(("record", step, sorted(name for name in metrics if not name.startswith("time/"))))
+        self.timed.append(sorted(name for name in metrics if name.startswith("time/")))
 
     def checkpoint(self, step, stage):
         self.calls.append(("checkpoint", step, stage))
@@ -98,7 +100,7 @@ def test_a_step_takes_annotates_updates_and_publishes_in_this_order():
 
 def test_what_a_step_led_to_is_recorded_from_all_who_took_part():
     recorded = [call for call in played(RunConfig(steps=1)) if call[0] == "record"]
-    assert recorded == [("record", 0, ["loss/policy", "reward/mean", "sync/seconds"])]
+    assert recorded == [("record", 0, ["advantage/std", "loss/policy", "reward/mean", "sync/seconds"])]
 
 
 def test_the_warm_start_has_its_own_optimizer_and_publishes_nothing():
@@ -152,3 +154,11 @@ def test_the_last_evaluation_comes_before_the_last_checkpoint():
     config = RunConfig(steps=1, evaluation=EvaluationConfig(splits=("test",)))
     assert [call[0] for call in played(config)][-1] == "checkpoint"
     assert ("evaluate", 1) in played(config)
+
+
+def test_every_phase_is_timed_and_an_evaluation_is_one():
+    journal = Journal()
+    config = RunConfig(steps=1, evaluation=EvaluationConfig(splits=("test",)))
+    TrainingLoop(config, plan_of(config), journal, journal, journal, journal).run()
+    steps = ["time/annotate", "time/publish", "time/take", "time/update"]
+    assert journal.timed == [["time/evaluate"], steps, ["time/evaluate"]]

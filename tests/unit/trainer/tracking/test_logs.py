@@ -1,0 +1,38 @@
+import logging
+
+import pytest
+
+from trainer.tracking.logs import keep_log, warning_in
+
+
+@pytest.fixture
+def kept(tmp_path):
+    path = tmp_path / "logs" / "experience.log"
+    own = logging.getLogger("trainer")
+    level = own.level
+    handler = keep_log(path)
+    yield path
+    logging.getLogger().removeHandler(handler)
+    handler.close()
+    own.setLevel(level)
+
+
+def test_a_log_has_all_of_the_trainers_own_and_the_warnings_of_others(kept):
+    logging.getLogger("trainer.rollout.attempts").info("played again")
+    logging.getLogger("trainers").error("of a library with a similar name")
+    logging.getLogger("httpx").info("a call")
+    said = [line.partition(": ")[2] for line in kept.read_text().splitlines()]
+    assert said == ["played again", "of a library with a similar name"]
+
+
+def test_a_warning_of_the_trainers_own_is_found_in_its_line(kept):
+    logging.getLogger("trainer.experience").warning("waiting for batch 3: no progress: 60 s")
+    logging.getLogger("trainer.experience").info("said WARNING trainer: no")
+    logging.getLogger("asyncio").warning("slow")
+    found = [warning_in(line) for line in kept.read_text().splitlines()]
+    assert found == ["waiting for batch 3: no progress: 60 s", None, None]
+
+
+def test_a_folder_that_cannot_be_made_is_no_reason_to_end(tmp_path):
+    (tmp_path / "file").touch()
+    assert keep_log(tmp_path / "file" / "worker.log") is None
