@@ -47,19 +47,22 @@ class Published:
     """A safetensors file with all weights, or the folder of a LoRA adapter."""
 
 
-def resolve_device(setting: Literal["auto", "cpu", "cuda"], gpus: float) -> Device:
-    """What engines run on; ``gpus`` is how many there are in the cluster."""
-    if setting == "auto":
-        return "cuda" if gpus > 0 else "cpu"
-    return setting
+def resolve_device(config: RunConfig) -> Device:
+    """What engines run on: where the run leaves it open, what the learner runs on.
+
+    The configuration alone decides, so that driver and workers, on whatever machines, decide alike.
+    """
+    if config.engine.device == "auto":
+        return "cuda" if config.learner.gpus > 0 else "cpu"
+    return config.engine.device
 
 
 def resolve_medium(config: RunConfig, device: Device) -> Medium:
     """The way of the weights, where the run leaves it open."""
     if config.sync.medium != "auto":
         return config.sync.medium
-    if device == "cpu":
-        # Adapters work on a CPU too, and sample at a quarter of the speed of merged weights.
+    if device == "cpu" or config.learner.gpus == 0:
+        # nccl and ipc have a GPU at both ends. Adapters work on a CPU too, at a quarter of the speed.
         return "shared_file"
     if config.learner.lora is not None:
         return "adapter"

@@ -94,6 +94,7 @@ def settings(tmp_path, medium: str, dtype: str, share: float | None) -> RunConfi
             "name": f"gpu-{medium}",
             "root": tmp_path,
             "engine": {name: value for name, value in engine.items() if value is not None},
+            "learner": {"gpus": share or 1},
             "sync": {"medium": medium, "timeout_s": 300, "tolerance": TOLERANCE[dtype]},
         }
     )

@@ -20,6 +20,7 @@ class EngineConfig(Branch):
     tensor_parallel: Positive = 1
     """GPUs an engine, within one node."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto: GPUs where ``learner.gpus`` is above 0, else CPUs."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """auto: float32 on a CPU, where log-probabilities are then checked closely; bfloat16 on a GPU."""
     max_sequences: Positive = 256
@@ -50,7 +51,8 @@ class SyncConfig(Branch):
 
     medium: Literal["auto", "shared_file", "nccl", "ipc", "adapter"] = "auto"
     """shared_file: a safetensors file in shared memory, on one machine. nccl: engines and learner on
-    separate GPUs. ipc: they share a GPU. adapter: LoRA only, the adapter alone. auto: what fits."""
+    separate GPUs. ipc: they share a GPU. adapter: LoRA only, the adapter alone. auto: what fits;
+    shared_file for a learner on CPUs."""
     every: Positive = 1
     """Updates between publications."""
     check: bool = True

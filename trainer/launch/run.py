@@ -17,6 +17,7 @@ from trainer.loop.worker import WorkerSettings
 from trainer.models.folders import model_folder
 from trainer.published import clear, publications, resolve_device
 from trainer.report.page import write_report
+from trainer.rollout.engine_build import check_build, installed_build
 from trainer.rollout.engine_fleet import reserve, start_engines
 from trainer.tracking.jsonl import read_metrics
 
@@ -128,7 +129,10 @@ def _started(config: RunConfig, folder: RunFolder, model: Path | None = None) ->
 
 
 def _engines(config: RunConfig, model: Path, stack: ExitStack) -> Sequence[RayEngine]:
-    device = resolve_device(config.engine.device, gpus())
+    device = resolve_device(config)
+    check_build(device, installed_build())
+    if device == "cuda" and config.ray.address is None and not gpus():
+        raise ConfigError("the run wants GPUs, and Ray finds none on this machine; leave learner.gpus at 0")
     stack.callback(clear, publications(config))
     clear(publications(config))
     return start_engines(config, model, device, reserve(config, device))

@@ -21,6 +21,7 @@ MIB = 1 << 20
 CPU_CACHE_MIB = 256
 CPU_BLOCK_TOKENS = 32
 """Tokens of a block of the prefix cache; vLLM's own 128 on a CPU never hit with short conversations."""
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 WORKER_EXTENSION = "trainer.sync.vllm_worker.PublicationWorker"
 
 
@@ -112,6 +113,10 @@ def engine_options(config: RunConfig, model: Path, device: Device) -> EngineOpti
     medium = resolve_medium(config, device)
     if device == "cpu" and medium in ("nccl", "ipc"):
         raise ConfigError(f"sync.medium={medium} needs GPUs; use shared_file")
+    if config.learner.gpus == 0 and medium in ("nccl", "ipc"):
+        raise ConfigError(
+            f"sync.medium={medium} needs a learner on GPUs: set learner.gpus"
+        )
     if engine.tensor_parallel > 1 and engine.gpus is not None and engine.gpus < 1:
         raise ConfigError("engine.tensor_parallel wants whole GPUs; engine.gpus is a share")
     in_process = engine.in_process if engine.in_process is not None else device == "cpu"
@@ -135,5 +140,13 @@ def engine_options(config: RunConfig, model: Path, device: Device) -> EngineOpti
         gpu_memory_share=engine.gpu_memory_share,
         eager=engine.eager,
         threads=engine.threads,
-        lora_rank=lora.rank if lora else None,
+        lora_rank=_room_for(lora.rank) if lora else None,
     )
+
+
+def _room_for(rank: int) -> int:
+    """The least rank that vLLM sets room aside for; adapters of lower ranks fit into it."""
+    found = next((room for room in LORA_RANKS if room >= rank), None)
+    if found is None:
+        raise ConfigError(f"engines take adapters up to rank {LORA_RANKS[-1]}; learner.lora.rank is {rank}")
+    return found

@@ -36,8 +36,10 @@ def tolerance_of(config: RunConfig, device: Device) -> float:
     """The greatest difference that passes."""
     if config.sync.tolerance is not None:
         return config.sync.tolerance
-    exact = config.engine.dtype == "float32" or (config.engine.dtype == "auto" and device == "cpu")
-    return 1e-4 if exact and config.learner.dtype != "bfloat16" else 0.1
+    engine, learner = config.engine.dtype, config.learner.dtype
+    exact_engine = engine == "float32" or (engine == "auto" and device == "cpu")
+    exact_learner = learner == "float32" or (learner == "auto" and config.learner.gpus == 0)
+    return 1e-4 if exact_engine and exact_learner else 0.1
 
 
 def greatest_difference(found: Sequence[float], expected: Sequence[float]) -> float:

@@ -170,15 +170,9 @@ def make_publisher(
     config: RunConfig, engines: Sequence[EngineHandle], learner: WeightOwner, rank: int
 ) -> Publication:
     """The publisher of a run, on each rank of the learner; only rank 0 talks to the engines."""
-    device = resolve_device(config.engine.device, _gpus())
+    device = resolve_device(config)
     publisher = _medium(resolve_medium(config, device), config, learner, rank, device)
     return Publication(config, engines, learner, rank, publisher, tolerance_of(config, device))
-
-
-def _gpus() -> float:
-    import torch
-
-    return float(torch.cuda.device_count())
 
 
 def _medium(medium: Medium, config: RunConfig, learner: WeightOwner, rank: int, device: Device) -> Publisher:

