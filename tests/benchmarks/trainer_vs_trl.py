@@ -65,8 +65,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--continuous-batching",
         action="store_true",
-        help="TRL samples with transformers' continuous batching",
+        help="TRL samples with transformers' continuous batching, which is slow on a CPU",
     )
+    parser.set_defaults(warm_steps=120)  # nothing is spoilt, so that fewer leave something to learn
     options = parser.parse_args()
     if options.steps < 2:
         parser.error("the first step is not counted: there must be two at least")

@@ -73,7 +73,7 @@ def parser(description: str) -> argparse.ArgumentParser:
     made.add_argument("--root", type=Path, help="folder of runs and models, kept; a temporary one if missing")
     made.add_argument("--seed", type=int, default=0)
     made.add_argument(
-        "--warm-steps", type=int, default=200, help="warm start of the model that all begin with"
+        "--warm-steps", type=int, default=300, help="warm start of the model that all begin with"
     )
     made.add_argument("--output", "-o", type=Path, help="write the JSON to this file, too")
     made.add_argument("--url", help="a sandbox service that runs already; one is started when missing")
