@@ -44,7 +44,7 @@ optimizer = {{ learning_rate = 2e-3, schedule = "cosine", warmup_steps = 30, wei
 
 def play(plan: RunPlan, scenario: str) -> KilledRun:
     """One scenario from its start to its end."""
-    run = KilledRun(plan, scenario, plan.write())
+    run = KilledRun(plan, scenario.replace("+", "-"), plan.write())
     run.start("--force")
     for number, what in enumerate(hits_of(scenario)):
         if run.until_step(SHOWN + number):
