@@ -65,6 +65,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--update", type=float, default=3.0, help="seconds of a simulated update")
     options = parser.parse_args()
     options.policy = options.policy or list(POLICIES)
+    if options.steps < 2:
+        parser.error("the first step does not show what is worth sampling ahead: there must be two at least")
     return options
 
 
@@ -128,11 +130,12 @@ def _trained(
     runs.trainer("train", at, name, [*runs.begins_with(model), *_common(options), *words], "--force")
     steps = runs.Steps.of(at.root / name)
     seconds = steps.seconds()
-    idle_s = sum(share * took for share, took in zip(steps.each("engine/idle"), seconds, strict=True))
+    # The first step's share counts from the start of the experience, long before there were weights.
+    shares = list(zip(steps.each("engine/idle"), seconds, strict=True))[1:]
     episodes = sum(steps.each("episodes/count"))
     return {
         "seconds": sum(seconds),
-        "engine_idle_share": idle_s / sum(seconds),
+        "engine_idle_share": sum(share * took for share, took in shares) / sum(seconds[1:]),
         "learner_waited_s": sum(steps.each("time/take")),
         "episodes": episodes,
         "episodes_per_s": episodes / sum(seconds),
