@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainer.config import RunConfig
 from trainer.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 __all__ = ["RunFolder"]
@@ -17,8 +18,12 @@ __all__ = ["RunFolder"]
 _CONFIG = "run.json"
 _FREE = frozenset(
     {"tracking", "ray", "service", "steps", "evaluation", "checkpoint", "root", "rollout", "engine"}
+    | {"learner.workers", "learner.cpus", "learner.max_failures", "learner.batch_timeout_s"}
+    | {"sync.timeout_s", "warm_start.timeout_s", "warm_start.concurrency"}
 )
-"""Branches that may change when a run goes on."""
+"""What may change when a run goes on: settings, and whole branches."""
+_KEPT = frozenset({"evaluation.splits", "evaluation.limit"})
+"""What may not, although its branch may: held-out tasks are listed once, and evaluations comparable."""
 
 
 class RunFolder:
@@ -94,13 +99,27 @@ class RunFolder:
 
     def _check(self, config: RunConfig, before: RunConfig) -> None:
         """What decides about weights and tokens has to stay as it was."""
+        now, then = (dict(_settings(each.model_dump(mode="json"))) for each in (config, before))
         changed = sorted(
             name
-            for name in RunConfig.model_fields
-            if name not in _FREE and getattr(config, name) != getattr(before, name)
+            for name in now.keys() | then.keys()
+            if not _may_change(name) and now.get(name) != then.get(name)
         )
         if changed:
             raise ConfigError(
                 f"a run that goes on keeps its settings; changed are: {', '.join(changed)}. "
                 "Start another run under another name=..."
             )
+
+
+def _settings(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """All leaves by their dotted names."""
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from _settings(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _may_change(name: str) -> bool:
+    return name not in _KEPT and (name in _FREE or name.partition(".")[0] in _FREE)

@@ -30,8 +30,44 @@ def test_a_run_may_go_on_for_more_steps(config):
 def test_a_run_that_goes_on_keeps_its_algorithm(config):
     RunFolder.open(config, resume=False)
     other = config.model_copy(update={"algorithm": AlgorithmConfig(entropy=0.5)})
-    with pytest.raises(ConfigError, match="changed are: algorithm"):
+    with pytest.raises(ConfigError, match=r"changed are: algorithm\.entropy\."):
         RunFolder.open(other, resume=True)
+
+
+def with_words(config, **branches):
+    return RunConfig.model_validate({"name": config.name, "root": config.root, **branches})
+
+
+@pytest.mark.parametrize(
+    "branches",
+    [
+        {"learner": {"workers": [1, 4], "max_failures": 9, "batch_timeout_s": 60}},
+        {"sync": {"timeout_s": 60}},
+        {"evaluation": {"every": 5, "episodes": 4}},
+        {"rollout": {"concurrency": 8}},
+    ],
+)
+def test_what_decides_about_no_weights_may_change(config, branches):
+    RunFolder.open(config, resume=False)
+    other = with_words(config, **branches)
+    assert RunFolder.config_of(RunFolder.open(other, resume=True).path) == other
+
+
+@pytest.mark.parametrize(
+    ("branches", "name"),
+    [
+        ({"evaluation": {"splits": ["test"]}}, "evaluation.splits"),
+        ({"evaluation": {"limit": 5}}, "evaluation.limit"),
+        ({"learner": {"workers": 2, "minibatches": 2}}, "learner.minibatches"),
+        ({"learner": {"lora": {"rank": 8}}}, "learner.lora.rank"),
+        ({"sync": {"every": 2, "timeout_s": 60}}, "sync.every"),
+        ({"warm_start": {"demonstrations": "d.jsonl"}}, "warm_start.demonstrations"),
+    ],
+)
+def test_what_decides_about_weights_and_held_out_tasks_is_kept(config, branches, name):
+    RunFolder.open(config, resume=False)
+    with pytest.raises(ConfigError, match=name.replace(".", r"\.")):
+        RunFolder.open(with_words(config, **branches), resume=True)
 
 
 def test_only_a_run_is_removed(config, tmp_path):
