@@ -18,7 +18,7 @@ from trainer.config.algorithm import (
 from trainer.types import Objective
 
 from .chains import Array, Chain, chains, rows
-from .kl_penalty import penalised, sequence_kl
+from .kl_penalty import penalised
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +61,7 @@ def credit(batch: Batch, config: AlgorithmConfig, kl_coefficient: float = 0.0) -
     ]
     episodes = chains(samples, rewards_N, skip_truncated=config.overlong == "mask")
     credits_N = ALGORITHMS[type(config.advantage)](episodes, config.advantage)
-    facts = {**batch.facts, **_facts(samples, episodes, credits_N)}
+    facts = {**batch.facts, **_facts(episodes, credits_N)}
     return replace(batch, samples=_filled(samples, episodes, credits_N), facts=facts)
 
 
@@ -83,13 +83,9 @@ def _filled(
     return tuple(filled)
 
 
-def _facts(
-    samples: Sequence[Sample], episodes: Sequence[Chain], credits_N: Sequence[Credit]
-) -> dict[str, float]:
+def _facts(episodes: Sequence[Chain], credits_N: Sequence[Credit]) -> dict[str, float]:
     pairs = [(chain, mine) for chain, mine in zip(episodes, credits_N, strict=True) if chain.trained]
     facts = {"advantage/std": _deviation([mine.advantages_A for _, mine in pairs])}
-    if all(each.old_logprobs_T is not None and each.ref_logprobs_T is not None for each in samples):
-        facts["reference/kl_sequence"] = sequence_kl(samples)
     critic = [(mine.returns_A, chain.values_A) for chain, mine in pairs]
     errors = [goal - value for goal, value in critic if goal is not None and value is not None]
     if errors:

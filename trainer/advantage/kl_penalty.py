@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from trainer.types import FloatT, Sample
 
-__all__ = ["penalised", "sequence_kl", "token_kl"]
+__all__ = ["penalised", "token_kl"]
 
 LOG_BOUND = 20.0
 """Greatest size of a log-ratio."""
@@ -44,12 +42,3 @@ def token_kl(sample: Sample, estimator: Literal["k1", "k2", "k3"]) -> FloatT:
 def penalised(sample: Sample, estimator: Literal["k1", "k2", "k3"], coefficient: float) -> FloatT:
     """The sample's rewards minus coefficient times KL, token by token."""
     return sample.rewards_T - np.float32(coefficient) * token_kl(sample, estimator)
-
-
-def sequence_kl(samples: Sequence[Sample]) -> float:
-    """Mean over samples of their summed KL to the reference, in nats (k1, which has no bias).
-
-    This is what an adaptive coefficient keeps on its target.
-    """
-    sums = [float(token_kl(each, "k1").sum()) for each in samples if each.weight > 0 and each.mask_T.any()]
-    return float(np.mean(sums)) if sums else 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from .base import Branch, NonNegative, Positive, Share
 
@@ -123,6 +123,14 @@ class KlConfig(Branch):
     """The coefficient adapts to keep the KL a sequence here (Ziegler et al. 2019); None: fixed."""
     horizon: Positive = 10_000
     """Sequences over which it adapts."""
+
+    @model_validator(mode="after")
+    def _teaches(self) -> KlConfig:
+        if self.place == "loss" and self.estimator == "k1":
+            raise ValueError(
+                "k1 has a gradient of mean zero in the loss: take k2 or k3 there, or place=reward"
+            )
+        return self
 
 
 class MismatchConfig(Branch):

@@ -27,7 +27,7 @@ from .checkpoint import (
 )
 from .material import Material
 from .model import load_model
-from .objective import AdaptiveCoefficient, mismatch_metrics, reported
+from .objective import AdaptiveCoefficient, mismatch_metrics, reported, sequence_kl
 from .optimizer import Optimizer
 from .packing import Row
 from .partition import minibatches
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from trainer.config import RunConfig
-    from trainer.types import FloatT
+    from trainer.types import FloatT, Sample
 
 __all__ = ["Learner"]
 
@@ -130,8 +130,8 @@ class Learner:
         losses, totals = sums.over_ranks(self._model.world)
         metrics = reported(losses, {"tokens": 0.0, **totals}, len(norms))
         if reinforce:
-            metrics |= self._mismatch(batch, seen)
-            self._adapt(totals, material)
+            samples = self._trained(batch, seen)
+            metrics |= mismatch_metrics(samples, self.config.algorithm.mismatch) | self._adapt(samples)
         finite = [norm for norm in norms if np.isfinite(norm)]
         return {
             **metrics,
@@ -220,21 +220,23 @@ class Learner:
             seed = (self.config.seed, batch.step, epoch)
             yield from minibatches(rows, self.config.learner.minibatches, seed)
 
-    def _mismatch(self, batch: Batch, seen: RowTable | None) -> dict[str, float]:
+    def _trained(self, batch: Batch, seen: RowTable | None) -> list[Sample]:
+        """What was trained on, with the model's log-probabilities from before the update."""
         samples = [sample for sample in batch.samples if sample.weight > 0 and sample.mask_T.any()]
         if seen is not None:
             (columns,) = seen.read(self._model.world)
             samples = [
                 replace(sample, old_logprobs_T=old_T) for sample, old_T in zip(samples, columns, strict=True)
             ]
-        return mismatch_metrics(samples, self.config.algorithm.mismatch)
+        return samples
 
-    def _adapt(self, totals: dict[str, float], material: Material) -> None:
+    def _adapt(self, samples: list[Sample]) -> dict[str, float]:
         """Move the KL's coefficient by the KL of a sequence that was measured."""
-        if "reference/kl" not in totals or not material.rows:
-            return
-        rows = len(material.rows)
-        self._kl = self._kl.after(totals["reference/kl"] / (rows * self.config.learner.epochs), rows)
+        measured = sequence_kl(samples)
+        if measured is None:
+            return {}
+        self._kl = self._kl.after(measured, len(samples))
+        return {"reference/kl_sequence": measured}
 
     def _tensors(self) -> dict[str, Tensor]:
         """All that is saved, and loaded in place."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .aggregation import Totals, row_token_weights
-from .kl import AdaptiveCoefficient, kl_estimate
+from .kl import AdaptiveCoefficient, kl_estimate, sequence_kl
 from .mismatch import mismatch_metrics
 from .objective import imitation, objective, reported
 from .types import LossInputs, ObjectiveOutput
@@ -19,4 +19,5 @@ __all__ = [
     "objective",
     "reported",
     "row_token_weights",
+    "sequence_kl",
 ]

@@ -12,14 +12,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from .ratios import bounded
+import numpy as np
+
+from .ratios import LOG_BOUND, bounded
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from trainer.config.algorithm import KlConfig
+    from trainer.types import Sample
 
-__all__ = ["AdaptiveCoefficient", "kl_estimate"]
+__all__ = ["AdaptiveCoefficient", "kl_estimate", "sequence_kl"]
 
 
 def kl_estimate(logprobs: Tensor, others: Tensor, estimator: Literal["k1", "k2", "k3"]) -> Tensor:
@@ -30,6 +35,23 @@ def kl_estimate(logprobs: Tensor, others: Tensor, estimator: Literal["k1", "k2",
     if estimator == "k2":
         return gap.square() / 2
     return (-gap).exp() - 1 + gap
+
+
+def sequence_kl(samples: Sequence[Sample]) -> float | None:
+    """Mean over samples of their summed KL to the reference before the update, in nats (k1, without bias).
+
+    It is what an adaptive coefficient keeps on its target. None where there is no reference, or nothing that
+    is trained on: samples of weight 0 do not count.
+    """
+    sums = []
+    for each in samples:
+        if each.old_logprobs_T is None or each.ref_logprobs_T is None:
+            return None
+        if each.weight > 0 and each.mask_T.any():
+            with np.errstate(invalid="ignore"):
+                gap_T = (each.old_logprobs_T - each.ref_logprobs_T)[each.mask_T]
+            sums.append(float(np.clip(np.nan_to_num(gap_T, nan=0.0), -LOG_BOUND, LOG_BOUND).sum()))
+    return float(np.mean(sums)) if sums else None
 
 
 @dataclass(frozen=True, slots=True)

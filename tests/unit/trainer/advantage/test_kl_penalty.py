@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.support.samples import sample
-from trainer.advantage.kl_penalty import penalised, sequence_kl, token_kl
+from trainer.advantage.kl_penalty import penalised, token_kl
 
 
 def test_estimators_by_hand_and_only_where_sampled() -> None:
@@ -20,13 +20,3 @@ def test_estimators_by_hand_and_only_where_sampled() -> None:
 def test_k3_of_policies_far_apart_is_finite() -> None:
     mine = sample("0.0", [-1, 0, 0], [0, 0, 0], old=[0, -500, -np.inf], ref=[0, 0, -np.inf])
     assert np.isfinite(token_kl(mine, "k3")).all()
-
-
-def test_the_kl_of_sequences_is_a_mean_of_sums_over_those_that_count() -> None:
-    rows = [
-        sample("0.0", [-1, 0, 0], [0, 0, 0], old=[0, -1, -1], ref=[0, -2, -2]),
-        sample("0.1", [-1, 0], [0, 0], old=[0, -1], ref=[0, -1]),
-        sample("0.2", [-1, 0], [0, 0], old=[0, -1], ref=[0, -9], weight=0.0),
-    ]
-    assert sequence_kl(rows) == pytest.approx(1.0)
-    assert sequence_kl([]) == 0.0

@@ -141,8 +141,11 @@ def test_the_reference_is_the_model_as_its_stage_began(folder, lora):
 def test_the_kl_coefficient_follows_its_target(folder):
     tight = {"kl": {"place": "loss", "target": 1e-6, "horizon": 10}}
     learner = learner_on(folder, algorithm=tight)
-    first, second = steps_of(learner, small_batch(0), small_batch(1))
-    # The first batch meets the reference itself, the second one a model that has moved.
+    batch = small_batch()
+    good = [replace(each, advantages_T=each.mask_T.astype(np.float32)) for each in batch.samples]
+    first, second = steps_of(learner, *[replace(batch, samples=tuple(good))] * 2)
+    # The first step meets the reference itself, the second one a model that likes these tokens better.
+    assert first["reference/kl_sequence"] == 0.0 < second["reference/kl_sequence"]
     assert first["policy/kl_coefficient"] < 0.05
     assert second["policy/kl_coefficient"] > first["policy/kl_coefficient"]
     assert learner.kl_coefficient == second["policy/kl_coefficient"]

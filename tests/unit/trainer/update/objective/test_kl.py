@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
+from tests.support.samples import sample
 from trainer.config.algorithm import KlConfig
-from trainer.update.objective import AdaptiveCoefficient, kl_estimate
+from trainer.update.objective import AdaptiveCoefficient, kl_estimate, sequence_kl
 
 
 def test_estimators_by_hand() -> None:
@@ -60,5 +61,21 @@ def test_without_a_target_the_coefficient_stays() -> None:
     assert fixed.after(100.0, 100).value == 0.3
 
 
+def test_k1_in_the_loss_is_refused() -> None:
+    with pytest.raises(ValueError, match="take k2 or k3"):
+        KlConfig(place="loss", estimator="k1")
+
+
 def test_without_a_place_there_is_no_kl() -> None:
     assert AdaptiveCoefficient.of(KlConfig(coefficient=0.3)).value == 0
+
+
+def test_the_kl_of_sequences_is_a_mean_of_sums_over_those_that_count() -> None:
+    rows = [
+        sample("0.0", [-1, 0, 0], [0, 0, 0], old=[9, -1, -1], ref=[0, -2, -2]),
+        sample("0.1", [-1, 0], [0, 0], old=[0, -1], ref=[0, -1]),
+        sample("0.2", [-1, 0], [0, 0], old=[0, -1], ref=[0, -9], weight=0.0),
+    ]
+    assert sequence_kl(rows) == pytest.approx(1.0)
+    assert sequence_kl(rows[2:]) is None
+    assert sequence_kl([sample("0.0", [-1, 0], [0, 1], old=[0, -1])]) is None

@@ -38,15 +38,15 @@ def test_parts_are_weighed_and_summed() -> None:
     config = AlgorithmConfig(
         advantage=Gae(),
         entropy=0.1,
-        kl=KlConfig(place="loss", estimator="k1"),
+        kl=KlConfig(place="loss", estimator="k2"),
         value=ValueConfig(coefficient=0.5),
         mismatch=MismatchConfig(mode="off"),
     )
     found = objective(rows, config, halves(rows), kl_coefficient=0.2)
-    # By hand: a policy loss of -3, a KL of a half, an entropy of 1, and a value loss of 1.25.
-    assert found.loss.item() == pytest.approx(-3 + 0.2 * 0.5 - 0.1 * 1 + 0.5 * 1.25)
+    # By hand: a policy loss of -3, a KL of a quarter, an entropy of 1, and a value loss of 1.25.
+    assert found.loss.item() == pytest.approx(-3 + 0.2 * 0.25 - 0.1 * 1 + 0.5 * 1.25)
     assert {name: value.item() for name, value in found.losses.items()} == pytest.approx(
-        {"loss/policy": -3, "loss/kl": 0.5, "loss/value": 1.25}
+        {"loss/policy": -3, "loss/kl": 0.25, "loss/value": 1.25}
     )
     assert {name: value.item() for name, value in found.sums.items()} == pytest.approx(
         {
@@ -54,7 +54,7 @@ def test_parts_are_weighed_and_summed() -> None:
             "policy/kl": 0,
             "policy/clip_share": 0,
             "policy/entropy": 2,
-            "reference/kl": 1,
+            "reference/kl": 0.5,
             "value/clip_share": 0,
         }
     )
@@ -62,10 +62,10 @@ def test_parts_are_weighed_and_summed() -> None:
 
 def test_importance_weights_scale_the_policy_loss_alone() -> None:
     rows = inputs([[0.0, 0.0]], sampling=[[0.0, 1.0]], ref_logprobs=[[-1.0, -1.0]])
-    config = AlgorithmConfig(kl=KlConfig(place="loss", estimator="k1"))
+    config = AlgorithmConfig(kl=KlConfig(place="loss", estimator="k2"))
     found = objective(rows, config, halves(rows), kl_coefficient=1.0)
     assert found.losses["loss/policy"].item() == pytest.approx(-(1 + torch.e**-1) / 2)
-    assert found.losses["loss/kl"].item() == pytest.approx(1)
+    assert found.losses["loss/kl"].item() == pytest.approx(0.5)
 
 
 def test_a_kl_in_the_reward_is_measured_and_not_in_the_loss() -> None:
