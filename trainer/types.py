@@ -174,7 +174,7 @@ class Timings:
     """Seconds of one episode by phase."""
 
     waiting_s: float = 0.0
-    """For a slot and a sandbox."""
+    """For a sandbox, the service's own queue included; what an episode waits for a slot is not counted."""
     sampling_s: float = 0.0
     sandbox_s: float = 0.0
     grading_s: float = 0.0

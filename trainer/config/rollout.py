@@ -108,7 +108,8 @@ class RolloutConfig(Branch):
     in_flight: Literal["keep", "abort"] = "keep"
     """At a weight update, turns under way go on in the engine, or come back and are continued from their
     tokens with a new prefill. Either way each token knows its weights."""
-    generate_timeout_s: Seconds = 300.0
+    generate_timeout_s: Seconds = 240.0
+    """Of one turn; below the service's ``lease.idle_timeout_s``, which ends an instance that nobody asks."""
     episode_timeout_s: Seconds = 900.0
     """Wall clock of one attempt."""
     stall_report_s: Seconds = 60.0

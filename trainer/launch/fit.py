@@ -70,7 +70,11 @@ def _scaling(learner: LearnerConfig) -> ray.train.ScalingConfig:
 
 
 def _variables(learner: LearnerConfig) -> dict[str, str]:
-    variables = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    variables = {
+        "HF_HUB_OFFLINE": "1",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
     return variables if learner.gpus else {**variables, "OMP_NUM_THREADS": str(learner.threads)}
 
 

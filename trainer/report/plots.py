@@ -51,12 +51,20 @@ SECTIONS: Mapping[str, tuple[Plot, ...]] = {
         Plot(
             "Groups dropped, turns drifted",
             ("groups/dropped", "episodes/drifted"),
-            note="Dropped: all rewards of the group were the same. Drifted: a turn's text would be other "
-            "tokens than those that were sampled.",
+            note="Dropped: all rewards were the same, too few verdicts, or a broken task. Drifted: a turn's "
+            "text would be other tokens than those that were sampled.",
         ),
     ),
     "Policy": (
-        Plot("Distance to the reference or to the policy before the update", ("policy/kl",), unit="nats"),
+        Plot(
+            "KL of a token from the policy before the step's first update",
+            ("policy/kl",),
+            unit="nats",
+            note="0 with one update a step.",
+        ),
+        Plot("KL of a token to the reference", ("reference/kl", "loss/kl"), unit="nats"),
+        Plot("KL of a sequence to the reference", ("reference/kl_sequence",), unit="nats"),
+        Plot("Share of the returns that the critic explains", ("value/explained",), unit="share"),
         Plot("Entropy", ("policy/entropy",), unit="nats"),
         Plot("Share of clipped tokens", ("policy/clip_share",), unit="share"),
         Plot("Norm of the gradient", ("policy/grad_norm",)),

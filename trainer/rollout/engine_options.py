@@ -88,6 +88,7 @@ class EngineOptions:
             "VLLM_NO_USAGE_STATS": "1",
             "VLLM_LOGGING_LEVEL": "ERROR",
             "HF_HUB_OFFLINE": "1",
+            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
             "TOKENIZERS_PARALLELISM": "false",
             # vLLM imports thousands of files: where their bytecode is not kept, each start takes 15 s longer.
             "PYTHONDONTWRITEBYTECODE": "",
@@ -114,9 +115,7 @@ def engine_options(config: RunConfig, model: Path, device: Device) -> EngineOpti
     if device == "cpu" and medium in ("nccl", "ipc"):
         raise ConfigError(f"sync.medium={medium} needs GPUs; use shared_file")
     if config.learner.gpus == 0 and medium in ("nccl", "ipc"):
-        raise ConfigError(
-            f"sync.medium={medium} needs a learner on GPUs: set learner.gpus"
-        )
+        raise ConfigError(f"sync.medium={medium} needs a learner on GPUs: set learner.gpus")
     if engine.tensor_parallel > 1 and engine.gpus is not None and engine.gpus < 1:
         raise ConfigError("engine.tensor_parallel wants whole GPUs; engine.gpus is a share")
     in_process = engine.in_process if engine.in_process is not None else device == "cpu"

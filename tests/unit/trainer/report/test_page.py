@@ -75,7 +75,7 @@ def test_every_place_of_a_plot_has_its_figure(page):
         "Turns of an episode",
         "How episodes ended",
         "Failures by class",
-        "Distance to the reference or to the policy before the update",
+        "KL of a token from the policy before the step's first update",
         "Mismatch between engine and learner",
         "Staleness",
         "Where the time went",
