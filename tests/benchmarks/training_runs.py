@@ -123,6 +123,7 @@ def trainer(command: str, at: Place, name: str, words: Sequence[str], *options: 
         "evaluation.splits=[]",
         "tracking.progress=false",
         "tracking.report=false",
+        "learner.max_failures=0",  # a step that is done again would be measured as if it were done once
         "ray.cpus=4",  # reservations: a worker and an engine more than this machine may have cores
         *words,
         *at.words,
