@@ -7,6 +7,7 @@ are taken again.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["WorkerSettings", "train_worker"]
 
+_LOG = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
@@ -58,8 +61,12 @@ def train_worker(settings: dict[str, WorkerSettings]) -> None:
     context = ray.train.get_context()
     rank = context.get_world_rank()
     keep_log(folder / "logs" / f"worker-{rank}.log")
-    with noting_final(folder):
-        _train(given, rank, context.get_world_size())
+    try:
+        with noting_final(folder):
+            _train(given, rank, context.get_world_size())
+    except Exception:
+        _LOG.exception("rank %d ends", rank)
+        raise
 
 
 def _train(given: WorkerSettings, rank: int, world: int) -> None:
@@ -71,6 +78,9 @@ def _train(given: WorkerSettings, rank: int, world: int) -> None:
     )
     plan = plan_of(config)
     position = _restore(learner, plan)
+    _LOG.info(
+        "rank %d of %d begins at step %d of %d", rank, world, position.step if position else 0, plan.total
+    )
     if rank == 0:
         experience.rewind(_trained(position, plan))
     engines = engine_handles(config, given.namespace) if config.steps else ()
