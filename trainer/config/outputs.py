@@ -32,6 +32,6 @@ class RayConfig(Branch):
     address: str | None = None
     """``auto`` or an address; a local one is started when missing."""
     cpus: Positive | None = None
-    """Of a local cluster; the machine's when missing."""
+    """Of a local cluster; the machine's when missing, or as many as engines and workers ask for."""
     object_store_mib: Positive = 256
     """Of a local cluster."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,38 +15,56 @@ from trainer.errors import TrainerError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trainer.config import RayConfig
+    from trainer.config import RunConfig
 
-__all__ = ["NAMESPACE", "gpus", "ray_cluster", "ray_logs"]
+__all__ = ["NAMESPACE", "gpus", "ray_cluster", "ray_logs", "wanted_cpus"]
 
 NAMESPACE = "sandbox-trainer"
 
+_TRIES = 3
+"""Ray gives itself thirty seconds to start, which a busy machine may not have."""
+
 
 @contextlib.contextmanager
-def ray_cluster(config: RayConfig) -> Iterator[None]:
+def ray_cluster(config: RunConfig) -> Iterator[None]:
     """Be connected while the block runs. Raises TrainerError."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    try:
-        if config.address is not None:
-            ray.init(address=config.address, namespace=NAMESPACE, log_to_driver=False)
-        else:
-            ray.init(
-                address="local",
-                namespace=NAMESPACE,
-                num_cpus=config.cpus,
-                include_dashboard=False,
-                object_store_memory=config.object_store_mib * 1024 * 1024,
-                log_to_driver=False,
-                configure_logging=False,
-            )
-    except Exception as error:  # Ray tells by a plain Exception that it was not up in time
-        raise TrainerError(f"Ray did not start: {error}") from error
+    for left in reversed(range(_TRIES)):
+        try:
+            _connect(config)
+            break
+        except Exception as error:  # Ray tells by a plain Exception that it was not up in time
+            ray.shutdown()
+            if not left:
+                raise TrainerError(f"Ray did not start: {error}") from error
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _connect(config: RunConfig) -> None:
+    if config.ray.address is not None:
+        ray.init(address=config.ray.address, namespace=NAMESPACE, log_to_driver=False)
+        return
+    ray.init(
+        address="local",
+        namespace=NAMESPACE,
+        num_cpus=config.ray.cpus or max(os.cpu_count() or 1, wanted_cpus(config)),
+        include_dashboard=False,
+        object_store_memory=config.ray.object_store_mib * 1024 * 1024,
+        log_to_driver=False,
+        configure_logging=False,
+    )
+
+
+def wanted_cpus(config: RunConfig) -> int:
+    """CPUs that a run's engines and workers reserve; a smaller machine shares its own among them."""
+    workers = config.learner.workers
+    most = workers[1] if isinstance(workers, tuple) else workers
+    return math.ceil(config.engine.count * config.engine.cpus + most * config.learner.cpus)
 
 
 def ray_logs() -> Path:

@@ -121,7 +121,7 @@ def _started(config: RunConfig, folder: RunFolder, model: Path | None = None) ->
     """Service, cluster, engines and experience while the block runs."""
     with ExitStack() as stack:
         url = stack.enter_context(sandbox_service(config, folder.logs))
-        stack.enter_context(ray_cluster(config.ray))
+        stack.enter_context(ray_cluster(config))
         model = model or model_folder(config.model, config.root / "models")
         engines = _engines(config, model, stack) if config.steps else ()
         experience = stack.enter_context(run_experience(config, folder.path, model, url, NAMESPACE))
