@@ -20,6 +20,7 @@ class FakeExperienceActor(ExperienceActor):
         self._player = FakePlayer(alternating, chance=random.Random(0))
         made = experience(config, self._settings.folder, self._player)
         await made.start(go_on=ray.get_runtime_context().was_current_actor_reconstructed)
+        self._player.version = (await made.status()).version or 0
         return made
 
     async def published(self, version):

@@ -1,8 +1,9 @@
 """Which group may begin, and which groups a step is made of: pure decisions that bound staleness exactly.
 
 A step takes F fresh groups. With weights of version v and a lag of L updates, groups may begin until
-``(v + L + 1) * F`` have begun that were not dropped. A step s waits for all groups that began at version
-``s - L`` or before; there are at most F of them, so no group is ever older than L updates when it is used.
+``(v + L + 1) * F`` have begun that were not dropped. A group that began at version v has to be used by step
+``v + L``: a step waits for old groups while younger ones would leave more of them than the steps until then
+can take, so no group is ever older than L updates when it is used.
 With L = 0 this is sampling and training by turns.
 """
 
@@ -39,9 +40,13 @@ def choose(
 ) -> tuple[int, ...] | None:
     """The groups of a step in order of index, or None while it has to wait.
 
-    ``ready`` and ``playing`` map a group's index to the version at which it began.
+    ``ready`` and ``playing`` map a group's index to the version at which it began. The oldest are taken. The
+    step waits as long as those that would be left, played or not, are more than later steps can take in time.
     """
-    if any(version <= step - lag for version in playing.values()) or len(ready) < fresh:
+    if len(ready) < fresh:
         return None
     oldest = sorted(ready, key=lambda index: (ready[index], index))
+    left = sorted([*(ready[index] for index in oldest[fresh:]), *playing.values()])
+    if playing and any(count > fresh * (version + lag - step) for count, version in enumerate(left, start=1)):
+        return None
     return tuple(sorted(oldest[:fresh]))

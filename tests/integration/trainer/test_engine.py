@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import tempfile
@@ -44,6 +45,7 @@ EXACT = 1e-4
 @pytest.fixture(scope="module")
 def cluster():
     """Ray on this machine, in a folder of its own."""
+    gc.collect()  # a handle of an earlier cluster that goes later ends an actor of this one by the same id
     before = {name: os.environ.get(name) for name in ("RAY_AUTH_MODE", "RAY_USAGE_STATS_ENABLED")}
     os.environ.update(RAY_AUTH_MODE="disabled", RAY_USAGE_STATS_ENABLED="0")
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:

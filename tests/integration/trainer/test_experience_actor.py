@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import tempfile
@@ -38,6 +39,7 @@ STEPS = 6
 @pytest.fixture(scope="module")
 def cluster():
     """Ray on this machine, in a folder of its own."""
+    gc.collect()  # a handle of an earlier cluster that goes later ends an actor of this one by the same id
     names = ("RAY_AUTH_MODE", "RAY_USAGE_STATS_ENABLED", "PYTHONPATH")
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(RAY_AUTH_MODE="disabled", RAY_USAGE_STATS_ENABLED="0", PYTHONPATH=str(ROOT))

@@ -74,3 +74,8 @@ def test_no_group_is_ever_older_than_allowed_and_every_step_comes(fresh, stalene
 @pytest.mark.parametrize("version", [0, 3])
 def test_what_is_ready_counts_as_begun(version):
     assert not may_begin(begun=4 * (version + 1), version=version, fresh=4, lag=0)
+
+
+def test_a_young_group_is_not_used_where_that_leaves_too_many_old_ones():
+    assert choose({3: 1}, {1: 0, 2: 0}, step=1, fresh=1, lag=2) is None
+    assert choose({1: 0, 3: 1}, {2: 0}, step=1, fresh=1, lag=2) == (1,)
