@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["FIRST", "Places", "instance_name", "later_number"]
 
 FIRST = 0
-"""Number of an id's first instance; later ones are milliseconds, which nobody has to remember."""
+"""Number of an id's first instance; later ones are microseconds, which nobody has to remember."""
 _CHECK_BITS = 12
 _NUMBER_BITS = 40
 _MOST_KNOWN = 65_536
@@ -50,7 +50,7 @@ def instance_name(server: str, place: int, number: int) -> str:
 
 def later_number() -> int:
     """A number greater than all that this id has had."""
-    return time.time_ns() // 1_000_000
+    return time.time_ns() // 1_000
 
 
 class Places:
