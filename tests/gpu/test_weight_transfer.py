@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import tempfile
 
 import numpy as np
 import pytest
@@ -14,6 +12,7 @@ ray = pytest.importorskip("ray", reason="Ray is not installed")
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from tests.fakes.learning import small_model  # noqa: E402
+from tests.support.local_ray import local_ray  # noqa: E402
 from trainer.config import RunConfig  # noqa: E402
 from trainer.published import newest, publications  # noqa: E402
 from trainer.rollout.engine_fleet import engine_handles, start_engines  # noqa: E402
@@ -68,23 +67,9 @@ class LearnerProcess:
 
 @pytest.fixture
 def cluster():
-    before = {name: os.environ.get(name) for name in ("RAY_AUTH_MODE", "RAY_USAGE_STATS_ENABLED")}
-    os.environ.update(RAY_AUTH_MODE="disabled", RAY_USAGE_STATS_ENABLED="0")
-    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        ray.init(
-            include_dashboard=False,
-            object_store_memory=200 << 20,
-            log_to_driver=False,
-            configure_logging=False,
-            _temp_dir=folder,
-        )
+    """Ray on this machine."""
+    with local_ray(object_store_mib=200):
         yield
-        ray.shutdown()
-    for name, value in before.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
 
 
 def settings(tmp_path, medium: str, dtype: str, share: float | None) -> RunConfig:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
-import tempfile
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +15,7 @@ ray = pytest.importorskip("ray", reason="Ray is not installed")
 
 from tests.fakes.learning import small_model  # noqa: E402
 from tests.fakes.weight_owner import ModelOwner  # noqa: E402
+from tests.support.local_ray import local_ray  # noqa: E402
 from trainer.config import RunConfig  # noqa: E402
 from trainer.errors import StaleWeights  # noqa: E402
 from trainer.published import clear, publications  # noqa: E402
@@ -44,26 +43,9 @@ EXACT = 1e-4
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Ray on this machine, in a folder of its own."""
-    gc.collect()  # a handle of an earlier cluster that goes later ends an actor of this one by the same id
-    before = {name: os.environ.get(name) for name in ("RAY_AUTH_MODE", "RAY_USAGE_STATS_ENABLED")}
-    os.environ.update(RAY_AUTH_MODE="disabled", RAY_USAGE_STATS_ENABLED="0")
-    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        ray.init(
-            num_cpus=2,
-            include_dashboard=False,
-            object_store_memory=80 << 20,
-            log_to_driver=False,
-            configure_logging=False,
-            _temp_dir=folder,
-        )
+    """Ray on this machine."""
+    with local_ray(num_cpus=2):
         yield
-        ray.shutdown()
-    for name, value in before.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
 
 
 @pytest.fixture(scope="module")

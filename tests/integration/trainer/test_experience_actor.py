@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
-import os
-import tempfile
 import threading
 from pathlib import Path
 
@@ -18,6 +15,7 @@ from ray.exceptions import RayActorError  # noqa: E402
 
 from tests.fakes.experience import run_config  # noqa: E402
 from tests.fakes.experience_actor import FakeExperienceActor  # noqa: E402
+from tests.support.local_ray import local_ray  # noqa: E402
 from trainer.errors import CheckpointError  # noqa: E402
 from trainer.experience.actor import run_experience  # noqa: E402
 from trainer.loop.remote import RemoteExperience  # noqa: E402
@@ -38,30 +36,9 @@ STEPS = 6
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Ray on this machine, in a folder of its own."""
-    gc.collect()  # a handle of an earlier cluster that goes later ends an actor of this one by the same id
-    names = ("RAY_AUTH_MODE", "RAY_USAGE_STATS_ENABLED", "PYTHONPATH")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(RAY_AUTH_MODE="disabled", RAY_USAGE_STATS_ENABLED="0", PYTHONPATH=str(ROOT))
-    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        try:
-            ray.init(
-                num_cpus=2,
-                namespace=NAMESPACE,
-                include_dashboard=False,
-                object_store_memory=80 << 20,
-                log_to_driver=False,
-                configure_logging=False,
-                _temp_dir=folder,
-            )
-            yield
-        finally:
-            ray.shutdown()
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
+    """Ray on this machine."""
+    with local_ray({"PYTHONPATH": str(ROOT)}, num_cpus=2, namespace=NAMESPACE):
+        yield
 
 
 def kill(name: str) -> None:

@@ -1,0 +1,36 @@
+"""A Ray cluster on this machine for the tests of one module, in a folder of its own."""
+
+import contextlib
+import gc
+import os
+import tempfile
+
+import ray
+
+
+@contextlib.contextmanager
+def local_ray(variables=None, object_store_mib=80, **options):
+    """Be connected while the block runs; ``options`` are those of ``ray.init``."""
+    # A handle of an earlier cluster that goes later ends an actor of this one by the same id.
+    gc.collect()
+    variables = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", **(variables or {})}
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        try:
+            ray.init(
+                include_dashboard=False,
+                object_store_memory=object_store_mib << 20,
+                log_to_driver=False,
+                configure_logging=False,
+                _temp_dir=folder,
+                **options,
+            )
+            yield
+        finally:
+            ray.shutdown()
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
