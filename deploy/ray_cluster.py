@@ -64,7 +64,7 @@ def _joined(address: str, *, show_logs: bool) -> Iterator[None]:
 def _own(config: ServiceConfig, *, show_logs: bool) -> Iterator[Callable[[], bool]]:
     run = secrets.token_hex(8)
     family = Descendants(MARKER, run)
-    with run_folder() as folder, _environment(_variables(config, folder)), family.adopting():
+    with run_folder() as folder, _authentication(_variables(config, folder)), family.adopting():
         try:
             # Only while Ray starts, since whatever else this process starts is not ours to end.
             with _environment({MARKER: run}):
@@ -81,7 +81,6 @@ def _own(config: ServiceConfig, *, show_logs: bool) -> Iterator[Callable[[], boo
 def _start(config: ServiceConfig, folder: Path, *, show_logs: bool) -> None:
     import ray
 
-    _read_token_again()
     try:
         ray.init(
             address="local",
@@ -101,8 +100,22 @@ def _shut_down() -> None:
     ray.shutdown()
 
 
+@contextlib.contextmanager
+def _authentication(variables: Mapping[str, str]) -> Iterator[None]:
+    """Have this process talk to Ray by the variables, and as before when the block ends.
+
+    Ray keeps the mode and the token that it read first. A process that ran one cluster with a token and
+    then one without would refuse the calls of the second, which takes its actors for abandoned.
+    """
+    try:
+        with _environment(variables):
+            _read_token_again()
+            yield
+    finally:
+        _read_token_again()
+
+
 def _read_token_again() -> None:
-    """Ray keeps the mode and the token of its import; a process that runs a second cluster has new ones."""
     from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
 
     Config.initialize("")

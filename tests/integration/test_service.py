@@ -13,12 +13,14 @@ from pathlib import Path
 
 import httpx
 import pytest
+import ray
 
 from clients import SandboxClient
 from deploy.readiness import NotReadyError
 from deploy.serve_app import run_service
 from sandbox_service.config import ServiceConfig
 from sandbox_service.contract.messages import Message
+from tests.support.local_ray import local_ray
 
 pytestmark = [
     pytest.mark.ray,
@@ -125,6 +127,21 @@ def test_a_service_serves_survives_and_leaves_nothing(tmp_path: Path):
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(("127.0.0.1", config.server.port))
+
+
+def test_ray_in_this_process_is_as_it_was_before_the_service(tmp_path: Path):
+    """A process that kept the service's token would refuse the calls of a cluster that has none."""
+    with run_service(config_in(tmp_path, haproxy=False)) as service:
+        assert play(service.url) == 1.0
+    with local_ray(num_cpus=1):
+        assert ray.get(ray.remote(Answering).remote().answer.remote(), timeout=60) == 42
+
+
+class Answering:
+    """An actor that needs its creator to be reachable from Ray's own server."""
+
+    def answer(self) -> int:
+        return 42
 
 
 def _survives_a_killed_replica(url: str, ours: set[int]) -> None:

@@ -1,7 +1,6 @@
 """A Ray cluster on this machine for the tests of one module, in a folder of its own."""
 
 import contextlib
-import gc
 import os
 import tempfile
 
@@ -11,8 +10,6 @@ import ray
 @contextlib.contextmanager
 def local_ray(variables=None, object_store_mib=80, **options):
     """Be connected while the block runs; ``options`` are those of ``ray.init``."""
-    # A handle of an earlier cluster that goes later ends an actor of this one by the same id.
-    gc.collect()
     variables = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", **(variables or {})}
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)

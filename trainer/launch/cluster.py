@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import math
 import os
 from pathlib import Path
@@ -47,7 +46,6 @@ def ray_cluster(config: RunConfig) -> Iterator[None]:
 
 
 def _connect(config: RunConfig) -> None:
-    gc.collect()  # a handle of an earlier cluster that goes later ends an actor of this one by the same id
     if config.ray.address is not None:
         ray.init(address=config.ray.address, namespace=NAMESPACE, log_to_driver=False)
         return
