@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trainer.config.run import RunConfig
 
 __all__ = [
+    "PREFIX",
     "Device",
     "Medium",
     "Published",
@@ -35,6 +36,7 @@ Medium: TypeAlias = Literal["shared_file", "nccl", "ipc", "adapter"]
 
 MANIFEST = "manifest.json"
 SHARED_MEMORY = Path("/dev/shm")
+PREFIX = "trainer-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def publications(config: RunConfig) -> Path:
     if base is None:
         base = SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir())
     digest = hashlib.sha256(str(config.folder).encode()).hexdigest()[:10]
-    return base / f"trainer-{config.name}-{digest}"
+    return base / f"{PREFIX}{config.name}-{digest}"
 
 
 def newest(folder: Path) -> Published | None:

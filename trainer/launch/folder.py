@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from trainer.config import RunConfig
 from trainer.errors import ConfigError
 
+from .claim import is_claimed
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -76,6 +78,7 @@ class RunFolder:
             raise ConfigError(f"there is no run to resume in {folder.path}")
         if resume:
             folder._check(config, RunConfig.model_validate_json(there.read_text(encoding="utf-8")))
+            _refuse_claimed(folder.path)
         folder.logs.mkdir(parents=True, exist_ok=True)
         there.write_text(json.dumps(config.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8")
         return folder
@@ -87,6 +90,7 @@ class RunFolder:
             return
         if not (config.folder / _CONFIG).exists():
             raise ConfigError(f"{config.folder} holds no run; remove it yourself")
+        _refuse_claimed(config.folder)
         shutil.rmtree(config.folder)
 
     @staticmethod
@@ -110,6 +114,11 @@ class RunFolder:
                 f"a run that goes on keeps its settings; changed are: {', '.join(changed)}. "
                 "Start another run under another name=..."
             )
+
+
+def _refuse_claimed(folder: Path) -> None:
+    if is_claimed(folder):
+        raise ConfigError(f"the run in {folder} is going on; end it first, or choose another name=...")
 
 
 def _settings(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -15,12 +15,13 @@ from trainer.experience.actor import run_experience
 from trainer.loop.plan import plan_of
 from trainer.loop.worker import WorkerSettings
 from trainer.models.folders import model_folder
-from trainer.published import clear, publications, resolve_device
+from trainer.published import resolve_device
 from trainer.report.page import write_report
 from trainer.rollout.engine_build import check_build, installed_build
 from trainer.rollout.engine_fleet import reserve, start_engines
 from trainer.tracking.jsonl import read_metrics
 
+from .claim import claimed, publishing
 from .cluster import NAMESPACE, gpus, ray_cluster
 from .fit import fit
 from .folder import RunFolder
@@ -120,6 +121,7 @@ def evaluate(config: RunConfig, model: Path | None = None) -> EvaluationResult:
 def _started(config: RunConfig, folder: RunFolder, model: Path | None = None) -> Iterator[_Started]:
     """Service, cluster, engines and experience while the block runs."""
     with ExitStack() as stack:
+        stack.enter_context(claimed(folder.path))
         url = stack.enter_context(sandbox_service(config, folder.logs))
         stack.enter_context(ray_cluster(config))
         model = model or model_folder(config.model, config.root / "models")
@@ -133,8 +135,7 @@ def _engines(config: RunConfig, model: Path, stack: ExitStack) -> Sequence[RayEn
     check_build(device, installed_build())
     if device == "cuda" and config.ray.address is None and not gpus():
         raise ConfigError("the run wants GPUs, and Ray finds none on this machine; leave learner.gpus at 0")
-    stack.callback(clear, publications(config))
-    clear(publications(config))
+    stack.enter_context(publishing(config))
     return start_engines(config, model, device, reserve(config, device))
 
 

@@ -1,0 +1,68 @@
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from trainer.config import RunConfig
+from trainer.errors import ConfigError
+from trainer.launch.claim import claimed, is_claimed, publishing, sweep
+from trainer.launch.folder import RunFolder
+from trainer.published import publications
+
+HOLD = """
+import sys, time
+from trainer.config import RunConfig
+from trainer.launch.claim import publishing
+
+with publishing(RunConfig.model_validate_json(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    (tmp_path / "weights").mkdir()
+    return RunConfig(name="mine", root=tmp_path / "runs", sync={"folder": tmp_path / "weights"})
+
+
+def driver(config):
+    """Another process that publishes."""
+    command = [sys.executable, "-c", HOLD, config.model_dump_json()]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_run_that_is_going_on_is_neither_resumed_nor_replaced(config):
+    folder = RunFolder.open(config, resume=False)
+    with claimed(folder.path):
+        with pytest.raises(ConfigError, match="is going on; end it first"):
+            RunFolder.open(config, resume=True)
+        with pytest.raises(ConfigError, match="is going on; end it first"):
+            RunFolder.remove(config)
+        with pytest.raises(ConfigError, match="another process is at work"), claimed(folder.path):
+            pass
+    assert RunFolder.open(config, resume=True).path == folder.path
+    RunFolder.remove(config)
+    assert not folder.path.exists()
+
+
+def test_published_weights_go_with_the_run(config):
+    with publishing(config):
+        assert is_claimed(publications(config))
+    assert not publications(config).exists()
+
+
+def test_weights_of_a_killed_driver_go_with_the_next_start_and_those_of_a_living_one_stay(config, tmp_path):
+    killed = config.model_copy(update={"name": "killed"})
+    with driver(config) as living, driver(killed) as dying:
+        dying.send_signal(signal.SIGKILL)
+        dying.wait(30)
+        foreign = tmp_path / "weights" / "trainer-without-a-lock"
+        foreign.mkdir()
+        assert sweep(tmp_path / "weights") == [publications(killed)]
+        assert publications(config).exists()
+        assert foreign.exists()
+        living.kill()
