@@ -12,19 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trainer.config.algorithm import (
-    AlgorithmConfig,
-)
 from trainer.types import Objective
 
+from .algorithms import ALGORITHMS, Credit
 from .chains import Array, Chain, chains, rows
 from .kl_penalty import penalised
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-from .algorithms import ALGORITHMS, Credit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
