@@ -1,19 +1,22 @@
 """A Ray cluster on this machine for the tests of one module, in a folder of its own."""
 
 import contextlib
-import os
 import tempfile
 
+import pytest
 import ray
 
 
 @contextlib.contextmanager
 def local_ray(variables=None, object_store_mib=80, **options):
     """Be connected while the block runs; ``options`` are those of ``ray.init``."""
-    variables = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", **(variables or {})}
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+    with (
+        pytest.MonkeyPatch.context() as environment,
+        tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder,
+    ):
+        defaults = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+        for name, value in {**defaults, **(variables or {})}.items():
+            environment.setenv(name, value)
         try:
             ray.init(
                 include_dashboard=False,
@@ -26,8 +29,3 @@ def local_ray(variables=None, object_store_mib=80, **options):
             yield
         finally:
             ray.shutdown()
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value

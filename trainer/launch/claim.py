@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 from typing import TYPE_CHECKING
 
@@ -20,16 +21,26 @@ if TYPE_CHECKING:
 
     from trainer.config import RunConfig
 
-__all__ = ["claimed", "is_claimed", "publishing", "sweep"]
+__all__ = ["claimed", "is_claimed", "publishing"]
+
+LOG = logging.getLogger(__name__)
 
 _LOCK = "driver.lock"
 
 
 @contextlib.contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Hold an existing folder while the block runs. Raises ConfigError when another process holds it."""
+    """Hold an existing folder while the block runs. Raises ConfigError when another process holds it.
+
+    Where the file system has no locks, the block runs without, and a warning says so.
+    """
     with (folder / _LOCK).open("a") as lock:
-        if not _taken(lock.fileno()):
+        try:
+            taken = _taken(lock.fileno())
+        except OSError as error:
+            LOG.warning("nothing keeps a second driver out of %s, which cannot be locked: %s", folder, error)
+            taken = True
+        if not taken:
             raise ConfigError(
                 f"another process is at work in {folder}; end it first, or choose another name=..."
             )
@@ -37,7 +48,7 @@ def claimed(folder: Path) -> Iterator[None]:
 
 
 def is_claimed(folder: Path) -> bool:
-    """Whether a living process holds the folder."""
+    """Whether a living process holds the folder. Raises OSError where that cannot be told."""
     try:
         with (folder / _LOCK).open() as lock:
             return not _taken(lock.fileno())
@@ -49,7 +60,7 @@ def is_claimed(folder: Path) -> bool:
 def publishing(config: RunConfig) -> Iterator[None]:
     """Have an empty folder for a run's weights, gone at the end; those of killed drivers go before."""
     folder = publications(config)
-    sweep(folder.parent)
+    _sweep(folder.parent)
     clear(folder)
     folder.mkdir(parents=True)
     try:
@@ -59,16 +70,13 @@ def publishing(config: RunConfig) -> Iterator[None]:
         clear(folder)
 
 
-def sweep(base: Path) -> list[Path]:
-    """Remove this user's folders of weights that no process holds; which ones."""
-    swept = []
+def _sweep(base: Path) -> None:
+    """Remove this user's folders of weights that no process holds."""
     for lock in base.glob(f"{PREFIX}*/{_LOCK}"):
         folder = lock.parent
         with contextlib.suppress(OSError):
             if lock.stat().st_uid == os.geteuid() and not is_claimed(folder):
                 clear(folder)
-                swept.append(folder)
-    return swept
 
 
 def _taken(lock: int) -> bool:

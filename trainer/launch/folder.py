@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -117,8 +118,9 @@ class RunFolder:
 
 
 def _refuse_claimed(folder: Path) -> None:
-    if is_claimed(folder):
-        raise ConfigError(f"the run in {folder} is going on; end it first, or choose another name=...")
+    with contextlib.suppress(OSError):  # a file system without locks cannot tell
+        if is_claimed(folder):
+            raise ConfigError(f"the run in {folder} is going on; end it first, or choose another name=...")
 
 
 def _settings(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -1,3 +1,5 @@
+import errno
+import fcntl
 import signal
 import subprocess
 import sys
@@ -6,7 +8,7 @@ import pytest
 
 from trainer.config import RunConfig
 from trainer.errors import ConfigError
-from trainer.launch.claim import claimed, is_claimed, publishing, sweep
+from trainer.launch.claim import claimed, is_claimed, publishing
 from trainer.launch.folder import RunFolder
 from trainer.published import publications
 
@@ -62,7 +64,21 @@ def test_weights_of_a_killed_driver_go_with_the_next_start_and_those_of_a_living
         dying.wait(30)
         foreign = tmp_path / "weights" / "trainer-without-a-lock"
         foreign.mkdir()
-        assert sweep(tmp_path / "weights") == [publications(killed)]
-        assert publications(config).exists()
-        assert foreign.exists()
+        assert publications(killed).exists()
+        with publishing(config.model_copy(update={"name": "next"})):
+            assert not publications(killed).exists()
+            assert publications(config).exists()
+            assert foreign.exists()
         living.kill()
+
+
+def test_without_locks_a_run_goes_on_and_no_weights_are_taken_for_abandoned(config, monkeypatch):
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    other = config.model_copy(update={"name": "other"})
+    folder = RunFolder.open(config, resume=False)
+    with claimed(folder.path), publishing(config), publishing(other):
+        assert RunFolder.open(config, resume=True).path == folder.path
+        assert publications(config).exists()
