@@ -71,6 +71,7 @@ def show(
     instance_id: Annotated[str, typer.Argument(help="The instance, live or long gone.")],
     url: Url = _DEFAULT_URL,
     server: Server = None,
+    tenant: Tenant = None,
     api_key: ApiKeyOption = None,
     full: Annotated[bool, typer.Option("--full", help="Do not shorten long messages.")] = False,
     as_json: JsonOption = False,
@@ -85,7 +86,7 @@ def show(
         with SandboxClient(server, api_key, retry=RetryPolicy(attempts=1)) as client, explained():
             trajectory = client.trajectory(instance_id)
     else:
-        trajectory = _stored(url, instance_id)
+        trajectory = _stored(url, instance_id, tenant)
     if as_json:
         write_json(trajectory.model_dump(mode="json"))
     else:
@@ -151,12 +152,16 @@ def export_episodes(
     notes().print(f"{written} {rows.value} written to {output}")
 
 
-def _stored(url: str, instance_id: str) -> Trajectory:
+def _stored(url: str, instance_id: str, tenant: str | None) -> Trajectory:
     with _store(url) as engine, engine.connect() as connection:
-        stored = reader.find_instance(connection, instance_id)
-        if stored is None:
+        named = reader.instances_named(connection, instance_id)
+        found = [each.record for each in named if tenant in (None, each.record.tenant)]
+        if not found:
             raise fail(f"the store has no instance {instance_id}; `trajectories list` shows the latest")
-        return trajectory_of(stored.record, reader.events_of(connection, instance_id))
+        if len(found) > 1:
+            tenants = ", ".join(sorted(record.tenant for record in found))
+            raise fail(f"several tenants have an instance {instance_id}: name one with --tenant ({tenants})")
+        return trajectory_of(found[0], reader.events_of(connection, found[0].instance_id))
 
 
 @contextmanager

@@ -11,6 +11,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from sandbox_service.trajectories.records import public_id
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -58,7 +60,7 @@ def instances_list(rows: Iterable[tuple[StoredInstance, Outcome]]) -> Text:
         ]
         if outcome.success is not None:
             facts.append("solved" if outcome.success else "not solved")
-        text.append(f"{plain(record.instance_id)}\n", style="bold")
+        text.append(f"{plain(public_id(record.instance_id))}\n", style="bold")
         text.append(f"    {plain(', '.join(facts))}\n")
     text.rstrip()
     return text

@@ -18,6 +18,7 @@ from sandbox_service.pool.fairness import Waiter
 from sandbox_service.pool.policy import PoolPolicy
 from sandbox_service.pool.state import BoxState, PoolState
 from sandbox_service.telemetry import get_logger
+from sandbox_service.trajectories.records import public_id
 
 from .background import BackgroundTasks
 
@@ -237,7 +238,7 @@ class BoxPool:
         try:
             async with asyncio.timeout(self._deadlines.start_s):
                 sandbox = await self._factory.start(
-                    self._spec, self._event, lambda _: self.doom(serial, "the sandbox died")
+                    self._spec, partial(self._event, serial), lambda _: self.doom(serial, "the sandbox died")
                 )
         except asyncio.CancelledError:
             self.state.start_failed(serial, self._clock.monotonic(), lasting=False)
@@ -282,6 +283,10 @@ class BoxPool:
             self.state.destroyed(serial)
             self.decide()
 
-    def _event(self, frame: Frame) -> None:
-        if frame.meta.get("event") == "lost":
-            self._on_lost(frame.instance_id, str(frame.meta.get("reason", "its worker died")))
+    def _event(self, serial: int, frame: Frame) -> None:
+        """The runner tells of an instance by the id that its tenant knows; a box has one tenant."""
+        box = self.state.boxes.get(serial)
+        if box is None or frame.meta.get("event") != "lost":
+            return
+        for instance_id in [each for each in box.instances if public_id(each) == frame.instance_id]:
+            self._on_lost(instance_id, str(frame.meta.get("reason", "its worker died")))

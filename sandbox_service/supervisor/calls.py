@@ -64,7 +64,7 @@ def create_frame(instance: Instance, payload: TaskPayload, deadline_s: float) ->
         "task": payload.task,
         "params": instance.params,
     }
-    return Frame(Op.CREATE, 0, instance.instance_id, meta, json.dumps(body, separators=(",", ":")).encode())
+    return Frame(Op.CREATE, 0, instance.public_id, meta, json.dumps(body, separators=(",", ":")).encode())
 
 
 def parse(model: type[_Model], body: bytes) -> _Model:

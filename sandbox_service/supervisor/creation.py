@@ -15,7 +15,7 @@ from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import CapacityError, ServiceError
 from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.stream.failures import error_of
-from sandbox_service.trajectories.records import EventKind, InstanceRecord
+from sandbox_service.trajectories.records import EventKind, InstanceRecord, record_id
 
 from .calls import GRACE_S, create_frame, parse
 from .executions import Answer, execute, repeat
@@ -91,16 +91,21 @@ class Creation:
             self._parts.endings.vacate(instance)
             raise
         self._parts.table.activate(instance)
-        return Answer(Frame(Op.REPLY, frame.request_id, instance.instance_id, {**timing}, reply.body))
+        return Answer(Frame(Op.REPLY, frame.request_id, instance.public_id, {**timing}, reply.body))
 
     async def _reserve(self, tenant: str, request: CreateInstanceRequest) -> Instance:
         parts = self._parts
         catalog = parts.registry.catalog(request.environment)
         check_quota(parts, tenant, request.environment, 1)
         chosen = request.instance_id
-        if chosen is not None and (chosen in parts.table or await parts.store.instance(chosen) is not None):
-            raise ServiceError(ErrorCode.DUPLICATE_INSTANCE, f"the id {chosen!r} is taken")
-        instance = parts.table.reserve(chosen or new_id(parts.name), tenant, request.task_id, catalog)
+        if chosen is None:
+            unique = new_id(parts.name)
+        else:
+            unique = record_id(tenant, chosen)
+            known = parts.table.remembers(tenant, chosen)
+            if known or await parts.store.instance(tenant, chosen) is not None:
+                raise ServiceError(ErrorCode.DUPLICATE_INSTANCE, f"the id {chosen!r} is taken")
+        instance = parts.table.reserve(unique, tenant, request.task_id, catalog)
         instance.seed = secrets.randbits(63) if request.seed is None else request.seed
         instance.params = request.params
         return instance

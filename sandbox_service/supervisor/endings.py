@@ -58,7 +58,7 @@ class Endings:
     def lose(self, instance: Instance, reason: str) -> None:
         """End an instance whose state is gone for good."""
         if self._table.end(instance, InstanceState.LOST, reason):
-            problem = gone(instance.state, reason).problem(instance=instance.instance_id)
+            problem = gone(instance.state, reason).problem(instance=instance.public_id)
             response = problem.model_dump_json().encode()
             self._journal.keep(self._journal.event(instance, EventKind.LOST, response=response, status=410))
             self.vacate(instance)
@@ -90,14 +90,15 @@ class Endings:
         box = instance.take_box()
         if box is None:
             return None
-        instance.vacating = self._tasks.spawn(self._clear(box, instance.instance_id))
+        instance.vacating = self._tasks.spawn(self._clear(box, instance))
         return instance.vacating
 
-    async def _clear(self, box: LiveBox, instance_id: str) -> None:
+    async def _clear(self, box: LiveBox, instance: Instance) -> None:
+        instance_id = instance.instance_id
         clean: bool | None = None
         limit = self._deadlines.release_s
         try:
-            reply = await box.request(Frame(Op.RELEASE, 0, instance_id, {"deadline_s": limit}), limit)
+            reply = await box.request(Frame(Op.RELEASE, 0, instance.public_id, {"deadline_s": limit}), limit)
             clean = reply.op is Op.REPLY and reply.meta.get("clean") is True
         except ServiceError:
             clean = None

@@ -83,7 +83,7 @@ class Forks:
         box.pool.admit_copy(box, copy.instance_id)
         copy.box = box
         meta = {"copy_id": copy.instance_id, "deadline_s": limit}
-        frame = Frame(Op.FORK, 0, instance.instance_id, meta)
+        frame = Frame(Op.FORK, 0, instance.public_id, meta)
         reply = reply_or_raise(await ask(self._parts.endings, instance, box, frame, limit))
         if copy.box is None:
             raise ServiceError(ErrorCode.SANDBOX_FAILED, "the copy died as it was made")
@@ -126,7 +126,7 @@ class Forks:
         total_ms = (parts.clock.monotonic() - started) * 1000
         timing = {"queue_ms": 0.0, "route_ms": round(max(0.0, total_ms - run_ms), 3), "run_ms": run_ms}
         result = ForkInstanceResult(
-            instance_id=instance.instance_id,
+            instance_id=instance.public_id,
             instance_ids=tuple(copy.instance_id for copy in copies),
             step_index=instance.step_index,
         )
@@ -139,4 +139,4 @@ class Forks:
             key=frame.meta.get("key"),
             timing_ms=timing,
         )
-        return Answer(Frame(Op.REPLY, frame.request_id, instance.instance_id, {**timing}, body), event)
+        return Answer(Frame(Op.REPLY, frame.request_id, instance.public_id, {**timing}, body), event)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sandbox_service.contract.inspection import Instances, InstanceStatus
+from sandbox_service.trajectories.records import public_id
 from sandbox_service.trajectories.view import trajectory_of
 
 from .instances import unknown
@@ -41,16 +42,16 @@ class Inspection:
     async def trajectory(self, frame: Frame) -> Frame:
         """The recorded history of one of the tenant's instances."""
         store = self._parts.store
-        record = await store.instance(frame.instance_id)
-        if record is None or record.tenant != frame.meta["tenant"]:
+        record = await store.instance(frame.meta["tenant"], frame.instance_id)
+        if record is None:
             raise unknown(frame.instance_id)
-        events = await store.events(frame.instance_id)
+        events = await store.events(record.instance_id)
         trajectory = trajectory_of(record, events)
         return frame.reply(trajectory.model_dump_json().encode())
 
     def _live(self, instance: Instance, now: float) -> InstanceStatus:
         return InstanceStatus(
-            instance_id=instance.instance_id,
+            instance_id=instance.public_id,
             environment=instance.spec.name,
             task_id=instance.task_id,
             state=instance.state.value,
@@ -63,7 +64,7 @@ class Inspection:
 
     def _ended(self, tombstone: Tombstone, now: float) -> InstanceStatus:
         return InstanceStatus(
-            instance_id=tombstone.instance_id,
+            instance_id=public_id(tombstone.instance_id),
             environment=tombstone.environment,
             task_id=tombstone.task_id,
             state=tombstone.state.value,

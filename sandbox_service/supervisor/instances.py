@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.pool.leases import Lease, Leases
+from sandbox_service.trajectories.records import public_id, record_id
 
 from .idempotency import KeyMemory
 
@@ -59,6 +60,7 @@ class Instance:
     """One live episode."""
 
     instance_id: str
+    """Unique in the service: the id of its records, which names the tenant where the tenant chose the id."""
     tenant: str
     task_id: str
     catalog: Catalog
@@ -83,6 +85,11 @@ class Instance:
     keys: KeyMemory[str] = field(default_factory=KeyMemory)
 
     @property
+    def public_id(self) -> str:
+        """The id by which its tenant and its box know it."""
+        return public_id(self.instance_id)
+
+    @property
     def spec(self) -> EnvironmentSpec:
         """Its environment's specification."""
         return self.catalog.spec
@@ -103,6 +110,7 @@ class Tombstone:
     """An instance that ended."""
 
     instance_id: str
+    """As of ``Instance``."""
     tenant: str
     environment: str
     task_id: str
@@ -150,27 +158,34 @@ class InstanceTable:
         return self._of_tenant[tenant]
 
     def by_id(self, instance_id: str) -> Instance | None:
-        """A live instance of any tenant; for events that come from boxes."""
+        """A live instance of any tenant by its unique id; for events that come from boxes."""
         return self._live.get(instance_id)
 
-    def find(self, tenant: str, instance_id: str) -> Instance | None:
+    def find(self, tenant: str, public_id: str) -> Instance | None:
         """A live instance of the tenant; None when the table knows nothing. Raises when it is gone."""
-        instance = self._live.get(instance_id)
+        instance = self._live.get(public_id)
+        if instance is None or instance.tenant != tenant:
+            instance = self._live.get(record_id(tenant, public_id))
         if instance is not None:
-            if instance.tenant != tenant:
-                raise unknown(instance_id)
             return instance
-        tombstone = self.tombstone(tenant, instance_id)
+        tombstone = self.tombstone(tenant, public_id)
         if tombstone is not None:
             raise gone(tombstone.state, tombstone.reason)
         return None
 
-    def tombstone(self, tenant: str, instance_id: str) -> Tombstone | None:
+    def tombstone(self, tenant: str, public_id: str) -> Tombstone | None:
         """What is remembered of an ended instance of the tenant."""
-        tombstone = self._tombstones.get(instance_id)
-        if tombstone is not None and tombstone.tenant != tenant:
-            raise unknown(instance_id)
+        tombstone = self._tombstones.get(public_id)
+        if tombstone is None or tombstone.tenant != tenant:
+            tombstone = self._tombstones.get(record_id(tenant, public_id))
         return tombstone
+
+    def remembers(self, tenant: str, public_id: str) -> bool:
+        """Whether the tenant has, or had a while ago, an instance of this id."""
+        try:
+            return self.find(tenant, public_id) is not None
+        except ServiceError:
+            return True
 
     def tombstones(self, tenant: str) -> list[Tombstone]:
         """The tenant's instances that ended a while ago."""
@@ -179,7 +194,7 @@ class InstanceTable:
     def reserve(self, instance_id: str, tenant: str, task_id: str, catalog: Catalog) -> Instance:
         """Take an id for a new instance. Raises ServiceError(DUPLICATE_INSTANCE)."""
         if instance_id in self:
-            raise ServiceError(ErrorCode.DUPLICATE_INSTANCE, f"the id {instance_id!r} is taken")
+            raise ServiceError(ErrorCode.DUPLICATE_INSTANCE, f"the id {public_id(instance_id)!r} is taken")
         now = self._clock.monotonic()
         lease = self.leases.open(instance_id, now)
         self.leases.begin_use(lease, now)

@@ -59,12 +59,12 @@ class Recovery:
         ``adopt`` says that the supervisor that owned it is known to be dead.
         """
         parts = self._parts
-        record = await parts.store.instance(instance_id)
-        if record is None or record.tenant != tenant:
+        record = await parts.store.instance(tenant, instance_id)
+        if record is None:
             raise unknown(instance_id)
-        events = await parts.store.events(instance_id)
+        events = await parts.store.events(record.instance_id)
         for event in reversed(events):
-            if event.kind.ends and event.instance_id == instance_id:
+            if event.kind.ends and event.instance_id == record.instance_id:
                 raise gone(_ENDED[event.kind])
         if record.supervisor != parts.name and not adopt:
             raise unknown(instance_id)
@@ -115,7 +115,7 @@ class Recovery:
             if event.kind is not EventKind.STEP or event.status == _CUT_OFF:
                 continue
             meta = {"deadline_s": deadline.step_s, "step_index": index}
-            frame = Frame(Op.STEP, 0, instance.instance_id, meta, event.request)
+            frame = Frame(Op.STEP, 0, instance.public_id, meta, event.request)
             reply = await ask(endings, instance, box, frame, deadline.step_s)
             if not _same_outcome(event, reply):
                 self._give_up(instance, f"step {index} did not lead to what is on record")

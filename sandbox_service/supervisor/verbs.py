@@ -102,7 +102,7 @@ class Verbs:
                 instance,
                 _KINDS[frame.op],
                 request=frame.body,
-                response=error.problem(instance=instance.instance_id).model_dump_json().encode(),
+                response=error.problem(instance=instance.public_id).model_dump_json().encode(),
                 status=ERROR_SPECS[error.code].status,
                 key=frame.meta.get("key"),
             )
@@ -145,14 +145,14 @@ class Verbs:
         reply = await self._ask(instance, frame.op, meta, frame.body, limit)
         timing = self._timing(reply, started)
         return Answer(
-            Frame(Op.REPLY, frame.request_id, instance.instance_id, {**reply.meta, **timing}, reply.body)
+            Frame(Op.REPLY, frame.request_id, instance.public_id, {**reply.meta, **timing}, reply.body)
         )
 
     async def _ask(
         self, instance: Instance, op: Op, meta: dict[str, Any], body: bytes, limit_s: float
     ) -> Frame:
         box = instance.box or await self._recovery.rebuild(instance)
-        frame = Frame(op, 0, instance.instance_id, meta, body)
+        frame = Frame(op, 0, instance.public_id, meta, body)
         return reply_or_raise(await ask(self._parts.endings, instance, box, frame, limit_s))
 
     def _answer(
@@ -168,7 +168,7 @@ class Verbs:
             reward=reward,
             timing_ms=timing,
         )
-        return Answer(Frame(Op.REPLY, frame.request_id, instance.instance_id, {**timing}, reply.body), event)
+        return Answer(Frame(Op.REPLY, frame.request_id, instance.public_id, {**timing}, reply.body), event)
 
     def _timing(self, reply: Frame, started: float) -> dict[str, float]:
         run = float(reply.meta.get("run_ms", 0.0))

@@ -16,8 +16,8 @@ class TrajectoryStore(Protocol):
     """Append-only history. ``open_instance`` and ``append`` only queue, and never block on the database.
 
     They raise ServiceError(STORAGE_FULL) when the writer cannot keep up or cannot write: then the operation
-    fails, and nothing is lost in silence. An instance id stands for one episode for ever: before it takes an
-    id that a client chose, a supervisor asks ``instance`` whether it is free.
+    fails, and nothing is lost in silence. A tenant's instance id stands for one episode for ever: before it
+    takes an id that a client chose, a supervisor asks ``instance`` whether it is free.
     """
 
     def open_instance(self, record: InstanceRecord) -> None:
@@ -32,8 +32,8 @@ class TrajectoryStore(Protocol):
         """Wait until everything queued so far is written."""
         ...
 
-    async def instance(self, instance_id: str) -> InstanceRecord | None:
-        """The instance's record (flushes first)."""
+    async def instance(self, tenant: str, public_id: str) -> InstanceRecord | None:
+        """Return the record of a tenant's instance (flushes first)."""
         ...
 
     async def events(self, instance_id: str) -> Sequence[EventRecord]:

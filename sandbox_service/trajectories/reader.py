@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from .records import EventKind, EventRecord, InstanceRecord
+from .records import EventKind, EventRecord, InstanceRecord, record_id
 from .schema import events, instances
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ __all__ = [
     "create_of_key",
     "events_of",
     "find_instance",
+    "instances_named",
     "list_instances",
     "own_events",
     "unended_of",
@@ -68,10 +69,20 @@ class StoredInstance:
     ended_by: EventKind | None
 
 
-def find_instance(connection: Connection, instance_id: str) -> StoredInstance | None:
-    """The instance of an id, if there is one."""
-    row = connection.execute(sa.select(instances).where(instances.c.instance_id == instance_id)).first()
+def find_instance(connection: Connection, tenant: str, public_id: str) -> StoredInstance | None:
+    """Return the instance that a tenant knows by an id, if there is one."""
+    # Databases of earlier versions have chosen ids as they are; the tenant decides in both cases.
+    column = instances.c
+    written = column.instance_id.in_((public_id, record_id(tenant, public_id)))
+    row = connection.execute(sa.select(instances).where(written, column.tenant == tenant)).first()
     return None if row is None else _instance(row)
+
+
+def instances_named(connection: Connection, public_id: str) -> list[StoredInstance]:
+    """Return every tenant's instance of an id. Reads all ids: for tools, not for requests."""
+    column = instances.c.instance_id
+    named = sa.or_(column == public_id, column.endswith(f"/{public_id}", autoescape=True))
+    return [_instance(row) for row in connection.execute(sa.select(instances).where(named))]
 
 
 def unended_of(connection: Connection, supervisor: str) -> list[InstanceRecord]:

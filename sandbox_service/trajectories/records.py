@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-__all__ = ["EventKind", "EventRecord", "InstanceRecord"]
+__all__ = ["EventKind", "EventRecord", "InstanceRecord", "public_id", "record_id"]
 
 
 class EventKind(StrEnum):
@@ -26,11 +26,26 @@ class EventKind(StrEnum):
         return self in (EventKind.RELEASE, EventKind.EXPIRE, EventKind.LOST)
 
 
+def record_id(tenant: str, chosen_id: str) -> str:
+    """Return the id under which an instance is recorded whose id its tenant chose.
+
+    Two tenants may choose the same id, so the record's id has the tenant in it. Ids that the service makes
+    are unguessable and are recorded as they are. An id has no slash, so the two never meet.
+    """
+    return f"{tenant}/{chosen_id}"
+
+
+def public_id(recorded_id: str) -> str:
+    """Return the id by which the tenant knows a recorded instance."""
+    return recorded_id.rpartition("/")[2]
+
+
 @dataclass(frozen=True, slots=True)
 class InstanceRecord:
     """An instance as it was created."""
 
     instance_id: str
+    """Unique among all tenants; see ``record_id``."""
     environment: str
     task_id: str
     tenant: str

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from . import reader
 from .bodies import value_of
 from .reader import InstanceFilter
-from .records import EventKind
+from .records import EventKind, public_id
 from .view import conversation_of, outcome_of, tools_of
 
 if TYPE_CHECKING:
@@ -81,14 +81,14 @@ def _episode(stored: StoredInstance, events: Sequence[EventRecord], outcome: Out
     steps = [event for event in events if event.kind is EventKind.STEP and event.status < 400]
     messages: list[JsonValue] = [*conversation_of(events)]
     return {
-        "instance_id": record.instance_id,
+        "instance_id": public_id(record.instance_id),
         "environment": record.environment,
         "task_id": record.task_id,
         "tenant": record.tenant,
         "supervisor": record.supervisor,
         "seed": record.seed,
         "params": value_of(record.params_json),
-        "parent": record.parent,
+        "parent": None if record.parent is None else public_id(record.parent),
         "created_at": record.created_at,
         "ended_at": stored.ended_at,
         "ended_by": stored.ended_by.value if stored.ended_by else None,
@@ -108,7 +108,7 @@ def _episode(stored: StoredInstance, events: Sequence[EventRecord], outcome: Out
 def _event(stored: StoredInstance, event: EventRecord) -> JsonObject:
     timing: JsonObject = {**event.timing_ms}
     return {
-        "instance_id": event.instance_id,
+        "instance_id": public_id(event.instance_id),
         "environment": stored.record.environment,
         "task_id": stored.record.task_id,
         "tenant": stored.record.tenant,

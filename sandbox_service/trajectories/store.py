@@ -63,9 +63,9 @@ class SqlTrajectoryStore:
                     ErrorCode.STORAGE_FULL, "the trajectory store cannot be written; its log line says why"
                 )
 
-    async def instance(self, instance_id: str) -> InstanceRecord | None:
+    async def instance(self, tenant: str, public_id: str) -> InstanceRecord | None:
         await self.flush()
-        found = await self._read(lambda connection: reader.find_instance(connection, instance_id))
+        found = await self._read(lambda connection: reader.find_instance(connection, tenant, public_id))
         return None if found is None else found.record
 
     async def events(self, instance_id: str) -> Sequence[EventRecord]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sandbox_service.contract.inspection import Event, Trajectory
 
 from .bodies import object_of
-from .records import EventKind
+from .records import EventKind, public_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,12 +42,12 @@ class Outcome:
 def trajectory_of(record: InstanceRecord, events: Sequence[EventRecord]) -> Trajectory:
     """The trajectory that the service's API shows."""
     return Trajectory(
-        instance_id=record.instance_id,
+        instance_id=public_id(record.instance_id),
         environment=record.environment,
         task_id=record.task_id,
         tenant=record.tenant,
         seed=record.seed,
-        parent=record.parent,
+        parent=None if record.parent is None else public_id(record.parent),
         events=tuple(
             Event(
                 sequence=event.sequence,

@@ -10,7 +10,7 @@ from sandbox_service.config import StoreConfig
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.engine import connect
-from sandbox_service.trajectories.records import EventKind
+from sandbox_service.trajectories.records import EventKind, record_id
 from sandbox_service.trajectories.schema import SchemaError
 from sandbox_service.trajectories.store import open_store
 from tests.fakes.episodes import create, event, instance
@@ -26,11 +26,26 @@ class TrajectoryStoreContract:
     async def test_an_instance_comes_back_as_it_was_opened(self, store):
         record = instance(params_json=b'{"a": 1}', parent="s1.p", fork_sequence=4, seed=2**63 - 1)
         store.open_instance(record)
-        assert await store.instance("s1.a") == record
+        assert await store.instance("acme", "s1.a") == record
 
     async def test_an_instance_that_nobody_opened_is_not_there(self, store):
-        assert await store.instance("s1.a") is None
+        assert await store.instance("acme", "s1.a") is None
         assert await store.events("s1.a") == []
+
+    async def test_two_tenants_have_instances_of_one_chosen_id_with_histories_of_their_own(self, store):
+        for tenant in ("acme", "bees"):
+            store.open_instance(instance(record_id(tenant, "mine"), tenant=tenant))
+            store.append(event(record_id(tenant, "mine"), response=tenant.encode()))
+        for tenant in ("acme", "bees"):
+            record = await store.instance(tenant, "mine")
+            assert record.tenant == tenant
+            assert [one.response for one in await store.events(record.instance_id)] == [tenant.encode()]
+        assert await store.instance("cows", "mine") is None
+
+    async def test_a_chosen_id_of_an_earlier_version_is_found_by_its_tenant_alone(self, store):
+        store.open_instance(instance("mine"))
+        assert (await store.instance("acme", "mine")).instance_id == "mine"
+        assert await store.instance("bees", "mine") is None
 
     async def test_events_come_back_byte_for_byte_and_in_order(self, store):
         store.open_instance(instance())
@@ -130,7 +145,7 @@ class TrajectoryStoreContract:
         store.open_instance(instance("s1.a", task_id="half a \ud800 pair"))
         store.open_instance(instance("s1.b", seed=2**70))
         store.open_instance(instance("s1.c"))
-        assert await store.instance("s1.c") is not None
+        assert await store.instance("acme", "s1.c") is not None
         assert store.stats().rejected == 2
 
     async def test_history_is_there_after_closing_and_opening(self, store, url):

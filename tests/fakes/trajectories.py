@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.trajectories.records import EventKind, EventRecord, InstanceRecord
+from sandbox_service.trajectories.records import EventKind, EventRecord, InstanceRecord, record_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -41,8 +41,12 @@ class MemoryTrajectoryStore:
     async def flush(self) -> None:
         return
 
-    async def instance(self, instance_id: str) -> InstanceRecord | None:
-        return self.records.get(instance_id)
+    async def instance(self, tenant: str, public_id: str) -> InstanceRecord | None:
+        for name in (public_id, record_id(tenant, public_id)):
+            record = self.records.get(name)
+            if record is not None and record.tenant == tenant:
+                return record
+        return None
 
     async def events(self, instance_id: str) -> Sequence[EventRecord]:
         record = self.records.get(instance_id)

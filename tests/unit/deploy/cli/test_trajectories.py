@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from deploy.cli.trajectories import build
 from deploy.cli.trajectory_view import plain
 from sandbox_service.config import StoreConfig
-from sandbox_service.trajectories.records import EventKind
+from sandbox_service.trajectories.records import EventKind, record_id
 from sandbox_service.trajectories.store import open_store
 from tests.fakes.episodes import START, Episode, create, event, failure, instance, record, step
 
@@ -143,3 +143,16 @@ def test_errors_say_what_to_do_next(run, url, words, hint):
 
 def test_control_characters_are_replaced_and_line_ends_are_kept():
     assert plain("a\x1b[31m\r\n\tb\x9b") == "a\ufffd[31m\ufffd\n\tb\ufffd"
+
+
+async def test_show_of_an_id_that_two_tenants_chose_asks_for_the_tenant(run, tmp_path):
+    url = f"sqlite:///{tmp_path}/two.sqlite"
+    store = open_store(StoreConfig(url=url))
+    for tenant in ("acme", "bees"):
+        record(store, Episode(record_id(tenant, "mine"), tenant=tenant))
+    await store.close()
+    refused = run("show", "mine", "--url", url)
+    assert refused.exit_code == 1
+    assert "--tenant (acme, bees)" in refused.output
+    shown = run("show", "mine", "--tenant", "bees", "--json", "--url", url)
+    assert (json.loads(shown.output)["instance_id"], json.loads(shown.output)["tenant"]) == ("mine", "bees")

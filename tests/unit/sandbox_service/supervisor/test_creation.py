@@ -55,6 +55,36 @@ async def test_a_chosen_id_is_taken_once_for_ever() -> None:
         assert await service.refusal(Op.CREATE, "", body) is ErrorCode.DUPLICATE_INSTANCE
 
 
+async def test_two_tenants_choose_the_same_id_and_have_two_instances() -> None:
+    async with supervised() as service:
+        eve = service.tenant_named("eve")
+        for tenant in (service, eve):
+            assert await tenant.create(instance_id="mine") == "mine"
+        assert (await service.step("mine"))["instance_id"] == "mine"
+        assert (await service.states(), await eve.states()) == ({"mine": "active"}, {"mine": "active"})
+        assert await service.release("mine")
+        assert (await eve.step("mine"))["step_index"] == 0
+        service.pass_time(10_000)
+        body = {"environment": "echo", "task_id": "echo-1", "instance_id": "mine"}
+        assert await eve.refusal(Op.CREATE, "", body) is ErrorCode.DUPLICATE_INSTANCE
+        assert await service.tenant_named("cat").create(instance_id="mine") == "mine"
+
+
+async def test_an_id_that_the_service_made_for_one_tenant_is_free_for_another() -> None:
+    async with supervised() as service:
+        made = await service.create()
+        eve = service.tenant_named("eve")
+        assert await eve.create(instance_id=made) == made
+        assert await eve.release(made)
+        assert await service.states() == {made: "active"}
+
+
+async def test_a_tenant_cannot_choose_an_id_that_the_service_made_for_it() -> None:
+    async with supervised() as service:
+        body = {"environment": "echo", "task_id": "echo-1", "instance_id": await service.create()}
+        assert await service.refusal(Op.CREATE, "", body) is ErrorCode.DUPLICATE_INSTANCE
+
+
 async def test_a_failed_setup_frees_the_box_and_leaves_nothing() -> None:
     async with supervised(ONE_BOX) as service:
         await service.release(await service.create("diary"))

@@ -53,3 +53,16 @@ async def test_a_loss_is_told_with_its_reason() -> None:
         assert last.operation == "lost"
         assert last.result is not None
         assert last.result["code"] == "instance_lost"
+
+
+async def test_a_trajectory_of_a_chosen_id_is_the_tenants_own_and_names_it_as_chosen() -> None:
+    async with supervised() as service:
+        eve = service.tenant_named("eve")
+        for tenant, content in ((service, "hello"), (eve, "other")):
+            await tenant.create(instance_id="mine")
+            await tenant.step("mine", content)
+        trajectory = Trajectory.model_validate(await eve.ask(Op.TRAJECTORY, "mine"))
+        assert (trajectory.tenant, trajectory.instance_id) == ("eve", "mine")
+        step = trajectory.events[1].request
+        assert step is not None
+        assert step["message"] == {"role": "assistant", "content": "other"}

@@ -209,3 +209,28 @@ async def test_an_instance_of_a_dead_supervisor_is_adopted_only_when_asked_to() 
         assert await other.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.UNKNOWN_INSTANCE
         result = await other.step(instance, "second", adopt=True)
         assert result["step_index"] == 1
+
+
+async def test_two_tenants_instances_of_one_chosen_id_outlive_the_supervisor() -> None:
+    store, clock = MemoryTrajectoryStore(), FakeClock()
+    async with supervised(store=store, clock=clock) as service:
+        for number, tenant in enumerate((service, service.tenant_named("eve"))):
+            await tenant.create(instance_id="mine")
+            for step in range(number + 1):
+                await tenant.step("mine", f"m{step}")
+    async with supervised(store=store, clock=clock) as service:
+        assert (await service.step("mine", "more"))["step_index"] == 1
+        assert (await service.tenant_named("eve").step("mine", "more"))["step_index"] == 2
+
+
+async def test_a_worker_that_dies_takes_the_instance_of_its_own_tenant_only() -> None:
+    async with supervised() as service:
+        eve = service.tenant_named("eve")
+        box = None
+        for tenant in (service, eve):
+            await tenant.create("diary", instance_id="mine")
+            box = box or service.factory.home_of("mine")
+        assert box is not None
+        box.lose("mine")
+        assert await service.refusal(Op.STEP, "mine", _message("mine")) is ErrorCode.INSTANCE_LOST
+        assert (await eve.step("mine"))["step_index"] == 0

@@ -75,9 +75,9 @@ async def test_a_flush_gives_up_when_the_store_cannot_write(path):
     with locked(path):
         store.open_instance(instance())
         with pytest.raises(ServiceError) as failed:
-            await store.instance("s1.a")
+            await store.instance("acme", "s1.a")
         assert failed.value.code is ErrorCode.STORAGE_FULL
-    assert await store.instance("s1.a") == instance()
+    assert await store.instance("acme", "s1.a") == instance()
     await store.close()
 
 
