@@ -1,0 +1,104 @@
+"""``make test``: tests in several processes, and one sum."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SCRIPT = f"""
+import sys
+from pathlib import Path
+sys.path.insert(0, {str(ROOT / "scripts")!r})
+import run_tests
+sys.exit(run_tests.main(["--no-environments", "-p", "no:cacheprovider", *sys.argv[1:]], Path.cwd()))
+"""
+PASSING = "def test_right(): pass\n"
+FAILING = "def test_wrong(): assert 1 == 2\n"
+SKIPPED = "import pytest\n@pytest.mark.skip\ndef test_later(): pass\n"
+ENDS_BY_SIGNAL = "import atexit, os\natexit.register(os.abort)\n" + PASSING
+DIES_INSIDE = "import os\ndef test_deadly(): os.abort()\n"
+STARTS_RAY = "import pytest\npytestmark = [pytest.mark.ray]\n"
+
+
+@pytest.fixture
+def project(tmp_path):
+    """Writes test files; runs them as ``make test`` does, with the words."""
+
+    def run(files, *words):
+        (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\nmarkers = ['ray']\n")
+        for name, text in files.items():
+            path = tmp_path / "tests" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return subprocess.run(
+            [sys.executable, "-c", SCRIPT, *words],
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return run
+
+
+def last_line(done):
+    return done.stdout.splitlines()[-1]
+
+
+def test_the_last_line_adds_up_all_groups(project):
+    done = project({"unit/test_a.py": PASSING + SKIPPED, "contract/test_b.py": PASSING})
+    assert last_line(done) == "2 passed, 0 failed, 1 skipped"
+    assert done.returncode == 0
+
+
+def test_failures_of_all_groups_are_listed_at_the_end(project):
+    done = project({"unit/test_a.py": FAILING, "contract/test_b.py": FAILING, "abuse/test_c.py": PASSING})
+    listed = done.stdout.partition("== results")[2]
+    assert "tests/unit/test_a.py::test_wrong" in listed
+    assert "tests/contract/test_b.py::test_wrong" in listed
+    assert last_line(done) == "1 passed, 2 failed, 0 skipped"
+    assert done.returncode == 1
+
+
+def test_a_process_that_dies_after_its_last_test_fails_the_run_and_its_group_is_named(project):
+    files = {"integration/test_a.py": STARTS_RAY + ENDS_BY_SIGNAL, "integration/test_b.py": PASSING}
+    done = project(files)
+    assert "tests/integration/test_a.py: the process ended by SIGABRT, after its last test" in done.stdout
+    assert last_line(done) == "2 passed, 1 failed, 0 skipped"
+    assert done.returncode == 1
+
+
+def test_a_process_that_dies_inside_a_test_keeps_what_was_found_and_the_test_is_named(project):
+    done = project({"contract/test_a.py": PASSING + DIES_INSIDE, "unit/test_b.py": PASSING})
+    assert "SIGABRT, in tests/contract/test_a.py::test_deadly" in done.stdout
+    assert last_line(done) == "2 passed, 1 failed, 0 skipped"
+
+
+def test_a_file_that_cannot_be_imported_is_a_failure(project):
+    done = project({"unit/test_a.py": "import nothing_of_this_name\n", "contract/test_b.py": PASSING})
+    assert last_line(done) == "1 passed, 1 failed, 0 skipped"
+    assert done.returncode == 1
+
+
+def test_files_that_start_ray_have_a_process_of_their_own(project):
+    own = STARTS_RAY + "import os\ndef test_pid(): print('pid', os.getpid())\n"
+    done = project({"integration/test_a.py": own, "integration/test_b.py": own}, "-s")
+    pids = {line.split()[-1] for line in done.stdout.splitlines() if "pid" in line.split()}
+    assert len(pids) == 2
+
+
+def test_words_choose_tests_and_are_passed_on(project):
+    files = {"unit/test_a.py": PASSING + FAILING, "contract/test_b.py": FAILING}
+    assert last_line(project(files, "tests/unit", "-k", "right")) == "1 passed, 0 failed, 0 skipped"
+    assert last_line(project(files, "tests/unit/test_a.py::test_wrong")) == "0 passed, 1 failed, 0 skipped"
+    assert project(files, "-k", "no_such_test").returncode == 1
+
+
+def test_the_first_failure_ends_the_run_if_that_is_asked_for(project):
+    done = project({"unit/test_a.py": FAILING, "contract/test_b.py": FAILING}, "-x")
+    assert "not run after the failure: 1 groups" in done.stdout
+    assert last_line(done) == "0 passed, 1 failed, 0 skipped"
