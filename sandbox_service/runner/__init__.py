@@ -25,6 +25,7 @@
     session, files, candidate, workspace_copy   run under an agent's user id
     frames, packets, channel, descriptors       what the processes say to each other, and how
     kernel, processes, wakeup, leaving          what all of them ask of the kernel
+    confinement     what the kernel still does for agents and environment
     config          the box's configuration, as the first HELLO brings it
     world           what an environment implements, and what it is given
 

@@ -40,6 +40,9 @@ class RunnerConfig:
     """The id of zygote and workers."""
     limits: Limits = field(default_factory=Limits)
     """Bounds of agent processes."""
+    system_calls: str = ""
+    """The filter of system calls that agents and environment get, in hexadecimal; empty where the box has one
+    around it, or can have none."""
     orphan_timeout_s: float = 300.0
     """The box ends itself when no host has been connected for so long."""
 
@@ -51,6 +54,7 @@ class RunnerConfig:
         known["workspace_root"] = str(values["workspace_root"]).rstrip("/")
         known["limits"] = Limits(**values.get("limits", {}))
         config = cls(**known)
+        bytes.fromhex(config.system_calls)
         if not config.workspace_root.startswith("/"):
             raise ValueError("workspace_root is not an absolute path")
         if config.drop_uids and (config.uid_base <= 0 or config.env_uid <= 0):
@@ -58,6 +62,11 @@ class RunnerConfig:
         if config.drop_uids and 0 <= config.env_uid - config.uid_base < config.uid_count:
             raise ValueError("env_uid lies among the instances' ids")
         return config
+
+    @property
+    def filter(self) -> bytes:
+        """The filter of system calls as the kernel takes it."""
+        return bytes.fromhex(self.system_calls)
 
     @property
     def keeper_uid(self) -> int:

@@ -24,10 +24,12 @@ __all__ = [
     "be_undumpable",
     "become",
     "become_reaper",
+    "check",
     "close_all_but",
     "default_signals",
     "die_with_parent",
     "ipc_objects",
+    "libc",
     "make_first_victim",
     "refuse_new_privileges",
     "remove_ipc_objects",
@@ -72,6 +74,8 @@ class Limits:
     def apply(self) -> None:
         """Bind the calling process and its descendants."""
         _lower(resource.RLIMIT_CORE, 0)
+        # POSIX message queues outlive their processes, and no folder shows whose they are.
+        _lower(resource.RLIMIT_MSGQUEUE, 0)
         _lower(resource.RLIMIT_NOFILE, self.open_files)
         if self.processes is not None:
             _lower(resource.RLIMIT_NPROC, self.processes)
@@ -89,15 +93,21 @@ def _lower(which: int, value: int) -> None:
 
 
 @functools.cache
-def _libc() -> ctypes.CDLL:
+def libc() -> ctypes.CDLL:
+    """The C library."""
     return ctypes.CDLL(None, use_errno=True)
+
+
+def check(result: int) -> None:
+    """Raise the OSError that a call of the C library reports by a negative result."""
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 def _prctl(option: int, value: int) -> None:
     zero = ctypes.c_ulong(0)
-    if _libc().prctl(ctypes.c_int(option), ctypes.c_ulong(value), zero, zero, zero) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+    check(libc().prctl(ctypes.c_int(option), ctypes.c_ulong(value), zero, zero, zero))
 
 
 def be_undumpable(hidden: bool = True) -> None:
@@ -162,11 +172,10 @@ def close_all_but(keep: int) -> None:
 
 def remove_ipc_objects(uid: int) -> None:
     """Remove the System V objects that the calling process's user made; they outlive their processes."""
-    libc = _libc()
     calls: dict[str, Callable[[int], object]] = {
-        "shm": lambda key: libc.shmctl(key, _IPC_RMID, None),
-        "sem": lambda key: libc.semctl(key, 0, _IPC_RMID),
-        "msg": lambda key: libc.msgctl(key, _IPC_RMID, None),
+        "shm": lambda key: libc().shmctl(key, _IPC_RMID, None),
+        "sem": lambda key: libc().semctl(key, 0, _IPC_RMID),
+        "msg": lambda key: libc().msgctl(key, _IPC_RMID, None),
     }
     for kind, remove in calls.items():
         for key in ipc_objects(kind, {uid}):

@@ -85,7 +85,8 @@ class Premises:
         directory = config.workspace(serial)
         if kind == "candidate":
             directory = config.candidate_directory(serial)
-        return Place(directory, config.temporary_directory(serial), identity, limits)
+        temporary = config.temporary_directory(serial)
+        return Place(directory, temporary, identity, limits, config.filter)
 
     def start(
         self, serial: int, kind: str, place: Place, descriptors: list[int], run: Callable[[], None]

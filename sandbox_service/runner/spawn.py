@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from . import kernel
 from .candidate import serve_candidate
+from .confinement import confine, keep_abstract_sockets_apart
 from .files import serve_files
 from .session import serve_session
 
@@ -49,6 +50,8 @@ class Place:
     identity: Identity | None
     """None: as the launcher."""
     limits: Limits
+    system_calls: bytes = b""
+    """The filter of its system calls; empty for none."""
 
     def enter(self) -> None:
         """Make the directories where they are missing, see that they are ours, and go there."""
@@ -107,6 +110,9 @@ def _settle(place: Place, descriptors: list[int]) -> None:
     kernel.refuse_new_privileges()
     kernel.die_with_parent()
     place.limits.apply()
+    if place.system_calls:
+        keep_abstract_sockets_apart()
+        confine(place.system_calls)
     os.umask(0o077)
     os.environ.clear()
     os.environ.update(place.environment())

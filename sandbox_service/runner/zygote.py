@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from . import kernel, sweep
 from .channel import Message, receive, send
+from .confinement import confine
 from .leaving import run_and_leave
 from .loopback import bring_up_loopback
 from .processes import Process, descendants, has_children, snapshot
@@ -48,6 +49,8 @@ def run_zygote(upstream: socket.socket, config: RunnerConfig) -> None:
         kernel.become(kernel.Identity.of(config.env_uid), groups)
     kernel.refuse_new_privileges()
     kernel.be_undumpable()
+    if config.system_calls:
+        confine(config.filter)
     try:
         if config.packages is not None:
             # After our own code and before the box's: its interpreter may have packages of the same names.

@@ -8,11 +8,10 @@ tested without an engine.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, TypeAlias
+
+from .seccomp import seccomp_profile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +28,6 @@ __all__ = [
     "WORKSPACE",
     "ContainerRequest",
     "container_config",
-    "seccomp_profile",
 ]
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -103,13 +101,6 @@ class ContainerRequest:
     """runc, runsc, kata; None is the engine's default."""
     socket_group: int | None = None
     """A group of the host that may use ``socket_dir``, when its owner is not the box's root."""
-
-
-@cache
-def seccomp_profile() -> str:
-    """Our allow-list of system calls, in the engine's form."""
-    text = files(__package__).joinpath("seccomp.json").read_text()
-    return json.dumps(json.loads(text), separators=(",", ":"))
 
 
 def container_config(request: ContainerRequest) -> dict[str, Json]:

@@ -1,7 +1,8 @@
-"""What this machine offers process boxes: an interpreter, user ids of their own, namespaces."""
+"""What this machine offers process boxes: an interpreter, own user ids, and what the kernel allows."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import secrets
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .namespaces import namespaces_work
+from .seccomp import filter_program
 from .state import remove_folder
 
 if TYPE_CHECKING:
@@ -25,6 +27,16 @@ log = logging.getLogger(__name__)
 
 _SYSTEM_PYTHON = Path("/usr/bin/python3")
 _OLDEST = (3, 11)
+_CONFINEMENT_PROBE = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+from sandbox_service.runner import confinement, kernel
+kernel.refuse_new_privileges()
+if confinement.keep_abstract_sockets_apart():
+    print("apart", flush=True)
+confinement.confine(bytes.fromhex(sys.argv[1]))
+print("filtered")
+"""
 _BUILT_FOR = (3, 11)
 """What the environments' packages are built for."""
 
@@ -38,23 +50,55 @@ class Host:
     """Agents get user ids of their own."""
     namespaces: bool
     """Boxes get namespaces of their own."""
+    system_calls: bytes | None = None
+    """The filter of system calls around agents and environment; None where the kernel takes none."""
+    abstract_sockets_apart: bool = False
+    """Agents reach no abstract socket of others."""
+
+    def protections(self) -> dict[str, bool]:
+        """Return what keeps agent code apart from this machine, and whether it does here."""
+        return {
+            "own user ids": self.drops_uids,
+            "own process, network, IPC and mount namespaces": self.namespaces,
+            "system calls filtered": self.system_calls is not None,
+            "abstract sockets apart": self.abstract_sockets_apart,
+        }
 
 
 async def look_around(state: StateDir, code: Path, limits: SandboxLimits, *, packages: bool = False) -> Host:
-    """Find out, and warn once of what a process box is not; ``packages`` are built for one version."""
+    """Find out what protects process boxes here, and log it; ``packages`` are built for one version."""
     interpreter, drops_uids = choose_interpreter(state.path, packages=packages)
     probe = state.make_box_dir(f"probe-{secrets.token_hex(4)}", drops_uids)
     try:
         namespaces = await namespaces_work(probe, code, limits, interpreter)
+        filtered, apart = await asyncio.to_thread(_confinement, interpreter, code)
     finally:
         remove_folder(probe)
+    host = Host(interpreter, drops_uids, namespaces, filter_program() if filtered else None, apart)
     log.warning(
-        "process sandboxes are no security boundary: code that a model writes can read this machine's files "
-        "(own user ids: %s, own namespaces: %s). Use Docker for models that you do not trust.",
-        "yes" if drops_uids else "no",
-        "yes" if namespaces else "no",
+        "process sandboxes are no security boundary (%s). Use Docker for models that you do not trust.",
+        ", ".join(f"{name}: {'on' if on else 'off'}" for name, on in host.protections().items()),
     )
-    return Host(interpreter, drops_uids, namespaces)
+    return host
+
+
+def _confinement(interpreter: str, code: Path) -> tuple[bool, bool]:
+    """Whether system calls can be filtered and abstract sockets kept apart, found out by doing it."""
+    program = filter_program()
+    if program is None:
+        return False, False
+    try:
+        tried = subprocess.run(
+            [interpreter, "-I", "-B", "-c", _CONFINEMENT_PROBE, str(code), program.hex()],
+            capture_output=True,
+            timeout=10,
+            check=False,
+            env={},
+            cwd="/",
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False, False
+    return b"filtered" in tried.stdout, b"apart" in tried.stdout
 
 
 def choose_interpreter(state: Path, *, packages: bool = False) -> tuple[str, bool]:

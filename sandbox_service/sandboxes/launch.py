@@ -65,6 +65,7 @@ class RunnerConfig:
     uid_count: int
     env_uid: int
     limits: RunnerLimits
+    system_calls: str
 
     def body(self) -> dict[str, object]:
         """As JSON."""
@@ -84,9 +85,17 @@ def interpreter_arguments(code: str, socket: str) -> tuple[str, ...]:
 
 
 def configure(
-    spec: EnvironmentSpec, places: Places, uids: range | None, limits: RunnerLimits
+    spec: EnvironmentSpec,
+    places: Places,
+    uids: range | None,
+    limits: RunnerLimits,
+    system_calls: bytes | None = None,
 ) -> RunnerConfig:
-    """What the runner is told; without ``uids`` it drops none."""
+    """Return the configuration of a box's runner.
+
+    Without ``uids`` its processes share one user id; ``system_calls`` is the filter that the runner puts
+    around agents and environment where nothing outside the box does.
+    """
     return RunnerConfig(
         world_module=spec.world_module,
         agent_code=spec.agent_code,
@@ -101,4 +110,5 @@ def configure(
         uid_count=len(uids) - _UIDS_OF_THE_RUNNER if uids is not None else 0,
         env_uid=uids.start if uids is not None else 0,
         limits=limits,
+        system_calls=(system_calls or b"").hex(),
     )

@@ -229,7 +229,7 @@ class ProcessFactory:
         scratch = SCRATCH if host.drops_uids or host.namespaces else ()
         packages, data = _provided(spec.provisions, inside if host.namespaces else None)
         places = Places(str(inside / "workspaces"), scratch, packages, data)
-        config = configure(spec, places, own_uids, limits)
+        config = configure(spec, places, own_uids, limits, host.system_calls)
         return Box(body, config, self._start_timeout_s, on_event, on_death)
 
     async def sweep(self) -> int:

@@ -9,8 +9,8 @@ from sandbox_service.sandboxes.hardening import (
     BOX_SOCKET_DIR,
     ContainerRequest,
     container_config,
-    seccomp_profile,
 )
+from sandbox_service.sandboxes.seccomp import seccomp_profile
 
 MIB = 1024 * 1024
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sandbox_service.sandboxes.hardening import seccomp_profile
+from sandbox_service.sandboxes.seccomp import seccomp_profile
 
 PROFILE = json.loads(seccomp_profile())
 ALLOW = [rule for rule in PROFILE["syscalls"] if rule["action"] == "SCMP_ACT_ALLOW"]

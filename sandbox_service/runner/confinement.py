@@ -1,0 +1,76 @@
+"""What the kernel still does for a process that runs code of an agent or of an environment.
+
+Where a container's engine filters system calls, a process box does it itself, with the same list. Both steps
+need no privilege, only the promise of ``refuse_new_privileges``, pass to every descendant, and have no way
+back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+
+from . import kernel
+
+__all__ = ["confine", "keep_abstract_sockets_apart"]
+
+_PR_SET_SECCOMP = 22
+_SECCOMP_MODE_FILTER = 2
+_INSTRUCTION_BYTES = 8
+_LANDLOCK_CREATE_RULESET, _LANDLOCK_RESTRICT_SELF = 444, 446
+"""The same numbers on every machine whose call numbers were unified, which all others lack."""
+_LANDLOCK_MACHINES = ("x86_64", "aarch64")
+_LANDLOCK_CREATE_RULESET_VERSION = 1
+_FIRST_WITH_SCOPES = 6
+_SCOPE_ABSTRACT_UNIX_SOCKET = 1
+
+
+class _Program(ctypes.Structure):
+    """``struct sock_fprog``."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+
+class _Ruleset(ctypes.Structure):
+    """``struct landlock_ruleset_attr``."""
+
+    _fields_ = (
+        ("handled_access_fs", ctypes.c_uint64),
+        ("handled_access_net", ctypes.c_uint64),
+        ("scoped", ctypes.c_uint64),
+    )
+
+
+def confine(program: bytes) -> None:
+    """Let the kernel judge every further system call by ``program``, an array of ``struct sock_filter``.
+
+    Raises OSError where the kernel does not filter system calls.
+    """
+    pointer = ctypes.byref(_Program(len(program) // _INSTRUCTION_BYTES, program))
+    mode, zero = ctypes.c_ulong(_SECCOMP_MODE_FILTER), ctypes.c_ulong(0)
+    kernel.check(kernel.libc().prctl(_PR_SET_SECCOMP, mode, pointer, zero, zero))
+
+
+def keep_abstract_sockets_apart() -> bool:
+    """Connect to no abstract socket of a process outside this one's tree; False where the kernel cannot.
+
+    Abstract sockets belong to a network, which all instances of a box share, and no file's mode guards them.
+    """
+    if platform.machine() not in _LANDLOCK_MACHINES:
+        return False
+    call = kernel.libc().syscall
+    version = call(
+        ctypes.c_long(_LANDLOCK_CREATE_RULESET), None, ctypes.c_size_t(0), _LANDLOCK_CREATE_RULESET_VERSION
+    )
+    if version < _FIRST_WITH_SCOPES:
+        return False
+    rules = _Ruleset(0, 0, _SCOPE_ABSTRACT_UNIX_SOCKET)
+    size = ctypes.c_size_t(ctypes.sizeof(rules))
+    descriptor = call(ctypes.c_long(_LANDLOCK_CREATE_RULESET), ctypes.byref(rules), size, 0)
+    kernel.check(descriptor)
+    try:
+        kernel.check(call(ctypes.c_long(_LANDLOCK_RESTRICT_SELF), descriptor, 0))
+    finally:
+        os.close(descriptor)
+    return True

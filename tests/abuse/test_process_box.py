@@ -1,0 +1,125 @@
+"""Hostile code in a process box: what this machine's kernel keeps from it.
+
+A process box is no security boundary. What is tested here is what it has all the same, where the kernel lets
+root have it: the same list of system calls as in a container, and instances that cannot feel each other. The
+numbers in brackets are those of the list of attacks in the security documentation.
+"""
+
+import asyncio
+import json
+import secrets
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from sandbox_service.config import LimitsConfig, SandboxConfig
+from sandbox_service.sandboxes.factory import open_factory
+from tests.fakes.boxes import PROBE, episode
+
+LIMITS = LimitsConfig(memory_mib=256, pids=64, workspace_mib=24, workspace_inodes=500)
+ATTACKS = (Path(__file__).parent / "box_attacks.py").read_text()
+DENIED = {"EPERM", "EACCES", "ENOSYS"}
+
+
+def reachable_folder():
+    """Where other user ids can come to."""
+    folder = Path(tempfile.mkdtemp(prefix="abuse-"))
+    folder.chmod(0o711)
+    return folder
+
+
+async def in_a_box(actions):
+    """Run something with two episodes that share a box; what it gives."""
+    state_dir = reachable_folder()
+    config = SandboxConfig(kind="process", state_dir=state_dir, limits=LIMITS)
+    factory = await open_factory(config, f"abuse{secrets.token_hex(4)}")
+    try:
+        box = await factory.start(PROBE, lambda _: None, lambda _: None)
+        missing = [name for name, on in factory._hosts[False].protections().items() if not on]
+        try:
+            if missing:
+                pytest.skip(f"not here: {', '.join(missing)}")
+            return await actions(await episode(box, name="one"), await episode(box, name="two"))
+        finally:
+            await box.destroy()
+    finally:
+        await factory.close()
+        shutil.rmtree(state_dir)
+
+
+@pytest.fixture(scope="module")
+def report():
+    """What the attacks say, from one instance; and that its neighbour lives on after them."""
+
+    async def attack(one, two):
+        execution = await one.run(python=ATTACKS)
+        assert (await one.run(shell="echo alive"))["output"] == "alive\n"
+        assert (await two.run(shell="echo alive"))["output"] == "alive\n"
+        assert execution["exit_code"] == 0, execution["output"]
+        return json.loads(execution["output"])
+
+    return asyncio.run(in_a_box(attack))
+
+
+def test_no_dangerous_system_call_is_allowed(report):
+    """[I1, I2, V1-V3]"""
+    allowed = {name: found for name, found in report["syscalls"].items() if found not in ("EPERM", "ENOSYS")}
+    assert allowed == {}
+    assert len(report["syscalls"]) > 50
+
+
+def test_the_c_library_and_event_loops_are_told_to_take_another_way(report):
+    assert report["syscalls"]["clone3"] == "ENOSYS"
+    assert report["syscalls"]["io_uring_setup"] == "ENOSYS"
+
+
+def test_only_unix_and_internet_sockets_can_be_made(report):
+    """[I3]"""
+    assert report["sockets"]["families"] == [1, 2, 10]
+    for kind in ("raw", "ping", "sctp", "sctp_by_type", "udplite", "mptcp"):
+        assert report["sockets"][kind] == "EPERM"
+
+
+def test_there_is_nobody_on_the_network(report):
+    """[N1]"""
+    for target in ("bridge", "metadata", "dns", "v6"):
+        assert report["network"][target] in ("ENETUNREACH", "EADDRNOTAVAIL")
+
+
+def test_no_device_can_be_made(report):
+    """[I4]"""
+    for kind in ("memory", "disk", "kmsg"):
+        assert report["devices"][kind] == "EPERM"
+    assert report["devices"]["fifo"] == "ok"
+
+
+def test_an_agent_has_its_own_user_no_group_and_no_capability(report):
+    found = report["identity"]
+    assert found["uid"] >= 1_000_000_000
+    assert found["groups"] in ([], [found["uid"]])
+    assert found["no_new_privileges"] == "1"
+    assert found["seccomp"] == "2"
+    assert set(found["capabilities"].values()) == {0}
+    for change in ("setuid", "setgid", "setgroups", "nice", "real_time", "open_files", "core"):
+        assert found[change] in DENIED, change
+
+
+def test_the_environment_holds_nothing_of_ours_and_no_descriptor_is_inherited(report):
+    found = report["identity"]
+    assert set(found["environment"]) <= {"HOME", "LANG", "LC_CTYPE", "PATH", "TMPDIR", "USER"}
+    assert len(found["descriptors"]) <= 5
+
+
+def test_no_kernel_setting_can_be_changed(report):
+    """[I6, R8]"""
+    found = report["kernel_files"]
+    assert found["taken"] == []
+    assert found["release_agent"] == []
+    assert found["core_pattern"] in {"EROFS", "EACCES", "EPERM", "ENOENT"}
+
+
+def test_the_box_lives_on_after_its_agent_tried_to_kill_it(report):
+    """[P4]"""
+    assert report["everyone_at_once"] == "alive"
