@@ -1,5 +1,5 @@
 # sandbox-base: an interpreter, a shell and the core utilities, without a single setuid file.
-# BASE is python:3.11-slim where a registry answers, else the Debian tree of scripts/build_base_image.sh.
+# BASE is python:3.11-slim where a registry answers, else the Debian tree of build_base_image.sh.
 ARG BASE=python:3.11-slim
 FROM ${BASE}
 RUN find / -xdev -type f -perm /6000 -exec chmod a-s {} + \

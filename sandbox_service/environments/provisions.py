@@ -24,6 +24,7 @@ __all__ = [
     "PACKAGES_FILE",
     "PREPARE_FILE",
     "Recipe",
+    "cache_root",
     "default_root",
     "find",
     "operator_note",
@@ -54,12 +55,17 @@ class Recipe:
         return root / f"{self.name}-{self.digest}"
 
 
-def default_root() -> Path:
-    """Where other user ids can reach it when we are root; in the user's cache otherwise."""
+def cache_root() -> Path:
+    """The folder of what is made once for a machine: of the system for root, else of the user."""
     if os.geteuid() == 0:
-        return Path("/var/cache/training-sandbox/environments")
+        return Path("/var/cache/training-sandbox")
     cache_home = os.environ.get("XDG_CACHE_HOME")
-    return Path(cache_home or Path.home() / ".cache") / "training-sandbox" / "environments"
+    return Path(cache_home or Path.home() / ".cache") / "training-sandbox"
+
+
+def default_root() -> Path:
+    """The folder of packages and data where no other is configured."""
+    return cache_root() / "environments"
 
 
 @cache

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.environments.digests import digest
+from sandbox_service.environments.provisions import cache_root
 from sandbox_service.errors import ServiceError
 
 from .content import box_files, box_modules
@@ -31,7 +32,9 @@ __all__ = ["BUILD_COMMAND", "build_images", "image_reference", "image_tag"]
 
 BUILD_COMMAND = "sandbox-service images build"
 
-_PROJECT = Path(__file__).resolve().parents[2]
+_RECIPES = Path(__file__).parent / "recipes"
+"""Dockerfiles, and the script that makes a base. In a checkout it is a link to the folder ``docker``; a wheel
+holds the files themselves."""
 _BASE = "sandbox-base"
 _PACKAGES = "sandbox-packages"
 _COMMON = "sandbox-code"
@@ -80,7 +83,7 @@ async def build_images(
         if not force and await engine.has_image(reference):
             progress(f"{reference}: there already")
             continue
-        base = await _base_image(engine, progress, cache_dir or _PROJECT / "var", force=force)
+        base = await _base_image(engine, progress, cache_dir or cache_root() / "images", force=force)
         if spec.provisions is not None:
             base = await _packages_image(engine, progress, spec.name, spec.provisions, base, force=force)
         progress(f"{reference}: building")
@@ -143,7 +146,7 @@ async def _system(engine: Engine, progress: Callable[[str], None], cache: Path) 
 
 
 async def _bootstrap(tarball: Path, progress: Callable[[str], None]) -> None:
-    script = _PROJECT / "scripts" / "build_base_image.sh"
+    script = _RECIPES / "build_base_image.sh"
     if not script.is_file():
         raise ServiceError(ErrorCode.SANDBOX_FAILED, f"no base image: {script} is missing")
     process = await asyncio.create_subprocess_exec(
@@ -178,7 +181,7 @@ def _box_recipe(image: str) -> dict[str, bytes]:
 
 
 def _dockerfile(image: str) -> Path:
-    return _PROJECT / "docker" / f"{image.removeprefix('sandbox-')}.Dockerfile"
+    return _RECIPES / f"{image.removeprefix('sandbox-')}.Dockerfile"
 
 
 def _recipe(image: str) -> dict[str, bytes]:

@@ -63,3 +63,7 @@ def test_most_files_are_short() -> None:
 
 def test_the_docker_folder_holds_no_python() -> None:
     assert not list((ROOT / "docker").rglob("*.py"))
+
+
+def test_the_recipes_of_images_are_the_docker_folder() -> None:
+    assert (ROOT / "sandbox_service" / "sandboxes" / "recipes").resolve() == ROOT / "docker"

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
-__all__ = ["Branch", "Count", "NonNegative", "Positive", "Seconds", "Share"]
+__all__ = ["FOLDER", "Branch", "Count", "InputFile", "NonNegative", "Positive", "Seconds", "Share"]
+
+FOLDER = "folder"
+"""The key of a validation's context that holds the folder of the file that is read."""
+
+
+def _found(path: Path, info: ValidationInfo) -> Path:
+    """Look for a file in the working directory first, then beside the file that names it."""
+    folder = info.context.get(FOLDER) if info.context else None
+    if folder is None or path.is_absolute() or path.exists() or not (folder / path).exists():
+        return path
+    return Path(folder) / path
+
 
 Seconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
+InputFile = Annotated[Path, AfterValidator(_found)]
+"""A file that is there before the run."""
 
 
 class Branch(BaseModel):

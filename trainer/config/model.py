@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from .base import Branch, Positive
+from .base import Branch, InputFile, Positive
 
 __all__ = ["ChatConfig", "LoraConfig", "ModelConfig", "PretrainedModel", "TinyModel"]
 
@@ -20,7 +19,7 @@ class TinyModel(Branch):
     """The shape."""
     tokenizer: Literal["bytes", "bpe"] = "bpe"
     """A token a byte, or byte-pair merges learned from ``corpus``."""
-    corpus: Path | None = None
+    corpus: InputFile | None = None
     """Text that merges are learned from; the kit's own conversations when missing."""
     vocabulary: Positive = 512
     """Tokens, special ones included; a multiple of 64."""
@@ -67,5 +66,5 @@ class ChatConfig(Branch):
     """Tools are told by the chat template, by a paragraph in the system prompt, or not at all."""
     system_prompt: str | None = None
     """In place of the environment's system prompt."""
-    template: Path | None = None
+    template: InputFile | None = None
     """A Jinja file in place of the tokenizer's chat template."""

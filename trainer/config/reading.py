@@ -1,30 +1,36 @@
 """A configuration from a TOML file and ``key=value`` words; whatever is in neither keeps its default.
 
-It reads any tree of pydantic models. Relative paths in a file are relative to the working directory, as
-those in words are. What is wrong is told by the keys that were written, with the nearest right one.
+It reads any tree of pydantic models. Relative paths are relative to the working directory; a file that is to
+be read is looked for beside the run's file as well. What is wrong is told by the keys that were written, with
+the nearest right one.
 """
 
 from __future__ import annotations
 
 import difflib
 import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from trainer.errors import ConfigError
 
+from .base import FOLDER
 from .run import RunConfig
 from .settings import models_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
     from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
 __all__ = ["read_run", "read_settings"]
+
+_INSTALLED = Path(__file__).resolve().parents[2]
+_SHIPPED = ("deploy", "runs")
+"""The run files that come with the package have the same names with and without a checkout."""
 
 Tree: TypeAlias = dict[str, object]
 Model = TypeVar("Model", bound=BaseModel)
@@ -42,13 +48,21 @@ def read_settings(
 
     ``example`` is a word that is right, for the sentence about one that is not.
     """
-    tree = {} if path is None else _read(path)
+    source = None if path is None else _located(path)
+    tree = {} if source is None else _read(source)
     for word in words:
         _apply(tree, word, example)
     try:
-        return model.model_validate(tree)
+        return model.model_validate(tree, context=None if source is None else {FOLDER: source.parent})
     except ValidationError as error:
         raise ConfigError(f"the configuration is wrong: {_told(error.errors(), model, tree)}") from error
+
+
+def _located(path: Path) -> Path:
+    """The file itself, or the one of that name in ``deploy/runs`` as it was installed with the package."""
+    if path.parts[: len(_SHIPPED)] == _SHIPPED and not path.exists() and (_INSTALLED / path).exists():
+        return _INSTALLED / path
+    return path
 
 
 def _read(path: Path) -> Tree:

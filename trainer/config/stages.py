@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from .base import Branch, Count, NonNegative, Positive, Seconds, Share
+from .base import Branch, Count, InputFile, NonNegative, Positive, Seconds, Share
 from .learner import OptimizerConfig
 
 __all__ = ["EvaluationConfig", "WarmStartConfig"]
@@ -13,7 +11,7 @@ __all__ = ["EvaluationConfig", "WarmStartConfig"]
 class WarmStartConfig(Branch):
     """Supervised learning from demonstrations that are played in the sandbox."""
 
-    demonstrations: Path
+    demonstrations: InputFile
     """JSONL of ``{"task_id": ..., "messages": [assistant messages]}``, as ``sandbox-service envs references``
     and ``sandbox-trainer demonstrations`` write it."""
     limit: Positive | None = None

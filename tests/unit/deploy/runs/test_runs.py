@@ -67,5 +67,5 @@ def test_the_demo_has_its_demonstrations_and_makes_its_model_itself() -> None:
     run = read_run(FOLDER / "cpu_demo.toml")
     assert isinstance(run.model, TinyModel)
     assert run.warm_start is not None
-    found = read_demonstrations(ROOT / run.warm_start.demonstrations, run.tasks.environment)
+    found = read_demonstrations(run.warm_start.demonstrations, run.tasks.environment)
     assert len(found) == 800

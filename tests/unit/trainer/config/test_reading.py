@@ -47,6 +47,37 @@ def test_none_stays_a_word_where_the_setting_has_such_a_choice() -> None:
     assert (config.algorithm.kl.place, config.chat.tools) == ("none", "none")
 
 
+def test_a_file_to_read_is_looked_for_in_the_working_directory_and_then_beside_the_run_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, elsewhere = tmp_path / "runs", tmp_path / "elsewhere"
+    for folder in (runs, elsewhere):
+        folder.mkdir()
+    (runs / "run.toml").write_text('[warm_start]\ndemonstrations = "shown.jsonl"\n')
+    (runs / "shown.jsonl").touch()
+    monkeypatch.chdir(elsewhere)
+
+    def found(*words: str) -> Path:
+        warm = read_run(runs / "run.toml", words).warm_start
+        assert warm is not None
+        return warm.demonstrations
+
+    assert found() == runs / "shown.jsonl"
+    assert found("warm_start.demonstrations=missing.jsonl") == Path("missing.jsonl")
+    (elsewhere / "shown.jsonl").touch()
+    assert found() == Path("shown.jsonl")
+
+
+def test_a_run_file_of_the_package_is_found_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = read_run(Path("deploy/runs/cpu_demo.toml"))
+    assert run.name == "cpu_demo"
+    assert run.warm_start is not None
+    assert run.warm_start.demonstrations.is_file()
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

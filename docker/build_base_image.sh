@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes the tar of a small Debian with Python 3.11, for machines that reach Debian's mirror but no registry.
 # Usage: build_base_image.sh TARBALL [TREE]
-# Needs root and debootstrap, which `make engine` installs. DEBIAN_MIRROR names another mirror than debootstrap's own.
+# Needs root and debootstrap, a package of Debian (`make engine` installs it). DEBIAN_MIRROR names another mirror than debootstrap's own.
 # TREE is an unpacked system to take instead of a fresh one. A tarball that is there is kept.
 set -eu
 tarball=$1
@@ -23,7 +23,7 @@ if [ -z "$tree" ]; then
         exit 1
     fi
     if ! command -v debootstrap >/dev/null 2>&1; then
-        echo "debootstrap is missing; 'make engine' installs it" >&2
+        echo "debootstrap is missing; install Debian's package of that name" >&2
         exit 1
     fi
     tree=$work/tree

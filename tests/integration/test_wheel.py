@@ -1,0 +1,125 @@
+"""The package as it is installed from its wheel, used in an empty folder, without a checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from deploy.free_port import free_port
+from sandbox_service.environments.code.catalog import CodeCatalog
+from sandbox_service.sandboxes.images import image_reference
+from tests.fakes.boxes import need_engine
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("sandbox_service", "clients", "trainer", "deploy")
+OUTSIDE = {"deploy/runs/README.md"}
+"""What is for readers of the checkout."""
+PREFIX = "from-a-wheel.test/"
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy, so that the checkout gets no build folder."""
+    pytest.importorskip("setuptools", reason="setuptools is not installed")
+    source, output = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    ignored = shutil.ignore_patterns("__pycache__")
+    for folder in (*PACKAGES, "docker"):
+        shutil.copytree(ROOT / folder, source / folder, symlinks=True, ignore=ignored)
+    for file in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / file, source)
+    pip("wheel", str(source), "--no-deps", "--no-build-isolation", "--wheel-dir", str(output))
+    (built,) = output.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the wheel is installed."""
+    target = tmp_path_factory.mktemp("site")
+    pip("install", str(wheel), "--no-deps", "--target", str(target))
+    return target
+
+
+def pip(*words: str) -> None:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def command_of(app: str, *words: str) -> list[str]:
+    return [sys.executable, "-P", "-c", f"from {app}.cli.app import main; main()", *words]
+
+
+def variables(site: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(site)}
+
+
+def run(site: Path, folder: Path, command: list[str]) -> str:
+    done = subprocess.run(
+        command, cwd=folder, env=variables(site), capture_output=True, text=True, timeout=400, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
+    ours = {
+        path.relative_to(ROOT).as_posix()
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    recipes = {f"sandbox_service/sandboxes/recipes/{path.name}" for path in (ROOT / "docker").iterdir()}
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert held == (ours | recipes) - OUTSIDE
+
+
+def test_a_run_file_that_comes_with_the_wheel_is_found_with_its_data(site: Path, tmp_path: Path) -> None:
+    shown = run(site, tmp_path, command_of("trainer", "config", "deploy/runs/cpu_demo.toml"))
+    (demonstrations,) = re.findall(r'^demonstrations = "(.*)"', shown, re.MULTILINE)
+    assert Path(demonstrations).is_relative_to(site)
+    assert Path(demonstrations).is_file()
+
+
+@pytest.mark.docker
+@pytest.mark.ray
+def test_docker_boxes_are_served_from_an_empty_folder(site: Path, tmp_path: Path) -> None:
+    need_engine()
+    settings = [f"sandbox.image_prefix={PREFIX}", "environments.enabled=['code']"]
+    image = run(site, tmp_path, command_of("deploy", "images", "build", *settings)).strip()
+    try:
+        assert image == image_reference(CodeCatalog.spec, PREFIX), "as the checkout would build it"
+        words = ["--port", str(free_port()), "sandbox.kind=docker", "pools.code.max_boxes=1", *settings]
+        played = served(site, tmp_path, command_of("deploy", "serve", *words))
+    finally:
+        subprocess.run(["docker", "image", "rm", image], capture_output=True, check=False)
+    assert played["overall"]["episodes"] == played["overall"]["successes"] == 2
+
+
+def served(site: Path, folder: Path, command: list[str]) -> dict[str, dict[str, int]]:
+    """What the reference policy did against a service that the command starts."""
+    with (folder / "service.log").open("w") as log:
+        process = subprocess.Popen(
+            command, cwd=folder, env=variables(site), stdout=subprocess.PIPE, stderr=log, text=True
+        )
+    try:
+        assert process.stdout is not None
+        ready = next((line for line in process.stdout if line.startswith("ready: ")), "")
+        assert ready, (folder / "service.log").read_text()
+        words = ["run", "--server", ready.split()[1], "--split", "easy", "--limit", "2", "--json"]
+        return dict(json.loads(run(site, folder, command_of("deploy", *words))))
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=120)
