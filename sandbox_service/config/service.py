@@ -42,6 +42,8 @@ class ServerConfig(Branch):
     """Largest request body."""
     max_json_depth: Positive = 64
     """Deepest nesting of a request body."""
+    max_json_values: Positive = 20_000
+    """Most JSON values in a request body, which bounds the time that parsing one takes."""
 
 
 class LimitsConfig(Branch):

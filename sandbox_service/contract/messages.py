@@ -6,9 +6,9 @@ Source: the OpenAI chat-completions schema. Fields that other servers add to a m
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from .base import JsonObject
 
@@ -46,7 +46,7 @@ class Message(_Chat):
     """Who speaks."""
     content: str | None = None
     """The text; may be missing beside tool calls."""
-    tool_calls: tuple[ToolCall, ...] | None = None
+    tool_calls: Annotated[tuple[ToolCall, ...] | None, Field(max_length=1024, fail_fast=True)] = None
     """The assistant's tool calls."""
     tool_call_id: str | None = None
     """The call that a tool message answers."""

@@ -19,7 +19,6 @@ from . import compat_models
 from .agentgym_dialects import DIALECTS
 from .agentgym_operations import AgentGymOperations
 from .answers import Answer, error_headers
-from .bodies import parse
 from .native import HotRoute
 from .refusals import SchemaError
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from sandbox_service.errors import ServiceError
 
     from .agentgym_dialects import Dialect, Look, Told
+    from .bodies import BodyParser
     from .exchange import Exchange
     from .verbs import Verbs
 
@@ -52,9 +52,9 @@ _KEEP_STATUS = frozenset(
 class AgentGymRoutes:
     """The routes of every server."""
 
-    def __init__(self, verbs: Verbs, registry: Registry, max_depth: int) -> None:
-        self._operations = AgentGymOperations(verbs, registry)
-        self._max_depth = max_depth
+    def __init__(self, verbs: Verbs, registry: Registry, parser: BodyParser) -> None:
+        self._operations = AgentGymOperations(verbs, registry, parser)
+        self._parser = parser
 
     def routes(self) -> Iterable[HotRoute]:
         """POST create, reset, step, close, and what each server tells by GET."""
@@ -92,7 +92,7 @@ class AgentGymRoutes:
         self, dialect: Dialect, model: type[BaseModel], operation: Operation
     ) -> Callable[[Exchange, bytes], Awaitable[Told]]:
         async def handle(exchange: Exchange, body: bytes) -> Told:
-            return await operation(exchange, dialect, parse(model, body, self._max_depth))
+            return await operation(exchange, dialect, await self._parser.parse(model, body))
 
         return handle
 

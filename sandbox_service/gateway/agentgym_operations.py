@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sandbox_service.environments.registry import Registry
 
     from .agentgym_dialects import Dialect, Look, Told
+    from .bodies import BodyParser
     from .exchange import Exchange
     from .verbs import Verbs
 
@@ -56,9 +57,10 @@ def task_order(registry: Registry, environment: str) -> Sequence[str]:
 class AgentGymOperations:
     """What all servers do alike."""
 
-    def __init__(self, verbs: Verbs, registry: Registry) -> None:
+    def __init__(self, verbs: Verbs, registry: Registry, parser: BodyParser) -> None:
         self._verbs = verbs
         self._registry = registry
+        self._parser = parser
         self._places = Places(verbs)
         self._orders: dict[str, Sequence[str]] = {}
 
@@ -225,7 +227,8 @@ class AgentGymOperations:
         return order.index(task_id) if task_id in order else -1
 
     async def _run(self, exchange: Exchange, native: Request, key: str | None = None) -> JsonObject:
-        result: JsonObject = json.loads((await self._verbs.run(exchange, native, key)).body)
+        reply = await self._verbs.run(exchange, native, key)
+        result: JsonObject = await self._parser.aside(reply.body, lambda: json.loads(reply.body))
         return result
 
 

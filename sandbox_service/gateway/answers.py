@@ -64,7 +64,7 @@ def error_headers(problem: Problem) -> tuple[Header, ...]:
 
 
 async def send_answer(send: Send, exchange: Exchange, answer: Answer) -> None:
-    """Send an answer, with the request's id on it."""
+    """Send an answer, with the request's id on it; to HEAD the headers alone."""
     exchange.status = answer.status
     headers = [
         (b"content-type", answer.media_type),
@@ -73,7 +73,8 @@ async def send_answer(send: Send, exchange: Exchange, answer: Answer) -> None:
         *answer.headers,
     ]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body})
+    body = b"" if exchange.method == "HEAD" else answer.body
+    await send({"type": "http.response.body", "body": body})
 
 
 def timing_of(meta: Mapping[str, object]) -> dict[str, float]:

@@ -19,7 +19,7 @@ from .agentgym import AgentGymRoutes
 from .agentgym_documents import agentgym_documentation
 from .answers import problem_answer, send_answer
 from .auth import KeyRing
-from .bodies import ClientGone, read_body
+from .bodies import BodyParser, ClientGone, read_body
 from .compat import CompatRoutes
 from .compat_documents import compat_documentation
 from .compat_manager import ManagerRoutes
@@ -30,8 +30,10 @@ from .failures import install_handlers
 from .files import FileRoutes
 from .health import OPEN_PATHS, HealthRoutes
 from .inspection import InspectionRoutes
+from .methods import allow_header, with_head
 from .metrics import Metrics
 from .native import HotRoute, NativeRoutes
+from .refusals import SchemaError
 from .request_log import RequestLog
 from .verbs import Verbs
 
@@ -92,9 +94,9 @@ class Gateway:
             await self._serve_rest(exchange, scope, receive, send)
             return
         exchange.route = route.path
-        if exchange.method != route.method:
+        if exchange.method not in with_head((route.method,)):
             refused = route.refuse(exchange, ServiceError(ErrorCode.METHOD_NOT_ALLOWED))
-            allow = (b"allow", route.method.encode())
+            allow = (b"allow", allow_header((route.method,)).encode())
             await send_answer(send, exchange, replace(refused, headers=(*refused.headers, allow)))
             return
         try:
@@ -109,12 +111,23 @@ class Gateway:
         await send_answer(send, exchange, answer)
 
     async def _answer(self, route: HotRoute, exchange: Exchange, receive: Receive) -> Answer:
-        exchange.tenant = self._keys.tenant_of(exchange.headers)
+        self._admit(exchange)
         body = await read_body(receive, exchange.headers, self._max_body_bytes)
         return await route.handle(exchange, body)
 
+    def _admit(self, exchange: Exchange) -> None:
+        """Know the tenant. Raises ServiceError for a caller or a request id that is not taken."""
+        if exchange.id_is_malformed:
+            raise SchemaError.at("X-Request-Id", "must be 1 to 128 visible ASCII characters")
+        if exchange.path not in OPEN_PATHS:
+            exchange.tenant = self._keys.tenant_of(exchange.headers)
+
     async def _serve_rest(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
         inner = {**scope, "path": exchange.path, EXCHANGE: exchange}
+        head = exchange.method == "HEAD"
+        if head:
+            # The framework's routes know GET; the answer to HEAD is that of GET without its body.
+            inner["method"] = "GET"
         started = False
 
         async def send_on(message: Message) -> None:
@@ -123,11 +136,12 @@ class Gateway:
                 started = True
                 exchange.status = message["status"]
                 message["headers"] = [*message["headers"], (b"x-request-id", exchange.request_id.encode())]
+            elif head:
+                message = {**message, "body": b""}
             await send(message)
 
         try:
-            if exchange.path not in OPEN_PATHS:
-                exchange.tenant = self._keys.tenant_of(exchange.headers)
+            self._admit(exchange)
             await self._rest(inner, receive, send_on)
         except ServiceError as error:
             await send_answer(send, exchange, problem_answer(exchange, error))
@@ -155,10 +169,11 @@ def build_app(
     verbs = Verbs(backend, Deadlines(deadline or DeadlineConfig(), queue_timeout_s))
     metrics = Metrics()
     log = RequestLog(log_every)
-    native = NativeRoutes(verbs, registry, metrics, log, config.max_json_depth)
-    compat = CompatRoutes(verbs, registry, config.max_json_depth)
-    manager = ManagerRoutes(compat, verbs, registry, config.max_json_depth)
-    agentgym = AgentGymRoutes(verbs, registry, config.max_json_depth)
+    parser = BodyParser(config.max_json_depth, config.max_json_values)
+    native = NativeRoutes(verbs, registry, metrics, log, parser)
+    compat = CompatRoutes(verbs, registry, parser)
+    manager = ManagerRoutes(compat, verbs, registry, parser)
+    agentgym = AgentGymRoutes(verbs, registry, parser)
     return Gateway(
         [*native.routes(), *compat.routes(), *manager.routes(), *agentgym.routes()],
         _rest(verbs, registry, metrics, config.max_body_bytes),

@@ -1,12 +1,15 @@
 """Request bodies: read within a limit, checked to be strict JSON of bounded depth, parsed into a model.
 
 What passes here is finite, shallow and valid: the rest of the service and the boxes see only what a model
-of the contract has accepted.
+of the contract has accepted. How long parsing takes is bounded by the number of values in a body, which is
+counted before the parser sees it; large bodies are parsed beside the event loop.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
+from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,13 +21,20 @@ from sandbox_service.errors import ServiceError
 from .refusals import SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from starlette.types import Receive
 
-__all__ = ["ClientGone", "parse", "read_body"]
+__all__ = ["LARGE_BODY", "BodyParser", "ClientGone", "read_body"]
+
+LARGE_BODY = 64 * 1024
+"""Bytes above which a body is worked on beside the event loop."""
 
 Model = TypeVar("Model", bound=BaseModel)
+_T = TypeVar("_T")
+
+_MOST_ERRORS = 1024
+"""Mismatches above which they are only counted: pydantic's list of them takes a kilobyte for each."""
 
 _BRACKETS = b"{[]}"
 _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in _BRACKETS)
@@ -57,37 +67,72 @@ async def read_body(receive: Receive, headers: dict[bytes, bytes], limit: int) -
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def parse(model: type[Model], body: bytes, max_depth: int) -> Model:
-    """The body as ``model``. Raises ServiceError(MALFORMED_JSON, JSON_TOO_DEEP or INVALID_REQUEST)."""
-    _check_text(body, max_depth)
-    try:
-        parsed = model.model_validate_json(body)
-    except ValidationError as error:
-        errors = error.errors(include_url=False, include_context=False, include_input=False)
-        if errors[0]["type"] == "json_invalid":
-            raise ServiceError(ErrorCode.MALFORMED_JSON, errors[0]["msg"]) from None
-        raise SchemaError.of(errors) from None
-    _check_numbers(parsed)
-    return parsed
+class BodyParser:
+    """Parses JSON bodies into models of the contract."""
+
+    def __init__(self, max_depth: int, max_values: int) -> None:
+        self._max_depth = max_depth
+        self._max_values = max_values
+        # One thread: several would not be faster under one interpreter lock, and hold more memory.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-bodies")
+
+    async def parse(self, model: type[Model], body: bytes) -> Model:
+        """Return the body as ``model``.
+
+        Raises ServiceError(MALFORMED_JSON, JSON_TOO_DEEP, BODY_TOO_LARGE or INVALID_REQUEST).
+        """
+        if len(body) <= LARGE_BODY:
+            return self._parse(model, body)
+        return await self.aside(body, lambda: self._parse(model, body))
+
+    async def aside(self, body: bytes, work: Callable[[], _T]) -> _T:
+        """Do work on a body: at once on a small one, beside the event loop on a large one."""
+        if len(body) <= LARGE_BODY:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _parse(self, model: type[Model], body: bytes) -> Model:
+        _check_text(body, self._max_depth, self._max_values)
+        try:
+            parsed = model.model_validate_json(body)
+        except ValidationError as error:
+            if error.error_count() > _MOST_ERRORS:
+                raise SchemaError.at("body", f"has {error.error_count()} mismatches") from None
+            errors = error.errors(include_url=False, include_context=False, include_input=False)
+            if errors[0]["type"] == "json_invalid":
+                raise ServiceError(ErrorCode.MALFORMED_JSON, errors[0]["msg"]) from None
+            raise SchemaError.of(errors) from None
+        _check_numbers(parsed)
+        return parsed
 
 
-def _check_text(body: bytes, max_depth: int) -> None:
-    """Depth, NaN and Infinity; counts that prove a body harmless spare it the exact scan."""
-    deep = body.count(b"{") + body.count(b"[") > max_depth
+def _check_text(body: bytes, max_depth: int, max_values: int) -> None:
+    """Refuse too many values, too deep ones, NaN and Infinity.
+
+    Counts that prove a body harmless spare it the exact scan.
+    """
+    opened = body.count(b"{") + body.count(b"[")
+    deep = opened > max_depth
+    many = len(body) > max_values and opened + body.count(b",") >= max_values
     odd = b"NaN" in body or b"Infinity" in body
-    if not (deep or odd):
+    if not (deep or many or odd):
         return
-    structure = _outside_strings(body)
+    structure = _outside_strings(body, max_values)
     if deep and _deeper_than(structure, max_depth):
         raise ServiceError(ErrorCode.JSON_TOO_DEEP, f"JSON is nested deeper than {max_depth} levels")
+    if many and structure.count(b"{") + structure.count(b"[") + structure.count(b",") >= max_values:
+        raise _too_many(max_values)
     if odd and (b"NaN" in structure or b"Infinity" in structure):
         raise ServiceError(ErrorCode.MALFORMED_JSON, "NaN and Infinity are not JSON")
 
 
-def _outside_strings(body: bytes) -> bytes:
+def _outside_strings(body: bytes, max_values: int) -> bytes:
     """What is left when strings are taken out; linear in C, exact for whatever the parser will accept."""
     if b"\\" in body:
         body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    # A value has at most two strings, its key and itself; splitting must not make millions of pieces.
+    if body.count(b'"') > 4 * max_values:
+        raise _too_many(max_values)
     return b"".join(body.split(b'"')[::2])
 
 
@@ -122,6 +167,11 @@ def _finite(value: object) -> bool:
         inside = value
     # No call for what cannot be infinite: this runs for every field of every request.
     return all(_finite(each) for each in inside if type(each) not in _ALWAYS_FINITE)
+
+
+def _too_many(limit: int) -> ServiceError:
+    detail = f"the body has more than {limit} JSON values (server.max_json_values); send several requests"
+    return ServiceError(ErrorCode.BODY_TOO_LARGE, detail)
 
 
 def _too_large(limit: int) -> ServiceError:

@@ -21,7 +21,6 @@ from sandbox_service.contract.episodes import (
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
-from .bodies import parse
 from .compat_messages import Json, action_of, answer_of, opening_of
 from .compat_models import CompatRequest, MissingFieldError, json_answer, refuse
 from .inspection import GONE, LIVE, instance_status
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from sandbox_service.environments.registry import Registry
 
     from .answers import Answer
+    from .bodies import BodyParser
     from .exchange import Exchange
     from .verbs import Verbs
 
@@ -48,10 +48,10 @@ Native = TypeVar("Native", bound=BaseModel)
 class CompatRoutes:
     """The protocol's operations; each takes the common request and gives the ``data`` of its answer."""
 
-    def __init__(self, verbs: Verbs, registry: Registry, max_depth: int) -> None:
+    def __init__(self, verbs: Verbs, registry: Registry, parser: BodyParser) -> None:
         self._verbs = verbs
         self._registry = registry
-        self._max_depth = max_depth
+        self._parser = parser
 
     def routes(self) -> Iterable[HotRoute]:
         """The protocol's POST routes."""
@@ -69,13 +69,13 @@ class CompatRoutes:
         self, operation: Callable[[Exchange, CompatRequest], Awaitable[JsonValue]]
     ) -> Callable[[Exchange, bytes], Awaitable[Answer]]:
         async def handle(exchange: Exchange, body: bytes) -> Answer:
-            data = await operation(exchange, parse(CompatRequest, body, self._max_depth))
+            data = await operation(exchange, await self._parser.parse(CompatRequest, body))
             return json_answer({"success": True, "data": data})
 
         return handle
 
     async def _handle_release(self, exchange: Exchange, body: bytes) -> Answer:
-        released = await self.release(exchange, parse(CompatRequest, body, self._max_depth))
+        released = await self.release(exchange, await self._parser.parse(CompatRequest, body))
         return json_answer({"success": released, "data": None})
 
     async def get_env_profile(self, exchange: Exchange, request: CompatRequest) -> JsonValue:
@@ -169,7 +169,7 @@ class CompatRoutes:
 
     async def _run(self, exchange: Exchange, native: Request, *, keyed: bool = True) -> Json:
         reply = await self._verbs.run(exchange, native, header_key(exchange) if keyed else None)
-        return _object(json.loads(reply.body))
+        return _object(await self._parser.aside(reply.body, lambda: json.loads(reply.body)))
 
 
 def _native(model: type[Native], **fields: object) -> Native:

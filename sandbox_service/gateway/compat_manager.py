@@ -16,7 +16,6 @@ from pydantic import ValidationError
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
-from .bodies import parse
 from .compat_models import CompatRequest, ManagerCall, ManagerCreate, ManagerRelease, json_answer, refuse
 from .inspection import LIVE, known_instances
 from .native import HotRoute
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from sandbox_service.environments.registry import Registry
 
     from .answers import Answer
+    from .bodies import BodyParser
     from .compat import CompatRoutes
     from .exchange import Exchange
     from .verbs import Verbs
@@ -42,11 +42,11 @@ _SANDBOX_ID = re.compile(r"box-(?P<environment>[a-z0-9_]{1,64})-[0-9a-f]{32}")
 class ManagerRoutes:
     """Handlers of ``/mgr``."""
 
-    def __init__(self, compat: CompatRoutes, verbs: Verbs, registry: Registry, max_depth: int) -> None:
+    def __init__(self, compat: CompatRoutes, verbs: Verbs, registry: Registry, parser: BodyParser) -> None:
         self._compat = compat
         self._verbs = verbs
         self._registry = registry
-        self._max_depth = max_depth
+        self._parser = parser
 
     def routes(self) -> Iterable[HotRoute]:
         """The manager's routes."""
@@ -56,13 +56,13 @@ class ManagerRoutes:
 
     async def create_from_pool(self, exchange: Exchange, body: bytes) -> Answer:
         """Name a sandbox; instances get their real boxes when they are created."""
-        environment = parse(ManagerCreate, body, self._max_depth).sandbox_type.strip().lower()
+        environment = (await self._parser.parse(ManagerCreate, body)).sandbox_type.strip().lower()
         self._registry.catalog(environment)
         return json_answer({"data": f"box-{environment}-{secrets.token_hex(16)}"})
 
     async def call_tool(self, exchange: Exchange, body: bytes) -> Answer:
         """Call one of the box class's methods."""
-        call = parse(ManagerCall, body, self._max_depth)
+        call = await self._parser.parse(ManagerCall, body)
         environment = _environment_of(call.identity)
         arguments = call.arguments or {}
         match call.tool_name:
@@ -85,7 +85,7 @@ class ManagerRoutes:
 
     async def release(self, exchange: Exchange, body: bytes) -> Answer:
         """End the instances that the sandbox made and that still live."""
-        identity = parse(ManagerRelease, body, self._max_depth).identity
+        identity = (await self._parser.parse(ManagerRelease, body)).identity
         if not _SANDBOX_ID.fullmatch(identity):
             return json_answer({"data": False})
         mine = [

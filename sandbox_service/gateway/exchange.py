@@ -22,7 +22,7 @@ ABANDONED = 499
 UNMATCHED = "unmatched"
 """Route name of requests that no route takes; keeps unknown paths out of the metrics' labels."""
 
-_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _SLASHES = re.compile("//+")
 
 
@@ -35,6 +35,8 @@ class Exchange:
     path: str
     headers: dict[bytes, bytes]
     query: bytes = b""
+    id_is_malformed: bool = False
+    """The caller gave an id that cannot be taken over."""
     started: float = field(default_factory=time.perf_counter)
     route: str = UNMATCHED
     tenant: str = ""
@@ -51,10 +53,15 @@ class Exchange:
 def begin(scope: Scope) -> Exchange:
     """The exchange of a request; its id is the caller's when that is well formed."""
     headers = dict(scope["headers"])
-    given = headers.get(b"x-request-id", b"")
-    request_id = given.decode() if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+    given = headers.get(b"x-request-id")
+    usable = given is not None and _REQUEST_ID.fullmatch(given) is not None
     return Exchange(
-        request_id, scope["method"], collapse_slashes(scope["path"]), headers, scope.get("query_string", b"")
+        given.decode() if given is not None and usable else uuid.uuid4().hex,
+        scope["method"],
+        collapse_slashes(scope["path"]),
+        headers,
+        scope.get("query_string", b""),
+        id_is_malformed=given is not None and not usable,
     )
 
 

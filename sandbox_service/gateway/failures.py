@@ -14,6 +14,7 @@ from sandbox_service.errors import ServiceError
 from .answers import problem_answer
 from .bodies import ClientGone
 from .exchange import ABANDONED, EXCHANGE
+from .methods import allow_header, methods_at
 from .refusals import SchemaError
 
 if TYPE_CHECKING:
@@ -48,7 +49,11 @@ async def _validation_error(request: Request, error: Exception) -> Response:
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = _HTTP_CODES.get(error.status_code, ErrorCode.INVALID_REQUEST)
-    return _response(request, ServiceError(code), error.headers)
+    headers = dict(error.headers or {})
+    if code is ErrorCode.METHOD_NOT_ALLOWED:
+        # The framework names the methods of the first route of the path only.
+        headers["Allow"] = allow_header(methods_at(request.app.routes, request.scope))
+    return _response(request, ServiceError(code), headers)
 
 
 async def _client_gone(request: Request, error: Exception) -> Response:

@@ -91,14 +91,14 @@ class FileRoutes:
 
     async def read_file(self, request: Request, instance_id: InstancePath, path: str) -> Response:
         """Read a file."""
-        target = _path_of(request, path)
+        target = _path_of(request, instance_id, path)
         reply = await self._ask(request, Op.FILE_READ, instance_id, target)
         return Response(reply.body, media_type="application/octet-stream", headers=_FILE_HEADERS)
 
     async def write_file(self, request: Request, instance_id: InstancePath, path: str) -> Response:
         """Write a file, making its directories."""
         exchange = exchange_of(request)
-        target = _path_of(request, path)
+        target = _path_of(request, instance_id, path)
         body = await read_body(request.receive, exchange.headers, self._max_bytes)
         key = header_key(exchange)
         keyed = {} if key is None else {"key": key}
@@ -139,13 +139,16 @@ def workspace_path(encoded: bytes) -> str:
     return path
 
 
-def _path_of(request: Request, decoded: str) -> str:
+def _path_of(request: Request, instance_id: str, decoded: str) -> str:
     """The file's path out of the raw URL: the framework's decoding hides bytes that are not UTF-8."""
     raw = request.scope.get("raw_path")
     if not isinstance(raw, bytes):
         return workspace_path(decoded.encode())
-    tail = _SLASHES.sub(b"/", raw.partition(b"?")[0]).split(b"/files/", 1)[-1]
-    return workspace_path(unquote_to_bytes(tail))
+    # /v1/instances/{id}/files/{path}: what stands behind the fifth slash, whatever the id's name is.
+    parts = _SLASHES.sub(b"/", raw.partition(b"?")[0]).split(b"/", 5)
+    if len(parts) <= 5 or unquote_to_bytes(parts[3]) != instance_id.encode():
+        raise _invalid("has an encoded '/' before the file's name")
+    return workspace_path(unquote_to_bytes(parts[5]))
 
 
 def _invalid(what: str) -> ServiceError:

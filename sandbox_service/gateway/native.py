@@ -12,7 +12,6 @@ from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 from .answers import JSON, Answer, problem_answer, server_timing, timing_of
-from .bodies import parse
 from .operations import BATCH, PROFILE, VERBS, Operation
 from .refusals import SchemaError
 from .verbs import header_key
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from sandbox_service.contract.base import Request
     from sandbox_service.environments.registry import Registry
 
+    from .bodies import BodyParser
     from .exchange import Exchange
     from .metrics import Metrics
     from .request_log import RequestLog
@@ -46,13 +46,13 @@ class NativeRoutes:
     """Handlers of the native operations."""
 
     def __init__(
-        self, verbs: Verbs, registry: Registry, metrics: Metrics, log: RequestLog, max_depth: int
+        self, verbs: Verbs, registry: Registry, metrics: Metrics, log: RequestLog, parser: BodyParser
     ) -> None:
         self._verbs = verbs
         self._registry = registry
         self._metrics = metrics
         self._log = log
-        self._max_depth = max_depth
+        self._parser = parser
 
     def routes(self) -> Iterable[HotRoute]:
         """Every operation of the table."""
@@ -65,7 +65,7 @@ class NativeRoutes:
         model = verb.request
 
         async def handle(exchange: Exchange, body: bytes) -> Answer:
-            request = parse(model, body, self._max_depth)
+            request = await self._parser.parse(model, body)
             exchange.instance_id = getattr(request, "instance_id", None)
             reply = await self._verbs.run(exchange, request, header_key(exchange))
             return Answer(200, reply.body, JSON, server_timing(timing_of(reply.meta)))
@@ -74,14 +74,14 @@ class NativeRoutes:
 
     async def profile(self, exchange: Exchange, body: bytes) -> Answer:
         """``get_env_profile``: the catalogs are here, so no supervisor is asked."""
-        request = parse(GetEnvProfileRequest, body, self._max_depth)
+        request = await self._parser.parse(GetEnvProfileRequest, body)
         return Answer(200, env_profile(self._registry, request).model_dump_json().encode())
 
     async def batch(self, exchange: Exchange, body: bytes) -> Answer:
         """Run operations concurrently; one that fails is a problem in its place and harms no other."""
         if b"idempotency-key" in exchange.headers:
             raise SchemaError.at("Idempotency-Key", "means nothing for a batch: operations have their own")
-        request = parse(BatchRequest, body, self._max_depth)
+        request = await self._parser.parse(BatchRequest, body)
         results = await asyncio.gather(*[self._one(exchange, each.request) for each in request.operations])
         return Answer(200, b'{"results":[%s]}' % b",".join(results))
 

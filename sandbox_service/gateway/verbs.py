@@ -14,6 +14,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from sandbox_service.contract.base import IdempotencyKey
 from sandbox_service.contract.episodes import StepRequest
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
 
 from .operations import VERBS
 from .refusals import SchemaError
@@ -32,6 +34,8 @@ __all__ = ["Verbs", "header_key"]
 
 _KEY: TypeAdapter[str] = TypeAdapter(IdempotencyKey)
 _IN_META = {"idempotency_key"}
+_MOST_PARAMS = 1024 * 1024
+"""Bytes of a request other than a step: the supervisor parses these, and steps it only passes on."""
 
 
 class Verbs:
@@ -54,6 +58,9 @@ class Verbs:
             wanted_s = request.timeout_s
             _describe_step(request, meta)
         body = request.__pydantic_serializer__.to_json(request, exclude_unset=True, exclude=_IN_META)
+        if len(body) > _MOST_PARAMS and not isinstance(request, StepRequest):
+            name = VERBS[type(request)].name
+            raise ServiceError(ErrorCode.BODY_TOO_LARGE, f"a {name} request may have {_MOST_PARAMS} bytes")
         return await self._backend.call(
             op,
             tenant=exchange.tenant,

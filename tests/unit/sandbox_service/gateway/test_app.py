@@ -19,11 +19,38 @@ HOT = ["get_env_profile", "create_instance", "step", "evaluate", "release_instan
 
 
 async def test_a_request_id_is_taken_over_or_made(client):
-    reply = await client.post("/v1/get_env_profile", json=PROFILE, headers={"X-Request-Id": "run-7.a:b_c"})
-    assert reply.headers["x-request-id"] == "run-7.a:b_c"
-    for bad in ("", "a b", "x" * 129, "<script>"):
-        reply = await client.post("/v1/get_env_profile", json=PROFILE, headers={"X-Request-Id": bad})
-        assert re.fullmatch("[0-9a-f]{32}", reply.headers["x-request-id"])
+    for good in ("run-7.a:b_c", "<script>", "x" * 128):
+        reply = await client.post("/v1/get_env_profile", json={}, headers={"X-Request-Id": good})
+        assert (reply.headers["x-request-id"], reply.json()["request_id"]) == (good, good)
+    reply = await client.post("/v1/get_env_profile", json=PROFILE)
+    assert re.fullmatch("[0-9a-f]{32}", reply.headers["x-request-id"])
+
+
+@pytest.mark.parametrize("bad", ["", "a b", "x" * 129, "\u00e9"])
+@pytest.mark.parametrize("path", ["/v1/get_env_profile", "/v1/environments", "/healthz"])
+async def test_a_request_id_that_cannot_be_taken_over_is_refused(client, path, bad):
+    method = "POST" if path.endswith("profile") else "GET"
+    headers = {"X-Request-Id": bad.encode("latin-1")}
+    reply = await client.request(method, path, json=PROFILE, headers=headers)
+    assert (reply.status_code, reply.json()["code"]) == (422, "invalid_request")
+    assert "X-Request-Id" in reply.json()["detail"]
+    assert reply.json()["request_id"] == reply.headers["x-request-id"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/healthz", "/readyz", "/metrics", "/v1/environments", "/v1/instances", "/v1/stats", "/v1/nope"]
+)
+async def test_head_is_answered_as_get_is_and_without_a_body(client, path):
+    got, head = await client.get(path), await client.head(path)
+    assert (head.status_code, head.content) == (got.status_code, b"")
+    assert head.headers.get("content-type") == got.headers.get("content-type")
+    if path == "/v1/environments":
+        assert head.headers["content-length"] == got.headers["content-length"]
+
+
+async def test_head_is_answered_on_the_hot_routes_that_have_get(client):
+    head = await client.head("/agentgym/textcraft/")
+    assert (head.status_code, head.content) == ((await client.get("/agentgym/textcraft/")).status_code, b"")
 
 
 async def test_an_unknown_route_is_a_problem(client):
@@ -44,8 +71,13 @@ async def test_another_method_on_the_other_routes_is_the_same_problem(client):
     assert (reply.status_code, reply.json()["code"], reply.headers["allow"]) == (
         405,
         "method_not_allowed",
-        "GET",
+        "GET, HEAD",
     )
+
+
+async def test_allow_names_the_methods_of_every_route_of_the_path(client, instance):
+    reply = await client.post(f"/v1/instances/{instance}/files/a.txt")
+    assert (reply.status_code, reply.headers["allow"]) == (405, "GET, HEAD, PUT")
 
 
 @pytest.mark.parametrize("verb", HOT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 
@@ -10,19 +11,21 @@ import pytest
 from sandbox_service.contract.episodes import CreateInstanceRequest, StepRequest
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.gateway.bodies import ClientGone, parse, read_body
+from sandbox_service.gateway.bodies import LARGE_BODY, BodyParser, ClientGone, read_body
 from sandbox_service.gateway.refusals import SchemaError
 
 DEPTH = 8
+VALUES = 1000
+PARSER = BodyParser(DEPTH, VALUES)
 
 
 def create(params: str) -> bytes:
     return b'{"environment":"e","task_id":"t","params":%s}' % params.encode()
 
 
-def refusal(body: bytes) -> ErrorCode:
+async def refusal(body: bytes) -> ErrorCode:
     with pytest.raises(ServiceError) as caught:
-        parse(CreateInstanceRequest, body, DEPTH)
+        await PARSER.parse(CreateInstanceRequest, body)
     return caught.value.code
 
 
@@ -43,54 +46,110 @@ def nested(levels: int) -> str:
     ],
     ids=["empty", "cut", "words", "not utf-8", "byte order mark", "lone surrogate", "two values"],
 )
-def test_what_is_no_json_is_refused(body):
-    assert refusal(body) is ErrorCode.MALFORMED_JSON
+async def test_what_is_no_json_is_refused(body):
+    assert await refusal(body) is ErrorCode.MALFORMED_JSON
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1" * 5000])
-def test_numbers_that_are_not_finite_are_refused_where_the_schema_is_open(number):
-    assert refusal(create('{"a":[{"b":' + number + "}]}")) is ErrorCode.MALFORMED_JSON
+async def test_numbers_that_are_not_finite_are_refused_where_the_schema_is_open(number):
+    assert await refusal(create('{"a":[{"b":' + number + "}]}")) is ErrorCode.MALFORMED_JSON
 
 
-def test_not_a_number_is_refused_even_in_fields_that_are_ignored():
+async def test_not_a_number_is_refused_even_in_fields_that_are_ignored():
     body = b'{"instance_id":"i","message":{"role":"assistant","other":NaN}}'
     with pytest.raises(ServiceError) as caught:
-        parse(StepRequest, body, DEPTH)
+        await PARSER.parse(StepRequest, body)
     assert caught.value.code is ErrorCode.MALFORMED_JSON
 
 
-def test_words_and_brackets_inside_strings_are_only_text():
+async def test_words_and_brackets_inside_strings_are_only_text():
     text = 'NaN Infinity "' + "[" * 500 + "\\" + '"{' * 50 + "\\\\"
-    parsed = parse(CreateInstanceRequest, create(json.dumps({"a": text})), DEPTH)
+    parsed = await PARSER.parse(CreateInstanceRequest, create(json.dumps({"a": text})))
     assert parsed.params == {"a": text}
 
 
-def test_depth_is_counted_outside_of_strings_and_exactly():
-    assert parse(CreateInstanceRequest, create(nested(DEPTH - 2)), DEPTH).task_id == "t"
-    assert refusal(create(nested(DEPTH - 1))) is ErrorCode.JSON_TOO_DEEP
-    wide = '{"a":[' + ",".join(["[]"] * 100_000) + "]}"
-    assert parse(CreateInstanceRequest, create(wide), DEPTH).task_id == "t"
+async def test_depth_is_counted_outside_of_strings_and_exactly():
+    assert (await PARSER.parse(CreateInstanceRequest, create(nested(DEPTH - 2)))).task_id == "t"
+    assert await refusal(create(nested(DEPTH - 1))) is ErrorCode.JSON_TOO_DEEP
+    wide = '{"a":[' + ",".join(["[]"] * 400) + "]}"
+    assert (await PARSER.parse(CreateInstanceRequest, create(wide))).task_id == "t"
 
 
 @pytest.mark.parametrize("body", [b"[" * 200_000, b'{"a":' * 100_000, b'"\\"' * 100_000 + b"[" * 100])
-def test_deep_bodies_are_refused_before_they_are_parsed(body):
-    assert refusal(body) in (ErrorCode.JSON_TOO_DEEP, ErrorCode.MALFORMED_JSON)
+async def test_deep_bodies_are_refused_before_they_are_parsed(body):
+    assert await refusal(body) in (
+        ErrorCode.JSON_TOO_DEEP,
+        ErrorCode.MALFORMED_JSON,
+        ErrorCode.BODY_TOO_LARGE,
+    )
 
 
-def test_field_errors_name_the_field_and_do_not_echo_huge_input():
+async def test_field_errors_name_the_field_and_do_not_echo_huge_input():
     huge = "x" * 100_000
     body = json.dumps({"environment": 5, "task_id": [], huge: 1}).encode()
     with pytest.raises(SchemaError) as caught:
-        parse(CreateInstanceRequest, body, DEPTH)
+        await PARSER.parse(CreateInstanceRequest, body)
     problem = caught.value.problem("r")
     assert [each.split(":")[0] for each in problem.errors[:2]] == ["environment", "task_id"]
     assert len(problem.model_dump_json()) < 2000
 
 
-def test_at_most_sixteen_field_errors_are_told():
-    body = json.dumps({f"field{index}": 1 for index in range(1000)}).encode()
+def values(count: int) -> bytes:
+    """A body of so many JSON values: the object, its three members, and numbers."""
+    return create('{"a":[' + ",".join(["1"] * (count - 5)) + "]}")
+
+
+async def test_a_body_may_have_so_many_values_and_no_more():
+    assert (await PARSER.parse(CreateInstanceRequest, values(VALUES))).task_id == "t"
+    assert await refusal(values(VALUES + 10)) is ErrorCode.BODY_TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    "many",
+    ["[" + "1," * 10_000 + "1]", "[" + "{}," * 10_000 + "{}]", "[" + '"",' * 10_000 + '""]'],
+    ids=["numbers", "objects", "strings"],
+)
+async def test_a_body_of_very_many_values_is_refused_before_it_is_parsed(many):
+    body = create('{"a":' + many + "}")
+    assert await refusal(body) is ErrorCode.BODY_TOO_LARGE
+
+
+async def test_commas_and_brackets_of_a_long_text_are_not_values():
+    text = 'a, b, [c], {d}, "e", \\ ' * 5000
+    parsed = await PARSER.parse(CreateInstanceRequest, create(json.dumps({"a": text})))
+    assert parsed.params == {"a": text}
+
+
+async def test_a_large_body_is_parsed_while_the_event_loop_turns():
+    body = create(json.dumps({"a": "x" * LARGE_BODY}))
+    parsing = asyncio.ensure_future(PARSER.parse(CreateInstanceRequest, body))
+    await asyncio.sleep(0)
+    assert not parsing.done()
+    assert (await parsing).task_id == "t"
+
+
+@pytest.mark.parametrize(
+    ("call", "kind"), [(1, "model_type"), ({"function": {"name": "f"}}, "too_long")], ids=["wrong", "right"]
+)
+async def test_a_list_of_too_many_tool_calls_is_one_error_and_not_one_for_each(call, kind):
+    parser = BodyParser(DEPTH, 1_000_000)
+    calls = {"instance_id": "i", "message": {"role": "assistant", "tool_calls": [call] * 50_000}}
     with pytest.raises(SchemaError) as caught:
-        parse(CreateInstanceRequest, body, DEPTH)
+        await parser.parse(StepRequest, json.dumps(calls).encode())
+    assert [each.kind for each in caught.value.fields] == [kind]
+
+
+async def test_thousands_of_mismatches_are_counted_and_not_listed():
+    body = json.dumps({f"field{index}": 1 for index in range(5000)}).encode()
+    with pytest.raises(SchemaError) as caught:
+        await BodyParser(DEPTH, 10_000).parse(CreateInstanceRequest, body)
+    assert "5002 mismatches" in caught.value.problem("r").detail
+
+
+async def test_at_most_sixteen_field_errors_are_told():
+    body = json.dumps({f"field{index}": 1 for index in range(900)}).encode()
+    with pytest.raises(SchemaError) as caught:
+        await PARSER.parse(CreateInstanceRequest, body)
     assert len(caught.value.fields) == 16
 
 

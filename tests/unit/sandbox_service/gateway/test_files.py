@@ -36,6 +36,20 @@ async def test_an_encoded_slash_and_repeated_slashes_name_the_same_file(client, 
     assert reply.content == b"1"
 
 
+async def test_an_instance_may_be_named_like_a_part_of_the_path(client):
+    body = {"environment": "echo", "task_id": "echo-1", "instance_id": "files"}
+    assert (await client.post("/v1/create_instance", json=body)).status_code == 200
+    written = await client.put("/v1/instances/files/files/x.txt", content=b"1")
+    assert written.json()["path"] == "x.txt"
+    assert (await client.get("/v1/instances/files/files/files/x.txt")).status_code == 404
+    assert (await client.get("/v1/instances/files/files/x.txt")).content == b"1"
+
+
+async def test_an_encoded_slash_before_the_files_name_is_refused(client, instance):
+    reply = await client.put(f"/v1/instances/{instance}%2Ffiles%2Fa/files/b", content=b"1")
+    assert (reply.status_code, reply.json()["code"]) == (400, "invalid_path")
+
+
 async def test_a_missing_file_is_a_problem(client, instance):
     reply = await client.get(f"/v1/instances/{instance}/files/none")
     assert (reply.status_code, reply.json()["code"]) == (404, "file_not_found")
