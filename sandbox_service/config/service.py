@@ -140,6 +140,8 @@ class StoreConfig(Branch):
     """Longest time that a record waits for its transaction."""
     max_failing_s: Seconds = 10.0
     """How long the database may fail before operations fail with storage_full; writing is tried on and on."""
+    answers_mib: Positive = 64
+    """Answers to keyed calls that a supervisor holds in memory; older ones are read from the store."""
     max_pending: Positive = 100_000
     """Records that may wait; past it operations fail with storage_full instead of losing history."""
 

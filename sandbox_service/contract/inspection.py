@@ -137,7 +137,9 @@ class Event(Result):
 
     sequence: int
     """Order within the instance, from 0."""
-    operation: Literal["create", "step", "evaluate", "release", "expire", "fork", "lost", "replay"]
+    operation: Literal[
+        "create", "step", "evaluate", "release", "expire", "fork", "write_file", "lost", "replay", "recover"
+    ]
     """What happened."""
     at: float
     """Unix time in seconds."""

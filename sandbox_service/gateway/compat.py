@@ -6,6 +6,7 @@ over by a second create, only parameters that an environment declares reach it, 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import TYPE_CHECKING, TypeVar
 
@@ -94,7 +95,7 @@ class CompatRoutes:
             task_id=_required(request.task_id, "task_id"),
             instance_id=request.instance_id or None,
             params=_declared(environment, request.params or {}),
-            idempotency_key=f"create:{request.instance_id}"[:128] if request.instance_id else None,
+            idempotency_key=_key_of(request.instance_id) if request.instance_id else None,
         )
         result = await self._run(exchange, native, keyed=False)
         if request.instance_id:
@@ -178,6 +179,11 @@ def _native(model: type[Native], **fields: object) -> Native:
     except ValidationError as error:
         errors = error.errors(include_url=False, include_context=False, include_input=False)
         raise SchemaError.of(errors) from None
+
+
+def _key_of(instance_id: str) -> str:
+    """The idempotency key of a create with a chosen id, which may be as long as a key may be."""
+    return f"create:{hashlib.sha256(instance_id.encode()).hexdigest()}"
 
 
 def _environment_of(request: CompatRequest) -> str:

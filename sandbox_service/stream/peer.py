@@ -107,7 +107,8 @@ class Peer(Channel):
         if not self.writable:
             await self.drained()
         try:
-            self.send(answer)
+            # By the asking frame's number, whatever the handler put there: another would reach nobody.
+            self.send(answer, frame.request_id)
         except FrameError as error:
             self.send(
                 error_frame(frame, ServiceError(ErrorCode.INTERNAL, f"the answer has no frame: {error}"))

@@ -15,6 +15,7 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.stream.failures import error_frame
 
+from .answers import AnswerMemory
 from .background import BackgroundTasks
 from .clock import Clock, SystemClock
 from .creation import Creation
@@ -142,9 +143,9 @@ class SupervisorCore:
                 Op.EVALUATE: verbs.evaluate,
                 Op.RELEASE: Releases(self._parts, self._recovery).release,
                 Op.FORK: forks.fork,
-                Op.FILE_READ: verbs.file,
-                Op.FILE_WRITE: verbs.file,
-                Op.FILE_LIST: verbs.file,
+                Op.FILE_READ: verbs.read_files,
+                Op.FILE_LIST: verbs.read_files,
+                Op.FILE_WRITE: verbs.write_file,
                 Op.INSTANCES: inspection.instances,
                 Op.TRAJECTORY: inspection.trajectory,
                 Op.STATS: self._stats,
@@ -173,8 +174,9 @@ def _put_together(
     clock: Clock,
 ) -> Parts:
     tasks = BackgroundTasks(f"supervisor {name}")
-    table = InstanceTable(config.lease, clock)
+    answers = AnswerMemory(config.store.answers_mib * 1024 * 1024)
+    table = InstanceTable(config.lease, clock, answers)
     journal = Journal(store, clock)
     endings = Endings(table, journal, config.deadline, tasks)
     pools = Pools(config, registry, factory, clock, endings.state_lost)
-    return Parts(name, config, registry, store, clock, tasks, table, journal, pools, endings)
+    return Parts(name, config, registry, store, clock, tasks, answers, table, journal, pools, endings)

@@ -19,11 +19,10 @@ from sandbox_service.trajectories.records import EventKind, InstanceRecord, reco
 
 from .calls import GRACE_S, create_frame, parse
 from .executions import Answer, execute, repeat
-from .idempotency import KeyMemory, conflict, digest_of, recorded_answer, same_json
+from .idempotency import KeyMemory, digest_of, recorded_answer
+from .used_keys import MOST_KEYS, UsedKeys
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from sandbox_service.environments.base import TaskPayload
     from sandbox_service.trajectories.records import EventRecord
 
@@ -34,6 +33,7 @@ __all__ = ["Creation", "check_quota", "new_id"]
 
 _REMEMBERED_ANSWERS = 2048
 _REMEMBERED_KEYS = 65_536
+"""Keys whose running or latest creates are in memory; all others are looked up."""
 _QUOTA_WAIT_S = 5.0
 
 
@@ -42,16 +42,18 @@ class Creation:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._keys: KeyMemory[tuple[str, str]] = KeyMemory(_REMEMBERED_ANSWERS, _REMEMBERED_KEYS)
-        self._began = parts.clock.monotonic()
-        self._earlier: Collection[tuple[str, str]] | None = None
-        """Keys that may have been used before; None when only the store can tell."""
+        self._keys: KeyMemory[tuple[str, str]] = KeyMemory(
+            parts.answers, _REMEMBERED_ANSWERS, _REMEMBERED_KEYS
+        )
+        self._used: UsedKeys | None = None
+        """Keys that may be on record; None when only the store can tell."""
         self.refusing = False
         """The supervisor drains: no new instance."""
 
     async def recall(self) -> None:
-        """Learn which keys an earlier life used, so that new ones need no look into the store."""
-        self._earlier = await self._parts.store.create_keys(_REMEMBERED_KEYS)
+        """Learn which keys are on record, so that new ones need no look into the store."""
+        keys = await self._parts.store.create_keys(MOST_KEYS)
+        self._used = None if keys is None else UsedKeys(keys)
 
     async def create(self, frame: Frame) -> Frame:
         """Start an episode, or answer from the key."""
@@ -60,7 +62,7 @@ class Creation:
         tenant, key = frame.meta["tenant"], frame.meta.get("key")
         slot: tuple[str, str] | None = None if key is None else (tenant, key)
         if slot is not None and (entry := self._keys.get(slot)) is not None:
-            return await repeat(entry, frame, lambda: self._recorded(*slot))
+            return await repeat(self._keys, entry, frame, frame.body, lambda: self._recorded(*slot))
         if self.refusing:
             raise ServiceError(ErrorCode.DRAINING, retry_after_s=1.0)
         task = parts.tasks.spawn(self._execute(slot, frame))
@@ -72,9 +74,9 @@ class Creation:
         return await execute(self._keys, slot, frame, self._parts.journal, self._create(frame))
 
     async def _create(self, frame: Frame) -> Answer:
-        earlier = await self._earlier_life(frame)
+        earlier = await self._on_record(frame)
         if earlier is not None:
-            return earlier
+            return Answer(recorded_answer(earlier, frame, frame.body))
         started = self._parts.clock.monotonic()
         request = parse(CreateInstanceRequest, frame.body)
         payload = self._parts.registry.catalog(request.environment).payload(request.task_id)
@@ -154,19 +156,18 @@ class Creation:
         )
         journal.open(record, created)
 
-    async def _earlier_life(self, frame: Frame) -> Answer | None:
-        """The answer that the key got before the supervisor restarted, as long as a retry may still come."""
-        parts, tenant, key = self._parts, frame.meta["tenant"], frame.meta.get("key")
-        if parts.clock.monotonic() - self._began > parts.config.lease.tombstone_s:
-            self._earlier = ()
-        if key is None or (self._earlier is not None and (tenant, key) not in self._earlier):
+    async def _on_record(self, frame: Frame) -> EventRecord | None:
+        """The create that was made under the key and is not in memory any more."""
+        key = frame.meta.get("key")
+        if key is None:
             return None
-        event = await parts.store.created_by_key(tenant, key)
-        if event is None:
-            return None
-        if not same_json(event.request, frame.body):
-            raise conflict(key)
-        return Answer(recorded_answer(event, event.instance_id))
+        if self._used is not None:
+            if key not in self._used:
+                self._used.add(key)
+                return None
+            # A key that left the memory a moment ago may still be on its way to the store.
+            await self._parts.store.flush()
+        return await self._parts.store.created_by_key(frame.meta["tenant"], key)
 
     async def _recorded(self, tenant: str, key: str) -> EventRecord | None:
         await self._parts.store.flush()

@@ -15,7 +15,7 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.stream.failures import error_frame
 from sandbox_service.telemetry import get_logger
 
-from .idempotency import conflict, digest_of, recorded_answer, same_json
+from .idempotency import conflict, digest_of, recorded_answer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Hashable
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from sandbox_service.runner.frames import Frame
     from sandbox_service.trajectories.records import EventRecord
 
-    from .idempotency import KeyEntry, KeyMemory
+    from .answers import KeyEntry
+    from .idempotency import KeyMemory
     from .journal import Journal
 
 __all__ = ["Answer", "execute", "failure_frame", "repeat"]
@@ -60,7 +61,7 @@ async def execute(
             if answer is None:
                 memory.forget(key)
             else:
-                memory.settle(key, answer.frame)
+                memory.settle(frame.meta["tenant"], key, answer.frame)
     return answer.frame
 
 
@@ -71,21 +72,24 @@ def failure_frame(frame: Frame, error: Exception) -> Frame:
 
 
 async def repeat(
-    entry: KeyEntry, frame: Frame, recorded: Callable[[], Awaitable[EventRecord | None]]
+    memory: KeyMemory[_K],
+    entry: KeyEntry,
+    frame: Frame,
+    request: bytes,
+    recorded: Callable[[], Awaitable[EventRecord | None]],
 ) -> Frame:
     """Answer a call whose key is known. Raises ServiceError(IDEMPOTENCY_CONFLICT) for another request."""
-    event: EventRecord | None = None
-    running = entry.running
-    answer = entry.answer
-    if entry.digest != digest_of(frame.op, frame.body):
+    if entry.digest != digest_of(frame.op, request):
         event = await recorded()
-        if event is None or not same_json(event.request, frame.body):
-            raise conflict(str(frame.meta["key"]))
-    if running is not None:
-        answer = await asyncio.shield(running)
-    elif answer is None:
-        event = event or await recorded()
         if event is None:
-            raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, "the key's answer is not on record")
-        answer = recorded_answer(event, frame.instance_id or event.instance_id)
-    return replace(answer, request_id=frame.request_id)
+            raise conflict(frame)
+        return recorded_answer(event, frame, request)
+    running = entry.running
+    answer = entry.answer if running is None else await asyncio.shield(running)
+    if answer is not None:
+        memory.asked_again(frame.meta["tenant"], entry)
+        return replace(answer, request_id=frame.request_id)
+    event = await recorded()
+    if event is None:
+        raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, "the key's answer is not on record")
+    return recorded_answer(event, frame, request)

@@ -1,51 +1,72 @@
 """Idempotency keys: one execution and the same bytes for each, within a bounded memory.
 
-The latest answers are kept whole. Older keys are kept as a fingerprint only: their answers are in the
-trajectory store, which also outlives the supervisor.
+A key covers the operation, what it is applied to and the body. The latest answers are held in memory. Older
+keys are kept as a fingerprint only: their answers are in the trajectory store, which also outlives the
+supervisor.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import OrderedDict
-from dataclasses import dataclass
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.runner.frames import Frame, Op
+from sandbox_service.trajectories.records import EventKind, public_id
+
+from .answers import KeyEntry
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Mapping
 
     from sandbox_service.trajectories.records import EventRecord
 
-__all__ = ["KeyEntry", "KeyMemory", "conflict", "digest_of", "recorded_answer", "same_json"]
+    from .answers import AnswerMemory
+
+__all__ = [
+    "RECORDED_AS",
+    "KeyMemory",
+    "conflict",
+    "description_of_write",
+    "digest_of",
+    "recorded_answer",
+    "same_json",
+]
+
+RECORDED_AS: Mapping[Op, EventKind] = MappingProxyType(
+    {
+        Op.CREATE: EventKind.CREATE,
+        Op.STEP: EventKind.STEP,
+        Op.EVALUATE: EventKind.EVALUATE,
+        Op.RELEASE: EventKind.RELEASE,
+        Op.FORK: EventKind.FORK,
+        Op.FILE_WRITE: EventKind.WRITE_FILE,
+    }
+)
+"""What an executed operation is in the trajectory store."""
 
 _K = TypeVar("_K", bound="Hashable")
-
-
-@dataclass(slots=True)
-class KeyEntry:
-    """What is known of a key."""
-
-    digest: bytes
-    running: asyncio.Task[Frame] | None = None
-    """The execution that later calls join."""
-    answer: Frame | None = None
-    """The answer, while it is among the latest."""
+_LARGE = 256 * 1024
+"""Bytes that take the event loop about as long to hash as it takes for a step."""
 
 
 class KeyMemory(Generic[_K]):
     """The keys of one instance, or of all creates."""
 
-    def __init__(self, answers: int = 4, keys: int = 4096) -> None:
+    def __init__(self, held: AnswerMemory, answers: int = 4, keys: int = 4096) -> None:
+        self._held = held
         self._answers = answers
         self._keys = keys
         self._entries: OrderedDict[_K, KeyEntry] = OrderedDict()
-        self._warm: OrderedDict[_K, KeyEntry] = OrderedDict()
+        self._warm: OrderedDict[_K, tuple[str, KeyEntry]] = OrderedDict()
+        self._closed = False
+        self.trimmed = False
+        """Keys were forgotten: one that is not here may be in the store."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -58,15 +79,20 @@ class KeyMemory(Generic[_K]):
         """An execution begins under the key."""
         self._entries[key] = KeyEntry(digest, running=task)
 
-    def settle(self, key: _K, answer: Frame) -> None:
+    def settle(self, tenant: str, key: _K, answer: Frame) -> None:
         """The execution has this outcome for ever."""
         entry = self._entries[key]
         entry.running = None
-        entry.answer = answer
-        self._warm[key] = entry
-        if len(self._warm) > self._answers:
-            self._warm.popitem(last=False)[1].answer = None
+        if not self._closed:
+            self._held.hold(tenant, entry, answer)
+            self._warm[key] = (tenant, entry)
+            if len(self._warm) > self._answers:
+                self._held.drop(*self._warm.popitem(last=False)[1])
         self._trim()
+
+    def asked_again(self, tenant: str, entry: KeyEntry) -> None:
+        """A call was repeated: its answer is the last to be dropped."""
+        self._held.used(tenant, entry)
 
     def forget(self, key: _K) -> None:
         """Nothing was executed: the key is free again."""
@@ -77,18 +103,36 @@ class KeyMemory(Generic[_K]):
         self._entries[key] = KeyEntry(digest)
         self._trim()
 
+    def close(self) -> None:
+        """Hold no answers any more: those of an instance that has ended are read from the store."""
+        self._closed = True
+        while self._warm:
+            self._held.drop(*self._warm.popitem()[1])
+
     def _trim(self) -> None:
         while len(self._entries) > self._keys:
             oldest, entry = next(iter(self._entries.items()))
             if entry.running is not None:
                 return
+            self.trimmed = True
             del self._entries[oldest]
-            self._warm.pop(oldest, None)
+            if oldest in self._warm:
+                self._held.drop(*self._warm.pop(oldest))
 
 
-def digest_of(op: Op, body: bytes) -> bytes:
-    """The fingerprint of a request."""
-    return blake2b(body, digest_size=16, salt=op.to_bytes(1, "big")).digest()
+def digest_of(op: Op, request: bytes) -> bytes:
+    """The fingerprint of a request, as the store would have it."""
+    return blake2b(request, digest_size=16, salt=op.to_bytes(1, "big")).digest()
+
+
+async def description_of_write(frame: Frame) -> bytes:
+    """What stands for a file write on the record: its path, and size and fingerprint of the content."""
+    content = frame.body
+    fingerprint = (
+        await asyncio.to_thread(_fingerprint, content) if len(content) > _LARGE else _fingerprint(content)
+    )
+    described = {"path": frame.meta.get("path"), "size": len(content), "blake2b": fingerprint}
+    return json.dumps(described).encode()
 
 
 def same_json(left: bytes, right: bytes) -> bool:
@@ -101,15 +145,25 @@ def same_json(left: bytes, right: bytes) -> bool:
         return False
 
 
-def conflict(key: str) -> ServiceError:
+def conflict(frame: Frame) -> ServiceError:
     """The error of a key that was used for another request."""
+    key = frame.meta.get("key")
     return ServiceError(
         ErrorCode.IDEMPOTENCY_CONFLICT, f"the idempotency key {key!r} was used for another request"
     )
 
 
-def recorded_answer(event: EventRecord, instance_id: str) -> Frame:
-    """The frame that a recorded operation was answered with."""
+def recorded_answer(event: EventRecord, frame: Frame, request: bytes) -> Frame:
+    """The answer that an earlier call got, addressed to the one that asks now.
+
+    Raises ServiceError(IDEMPOTENCY_CONFLICT) when the record is of another request.
+    """
+    if event.kind is not RECORDED_AS[frame.op] or not same_json(event.request, request):
+        raise conflict(frame)
     op = Op.REPLY if event.status < 400 else Op.ERROR
     meta = dict(event.timing_ms) if op is Op.REPLY else {}
-    return Frame(op, 0, instance_id, meta, event.response)
+    return Frame(op, frame.request_id, public_id(event.instance_id), meta, event.response)
+
+
+def _fingerprint(content: bytes) -> str:
+    return blake2b(content, digest_size=16).hexdigest()

@@ -6,7 +6,7 @@ Every question names the tenant: another tenant's instance is unknown, whatever 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from sandbox_service.config import LeaseConfig
     from sandbox_service.environments.base import Catalog, EnvironmentSpec
 
+    from .answers import AnswerMemory
     from .boxes import LiveBox
     from .clock import Clock
 
-__all__ = ["Instance", "InstanceState", "InstanceTable", "Tombstone", "gone", "unknown"]
+__all__ = ["GONE", "Instance", "InstanceState", "InstanceTable", "Tombstone", "gone", "unknown"]
 
 
 class InstanceState(StrEnum):
@@ -48,11 +49,13 @@ class InstanceState(StrEnum):
     """Its sandbox took it along."""
 
 
-_GONE = {
+_ENDINGS = {
     InstanceState.RELEASED: ErrorCode.INSTANCE_RELEASED,
     InstanceState.EXPIRED: ErrorCode.INSTANCE_EXPIRED,
     InstanceState.LOST: ErrorCode.INSTANCE_LOST,
 }
+GONE = frozenset(_ENDINGS.values())
+"""Errors of calls to an instance that has ended."""
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +70,8 @@ class Instance:
     seed: int
     params: dict[str, JsonValue]
     lease: Lease
+    keys: KeyMemory[str]
+    """Its idempotency keys."""
     state: InstanceState = InstanceState.CREATING
     box: LiveBox | None = None
     """Where it lives; None while it waits to be set up, or to be rebuilt by replay."""
@@ -82,7 +87,6 @@ class Instance:
     """The clearing of the place that it has left."""
     reason: str = ""
     """Why it ended."""
-    keys: KeyMemory[str] = field(default_factory=KeyMemory)
 
     @property
     def public_id(self) -> str:
@@ -97,7 +101,7 @@ class Instance:
     @property
     def ended(self) -> bool:
         """Whether it is over."""
-        return self.state in _GONE
+        return self.state in _ENDINGS
 
     def take_box(self) -> LiveBox | None:
         """Part the instance from its box. Whoever gets it has to see to the place that is left."""
@@ -124,7 +128,7 @@ class Tombstone:
 
 def gone(state: InstanceState, reason: str = "") -> ServiceError:
     """The error of a late call."""
-    return ServiceError(_GONE[state], reason)
+    return ServiceError(_ENDINGS[state], reason)
 
 
 def unknown(instance_id: str) -> ServiceError:
@@ -135,8 +139,9 @@ def unknown(instance_id: str) -> ServiceError:
 class InstanceTable:
     """All instances of one supervisor."""
 
-    def __init__(self, config: LeaseConfig, clock: Clock) -> None:
+    def __init__(self, config: LeaseConfig, clock: Clock, answers: AnswerMemory) -> None:
         self._config = config
+        self._answers = answers
         self._clock = clock
         self._live: dict[str, Instance] = {}
         self._tombstones: OrderedDict[str, Tombstone] = OrderedDict()
@@ -198,7 +203,8 @@ class InstanceTable:
         now = self._clock.monotonic()
         lease = self.leases.open(instance_id, now)
         self.leases.begin_use(lease, now)
-        instance = Instance(instance_id, tenant, task_id, catalog, seed=0, params={}, lease=lease)
+        keys: KeyMemory[str] = KeyMemory(self._answers)
+        instance = Instance(instance_id, tenant, task_id, catalog, 0, {}, lease, keys)
         instance.replayable = catalog.spec.deterministic
         self._live[instance_id] = instance
         self._of_tenant[tenant] += 1
@@ -262,6 +268,7 @@ class InstanceTable:
         if self._live.pop(instance.instance_id, None) is None:
             return
         self.leases.end(instance.lease)
+        instance.keys.close()
         self._of_tenant[instance.tenant] -= 1
         if not self._of_tenant[instance.tenant]:
             del self._of_tenant[instance.tenant]

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from sandbox_service.environments.registry import Registry
     from sandbox_service.trajectories.base import TrajectoryStore
 
+    from .answers import AnswerMemory
     from .background import BackgroundTasks
     from .clock import Clock
     from .endings import Endings
@@ -30,6 +31,7 @@ class Parts:
     store: TrajectoryStore
     clock: Clock
     tasks: BackgroundTasks
+    answers: AnswerMemory
     table: InstanceTable
     journal: Journal
     pools: Pools

@@ -16,7 +16,7 @@ from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.trajectories.records import EventKind, EventRecord
 
 from .calls import ask, create_frame
-from .idempotency import digest_of
+from .idempotency import RECORDED_AS, digest_of
 from .instances import InstanceState, Tombstone, gone, unknown
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _ENDED = {
     EventKind.EXPIRE: InstanceState.EXPIRED,
     EventKind.LOST: InstanceState.LOST,
 }
-_OPS = {EventKind.STEP: Op.STEP, EventKind.EVALUATE: Op.EVALUATE, EventKind.FORK: Op.FORK}
+_OPS = {kind: op for op, kind in RECORDED_AS.items()}
 _COMPARED = ("observation", "reward", "terminated", "truncated")
 _CUT_OFF = 504
 """Status of a step that was killed at its deadline, and so is no part of the state."""
@@ -180,6 +180,9 @@ def _restore(instance: Instance, events: Sequence[EventRecord]) -> bool:
     instance.step_index = _steps(events)
     finished = False
     for event in events:
+        if event.kind is EventKind.WRITE_FILE:
+            # The content is on no record, so a replay would not have it.
+            instance.replayable = False
         op = _OPS.get(event.kind)
         if op is not None and event.idempotency_key is not None and event.instance_id == instance.instance_id:
             instance.keys.recall(event.idempotency_key, digest_of(op, event.request))

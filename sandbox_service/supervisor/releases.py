@@ -8,18 +8,18 @@ from sandbox_service.contract.episodes import ReleaseInstanceResult
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
-from .instances import InstanceState
+from .idempotency import conflict, recorded_answer
+from .instances import GONE, InstanceState
 
 if TYPE_CHECKING:
     from sandbox_service.runner.frames import Frame
+    from sandbox_service.trajectories.records import EventRecord
 
     from .instances import Instance
     from .parts import Parts
     from .recovery import Recovery
 
 __all__ = ["Releases"]
-
-_GONE = (ErrorCode.INSTANCE_RELEASED, ErrorCode.INSTANCE_EXPIRED, ErrorCode.INSTANCE_LOST)
 
 
 class Releases:
@@ -34,8 +34,10 @@ class Releases:
         started = self._parts.clock.monotonic()
         instance = await self._find(frame)
         if instance is None:
-            body = _body(frame, released=self._ended_by_this_key(frame))
-            return frame.reply(body, self._timing(started))
+            return await self._answer_of_ended(frame, started)
+        key = frame.meta.get("key")
+        if key is not None and await self._is_used(instance, frame, key):
+            raise conflict(frame)
         if instance.state is InstanceState.CREATING:
             raise ServiceError(ErrorCode.INSTANCE_BUSY, "the instance is being created")
         body = _body(frame, released=True)
@@ -51,15 +53,29 @@ class Releases:
                 adopt = frame.meta.get("adopt") is True
                 instance = await self._recovery.find(tenant, instance_id, adopt=adopt)
         except ServiceError as error:
-            if error.code in _GONE:
+            if error.code in GONE:
                 return None
             raise
         return instance
 
-    def _ended_by_this_key(self, frame: Frame) -> bool:
-        tombstone = self._parts.table.tombstone(frame.meta["tenant"], frame.instance_id)
+    async def _answer_of_ended(self, frame: Frame, started: float) -> Frame:
+        """The answer of the release under this key, or that there is nothing to release."""
         key = frame.meta.get("key")
-        return tombstone is not None and key is not None and tombstone.ended_by_key == key
+        tombstone = self._parts.table.tombstone(frame.meta["tenant"], frame.instance_id)
+        if key is not None and tombstone is not None and tombstone.ended_by_key == key:
+            return frame.reply(_body(frame, released=True), self._timing(started))
+        if key is not None and (event := await self._recorded(frame, key)) is not None:
+            return recorded_answer(event, frame, frame.body)
+        return frame.reply(_body(frame, released=False), self._timing(started))
+
+    async def _is_used(self, instance: Instance, frame: Frame, key: str) -> bool:
+        """Whether another operation on the instance had the key."""
+        if instance.keys.get(key) is not None:
+            return True
+        return instance.keys.trimmed and await self._recorded(frame, key) is not None
+
+    async def _recorded(self, frame: Frame, key: str) -> EventRecord | None:
+        return await self._parts.store.event_of_key(frame.meta["tenant"], frame.instance_id, key)
 
     def _timing(self, started: float) -> dict[str, float]:
         total = (self._parts.clock.monotonic() - started) * 1000

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sandbox_service.contract.episodes import EvaluateRequest
@@ -14,12 +15,11 @@ from sandbox_service.contract.problems import ERROR_SPECS, ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.stream.failures import error_frame, reply_or_raise
-from sandbox_service.trajectories.records import EventKind
 
 from .calls import ask, parse
 from .executions import Answer, execute, repeat
-from .idempotency import digest_of
-from .instances import InstanceState
+from .idempotency import RECORDED_AS, description_of_write, digest_of, recorded_answer
+from .instances import GONE, InstanceState
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -53,33 +53,71 @@ class Verbs:
         """Grade."""
         return await self.alone(frame, self._evaluate)
 
-    async def file(self, frame: Frame) -> Frame:
-        """Read, write or list files."""
-        return await self.alone(frame, self._file)
+    async def read_files(self, frame: Frame) -> Frame:
+        """Read a file, or list a directory."""
+        return await self.alone(frame, self._read_files)
 
-    async def alone(self, frame: Frame, work: Work) -> Frame:
+    async def write_file(self, frame: Frame) -> Frame:
+        """Write a file."""
+        described = await description_of_write(frame)
+        return await self.alone(frame, partial(self._write_file, described), described)
+
+    async def alone(self, frame: Frame, work: Work, request: bytes | None = None) -> Frame:
         """Run ``work`` with the instance to itself, or answer from its key.
 
+        ``request`` is what the record has of the request, where that is not its body.
         Raises ServiceError: the instance is unknown, gone or busy, or the key belongs to another request.
         """
         parts = self._parts
         started = parts.clock.monotonic()
         meta = frame.meta
-        instance = parts.table.find(meta["tenant"], frame.instance_id)
-        if instance is None:
-            adopt = meta.get("adopt") is True
-            instance = await self._recovery.find(meta["tenant"], frame.instance_id, adopt=adopt)
-        parts.journal.settle()
         key = meta.get("key")
-        if key is not None and (entry := instance.keys.get(key)) is not None:
-            return await repeat(entry, frame, lambda: self._recorded(instance, key))
+        if request is None:
+            request = frame.body
+        try:
+            instance = parts.table.find(meta["tenant"], frame.instance_id)
+            if instance is None:
+                adopt = meta.get("adopt") is True
+                instance = await self._recovery.find(meta["tenant"], frame.instance_id, adopt=adopt)
+        except ServiceError as error:
+            if key is None or error.code not in GONE:
+                raise
+            return await self._answer_of_ended(frame, request, error)
+        parts.journal.settle()
+        if (
+            key is not None
+            and (known := await self._answer_of_key(instance, key, frame, request)) is not None
+        ):
+            return known
         if instance.busy or instance.state is InstanceState.CREATING:
             raise ServiceError(ErrorCode.INSTANCE_BUSY)
         parts.table.begin_use(instance)
         task = parts.tasks.spawn(self._execute(instance, frame, work, started))
         if key is not None:
-            instance.keys.begin(key, digest_of(frame.op, frame.body), task)
+            instance.keys.begin(key, digest_of(frame.op, request), task)
         return await asyncio.shield(task)
+
+    async def _answer_of_key(
+        self, instance: Instance, key: str, frame: Frame, request: bytes
+    ) -> Frame | None:
+        """The answer that an earlier call under the key got, or gets; None for a new key."""
+        keys = instance.keys
+
+        async def recorded() -> EventRecord | None:
+            return await self._parts.store.event_of_key(instance.tenant, instance.public_id, key)
+
+        if keys.trimmed and keys.get(key) is None and (event := await recorded()) is not None:
+            return recorded_answer(event, frame, request)
+        entry = keys.get(key)
+        return None if entry is None else await repeat(keys, entry, frame, request, recorded)
+
+    async def _answer_of_ended(self, frame: Frame, request: bytes, error: ServiceError) -> Frame:
+        """The answer of a key of an instance that has ended; raises ``error`` for a new key."""
+        meta = frame.meta
+        event = await self._parts.store.event_of_key(meta["tenant"], frame.instance_id, meta["key"])
+        if event is None:
+            raise error
+        return recorded_answer(event, frame, request)
 
     async def _execute(self, instance: Instance, frame: Frame, work: Work, started: float) -> Frame:
         try:
@@ -93,14 +131,14 @@ class Verbs:
         try:
             return await work(instance, frame, started)
         except ServiceError as error:
-            if error.code not in _FINAL or frame.op not in _KINDS:
+            if error.code not in _FINAL or frame.op not in (Op.STEP, Op.EVALUATE):
                 raise
             answer = error_frame(frame, error)
             if instance.ended:
                 return Answer(answer)
             event = self._parts.journal.event(
                 instance,
-                _KINDS[frame.op],
+                RECORDED_AS[frame.op],
                 request=frame.body,
                 response=error.problem(instance=instance.public_id).model_dump_json().encode(),
                 status=ERROR_SPECS[error.code].status,
@@ -133,20 +171,24 @@ class Verbs:
         reply = await self._ask(instance, Op.EVALUATE, {"deadline_s": limit}, body, limit)
         return self._answer(instance, frame, reply, started, reply.meta.get("score"))
 
-    async def _file(self, instance: Instance, frame: Frame, started: float) -> Answer:
+    async def _read_files(self, instance: Instance, frame: Frame, started: float) -> Answer:
+        reply = await self._ask_for_files(instance, frame)
+        meta = {**reply.meta, **self._timing(reply, started)}
+        return Answer(Frame(Op.REPLY, frame.request_id, instance.public_id, meta, reply.body))
+
+    async def _write_file(self, described: bytes, instance: Instance, frame: Frame, started: float) -> Answer:
+        # The content is on no record, so a replay would not have it.
+        instance.replayable = False
+        reply = await self._ask_for_files(instance, frame)
+        return self._answer(instance, frame, reply, started, None, described)
+
+    async def _ask_for_files(self, instance: Instance, frame: Frame) -> Frame:
         if not instance.spec.agent_code:
             raise ServiceError(ErrorCode.FILES_UNSUPPORTED)
         limit = self._parts.config.deadline.step_s
         meta: dict[str, Any] = {"deadline_s": limit}
         meta |= {name: frame.meta[name] for name in ("path", "max_bytes") if name in frame.meta}
-        if frame.op is Op.FILE_WRITE:
-            # Written files are on no record, so a replay would not have them.
-            instance.replayable = False
-        reply = await self._ask(instance, frame.op, meta, frame.body, limit)
-        timing = self._timing(reply, started)
-        return Answer(
-            Frame(Op.REPLY, frame.request_id, instance.public_id, {**reply.meta, **timing}, reply.body)
-        )
+        return await self._ask(instance, frame.op, meta, frame.body, limit)
 
     async def _ask(
         self, instance: Instance, op: Op, meta: dict[str, Any], body: bytes, limit_s: float
@@ -156,13 +198,19 @@ class Verbs:
         return reply_or_raise(await ask(self._parts.endings, instance, box, frame, limit_s))
 
     def _answer(
-        self, instance: Instance, frame: Frame, reply: Frame, started: float, reward: float | None
+        self,
+        instance: Instance,
+        frame: Frame,
+        reply: Frame,
+        started: float,
+        reward: float | None,
+        request: bytes | None = None,
     ) -> Answer:
         timing = self._timing(reply, started)
         event = self._parts.journal.event(
             instance,
-            _KINDS[frame.op],
-            request=frame.body,
+            RECORDED_AS[frame.op],
+            request=frame.body if request is None else request,
             response=reply.body,
             key=frame.meta.get("key"),
             reward=reward,
@@ -174,12 +222,3 @@ class Verbs:
         run = float(reply.meta.get("run_ms", 0.0))
         total = (self._parts.clock.monotonic() - started) * 1000
         return {"queue_ms": 0.0, "route_ms": round(max(0.0, total - run), 3), "run_ms": run}
-
-    async def _recorded(self, instance: Instance, key: str) -> EventRecord | None:
-        for event in await self._parts.store.events(instance.instance_id):
-            if event.idempotency_key == key and event.instance_id == instance.instance_id:
-                return event
-        return None
-
-
-_KINDS = {Op.STEP: EventKind.STEP, Op.EVALUATE: EventKind.EVALUATE}

@@ -44,17 +44,22 @@ class TrajectoryStore(Protocol):
         """Instances of a supervisor that have no ending event: what a restart has to settle."""
         ...
 
-    async def created_by_key(self, tenant: str, key: str) -> EventRecord | None:
-        """The create that a tenant made with an idempotency key, in an earlier life of a supervisor.
+    async def event_of_key(self, tenant: str, public_id: str, key: str) -> EventRecord | None:
+        """Return what a tenant's instance did under an idempotency key (flushes first)."""
+        ...
 
-        Does not flush: keys of the present life are in the supervisor's memory.
+    async def created_by_key(self, tenant: str, key: str) -> EventRecord | None:
+        """The create that a tenant made with an idempotency key.
+
+        Does not flush: what is still queued is in the supervisor's memory.
         """
         ...
 
-    async def create_keys(self, most: int) -> Collection[tuple[str, str]] | None:
-        """Tenant and idempotency key of the latest creates on record, at most so many.
+    async def create_keys(self, most: int) -> Collection[str] | None:
+        """The idempotency keys of all creates on record, of all tenants.
 
-        None where other supervisors write to the same database, so that what is there now says little.
+        None where they are more than ``most``, and where other supervisors write to the same database, so
+        that what is there now says little.
         """
         ...
 

@@ -17,6 +17,7 @@ class EventKind(StrEnum):
     RELEASE = "release"
     EXPIRE = "expire"
     FORK = "fork"
+    WRITE_FILE = "write_file"
     LOST = "lost"
     REPLAY = "replay"
 

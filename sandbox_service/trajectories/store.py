@@ -76,14 +76,19 @@ class SqlTrajectoryStore:
         await self.flush()
         return await self._read(lambda connection: reader.unended_of(connection, supervisor))
 
+    async def event_of_key(self, tenant: str, public_id: str, key: str) -> EventRecord | None:
+        await self.flush()
+        return await self._read(lambda connection: reader.event_of_key(connection, tenant, public_id, key))
+
     async def created_by_key(self, tenant: str, key: str) -> EventRecord | None:
         return await self._read(lambda connection: reader.create_of_key(connection, tenant, key))
 
-    async def create_keys(self, most: int) -> Collection[tuple[str, str]] | None:
+    async def create_keys(self, most: int) -> Collection[str] | None:
         if self._engine.dialect.name != "sqlite":
             return None
         await self.flush()
-        return await self._read(lambda connection: reader.create_keys(connection, most))
+        keys = await self._read(lambda connection: reader.create_keys(connection, most + 1))
+        return keys if len(keys) <= most else None
 
     def stats(self) -> WriterStats:
         """How the writer is doing."""

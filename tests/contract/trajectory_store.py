@@ -117,13 +117,26 @@ class TrajectoryStoreContract:
         assert await store.created_by_key("acme", "k2") is None
         assert await store.created_by_key("nobody", "k1") is None
 
-    async def test_keys_of_creates_are_listed_the_latest_first_or_not_at_all(self, store):
+    async def test_keys_of_creates_are_all_listed_or_not_at_all(self, store):
         for number, tenant in enumerate(["acme", "acme", "other"]):
             store.open_instance(instance(f"s1.{number}", tenant=tenant, created_at=float(number)))
             store.append(create(f"s1.{number}", key=f"k{number}"))
             store.append(event(f"s1.{number}", 1, EventKind.STEP, idempotency_key="step"))
-        found = await store.create_keys(2)
-        assert found is None or set(found) == {("acme", "k1"), ("other", "k2")}
+        found = await store.create_keys(3)
+        assert found is None or set(found) == {"k0", "k1", "k2"}
+        assert await store.create_keys(2) is None
+
+    async def test_what_an_instance_did_under_a_key_is_found(self, store):
+        chosen = record_id("acme", "a")
+        for name in (chosen, "s1.b"):
+            store.open_instance(instance(name, tenant="acme"))
+            store.append(create(name))
+        step = event(chosen, 1, EventKind.STEP, idempotency_key="k", response=b"first")
+        store.append(step)
+        assert await store.event_of_key("acme", "a", "k") == step
+        assert await store.event_of_key("acme", "a", "other") is None
+        assert await store.event_of_key("acme", "s1.b", "k") is None
+        assert await store.event_of_key("other", "a", "k") is None
 
     async def test_a_record_that_is_there_already_is_passed_over(self, store):
         for _ in range(2):

@@ -75,13 +75,19 @@ class MemoryTrajectoryStore:
                     return event
         return None
 
-    async def create_keys(self, most: int) -> Collection[tuple[str, str]] | None:
-        return [
-            (record.tenant, event.idempotency_key)
-            for record in self.records.values()
-            for event in self.own_events[record.instance_id]
+    async def create_keys(self, most: int) -> Collection[str] | None:
+        keys = {
+            event.idempotency_key
+            for events in self.own_events.values()
+            for event in events
             if event.kind is EventKind.CREATE and event.idempotency_key is not None
-        ][-most:]
+        }
+        return keys if len(keys) <= most else None
+
+    async def event_of_key(self, tenant: str, public_id: str, key: str) -> EventRecord | None:
+        record = await self.instance(tenant, public_id)
+        events = () if record is None else self.own_events[record.instance_id]
+        return next((event for event in events if event.idempotency_key == key), None)
 
     async def close(self) -> None:
         return

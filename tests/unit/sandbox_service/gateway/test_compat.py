@@ -264,3 +264,11 @@ async def test_release_of_an_instance_that_was_lost_is_no_error(client, backend)
     assert (await post(client, "/release", instance_id="i")).json() == {"success": False, "data": None}
     backend.failures[Op.RELEASE] = ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE)
     assert (await post(client, "/release", instance_id="i")).status_code == 503
+
+
+async def test_long_ids_that_begin_alike_have_keys_of_their_own(client, backend):
+    for last in "12":
+        await created(client, instance_id="a" * 127 + last)
+    keys = [str(call.meta["key"]) for call in backend.calls if call.op is Op.CREATE]
+    assert len(set(keys)) == 2
+    assert all(len(key) <= 128 for key in keys)

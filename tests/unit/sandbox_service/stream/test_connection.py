@@ -45,6 +45,20 @@ async def test_concurrent_requests_get_their_own_answers_in_any_order(socket_pat
         await server.close()
 
 
+async def test_an_answer_goes_to_the_frame_that_asked_whatever_number_the_handler_gave_it(socket_path):
+    async def careless(frame: Frame) -> Frame:
+        return Frame(Op.REPLY, 0, frame.instance_id, {}, frame.body)
+
+    server = StreamServer(careless)
+    await server.listen_unix(socket_path)
+    client = MultiplexedClient(UnixAddress(str(socket_path)))
+    try:
+        assert (await client.request(step(b"x"), 5)).body == b"x"
+    finally:
+        await client.close()
+        await server.close()
+
+
 async def test_it_speaks_tcp_as_well():
     server = StreamServer(echo)
     port = await server.listen_tcp("127.0.0.1")

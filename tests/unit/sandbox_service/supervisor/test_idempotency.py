@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from sandbox_service.runner.frames import Frame, Op
+from sandbox_service.supervisor.answers import AnswerMemory
 from sandbox_service.supervisor.idempotency import KeyMemory, digest_of, same_json
 
 
@@ -18,34 +19,34 @@ async def _task() -> asyncio.Task[Frame]:
 
 
 async def test_only_the_latest_answers_are_kept_whole() -> None:
-    memory: KeyMemory[str] = KeyMemory(answers=2, keys=10)
+    memory: KeyMemory[str] = KeyMemory(AnswerMemory(10_000), answers=2, keys=10)
     task = await _task()
     for key in "abc":
         memory.begin(key, b"", task)
-        memory.settle(key, Frame(Op.REPLY, 1))
+        memory.settle("ada", key, Frame(Op.REPLY, 1))
     kept = {key: memory.get(key).answer is not None for key in "abc"}
     assert kept == {"a": False, "b": True, "c": True}
 
 
 async def test_keys_are_bounded() -> None:
-    memory: KeyMemory[str] = KeyMemory(answers=2, keys=3)
+    memory: KeyMemory[str] = KeyMemory(AnswerMemory(10_000), answers=2, keys=3)
     task = await _task()
     for key in "abcdef":
         memory.begin(key, b"", task)
-        memory.settle(key, Frame(Op.REPLY, 1))
+        memory.settle("ada", key, Frame(Op.REPLY, 1))
     assert len(memory) == 3
     assert memory.get("a") is None
 
 
 async def test_a_running_key_is_never_dropped() -> None:
-    memory: KeyMemory[str] = KeyMemory(answers=1, keys=1)
+    memory: KeyMemory[str] = KeyMemory(AnswerMemory(10_000), answers=1, keys=1)
     memory.begin("running", b"", await _task())
     memory.recall("later", b"")
     assert memory.get("running") is not None
 
 
 async def test_a_forgotten_key_is_free() -> None:
-    memory: KeyMemory[str] = KeyMemory()
+    memory: KeyMemory[str] = KeyMemory(AnswerMemory(10_000))
     memory.begin("a", b"", await _task())
     memory.forget("a")
     assert memory.get("a") is None

@@ -1,0 +1,165 @@
+"""A key stands for one operation on one target with one body, and for its first answer for ever."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sandbox_service.config import StoreConfig
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.runner.frames import Frame, Op
+from tests.fakes.clock import FakeClock
+from tests.fakes.sandboxes import FakeSandboxFactory
+from tests.fakes.supervised import Supervised, fake_config, supervised
+from tests.fakes.trajectories import MemoryTrajectoryStore
+
+_CREATE = {"environment": "echo", "task_id": "echo-10"}
+
+
+def _message(instance: str, content: str = "hello") -> dict[str, object]:
+    return {"instance_id": instance, "message": {"role": "assistant", "content": content}}
+
+
+async def _restarted(service: Supervised, **branches: object) -> Supervised:
+    """The next supervisor of the same name, after the first was killed."""
+    await service.core._upkeep.stop()
+    heir = Supervised(fake_config(**branches), service.factory, service.store, service.clock)
+    await heir.core.start()
+    return heir
+
+
+async def _begun(**branches: object) -> Supervised:
+    service = Supervised(fake_config(**branches), FakeSandboxFactory(), MemoryTrajectoryStore(), FakeClock())
+    await service.core.start()
+    return service
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_a_create_that_is_repeated_after_a_restart_is_answered_to_who_asks(ended: bool) -> None:
+    service = await _begun()
+    first = await service.call(Op.CREATE, "", _CREATE, key="c")
+    if ended:
+        await service.release(first.instance_id)
+    heir = await _restarted(service)
+    for number in (41, 42):
+        frame = Frame(Op.CREATE, number, "", {"tenant": "ada", "key": "c"}, json.dumps(_CREATE).encode())
+        again = await heir.core.handle(frame)
+        assert (again.op, again.request_id, again.body) == (Op.REPLY, number, first.body)
+    await heir.core.close()
+
+
+async def test_a_create_is_known_by_its_key_as_long_as_its_record_lives() -> None:
+    service = await _begun()
+    first = await service.create(key="c")
+    heir = await _restarted(service)
+    heir.pass_time(1_000_000)
+    assert await heir.create(key="c") == first
+    await heir.core.close()
+
+
+@pytest.mark.parametrize("path", ["b.txt", "a.txt/deeper"])
+async def test_a_write_to_another_path_under_a_used_key_is_a_conflict(path: str) -> None:
+    async with supervised() as service:
+        instance = await service.create("diary")
+        await service.call(Op.FILE_WRITE, instance, raw=b"x", path="a.txt", key="k")
+        answer = await service.call(Op.FILE_WRITE, instance, raw=b"x", path=path, key="k")
+        assert json.loads(answer.body)["code"] == "idempotency_conflict"
+
+
+async def test_a_repeated_write_has_its_answer_however_many_keys_came_since() -> None:
+    async with supervised() as service:
+        instance = await service.create("diary")
+        first = await service.call(Op.FILE_WRITE, instance, raw=b"x", path="c.txt", key="w")
+        for number in range(6):
+            await service.call(Op.FILE_WRITE, instance, raw=b"y", path="d.txt", key=f"k{number}")
+        again = await service.call(Op.FILE_WRITE, instance, raw=b"x", path="c.txt", key="w")
+        assert (again.op, again.body) == (Op.REPLY, first.body)
+        assert service.store.kinds(instance) == ["create", *["write_file"] * 7]
+
+
+async def test_a_write_is_recorded_by_path_and_fingerprint_and_not_by_content() -> None:
+    async with supervised() as service:
+        instance = await service.create("diary")
+        await service.call(Op.FILE_WRITE, instance, raw=b"secret" * 100_000, path="a")
+        (event,) = [each for each in service.store.own_events[instance] if each.kind.value == "write_file"]
+        request = json.loads(event.request)
+        assert (request["path"], request["size"]) == ("a", 600_000)
+        assert len(event.request) < 200
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (Op.EVALUATE, Op.FORK),
+        (Op.FORK, Op.EVALUATE),
+        (Op.STEP, Op.EVALUATE),
+        (Op.EVALUATE, Op.RELEASE),
+        (Op.STEP, Op.FILE_WRITE),
+    ],
+)
+async def test_a_key_of_one_operation_is_no_key_of_another(first: Op, second: Op) -> None:
+    async with supervised() as service:
+        instance = await service.create()
+        body = _message(instance) if first is Op.STEP else {"instance_id": instance}
+        await service.ask(first, instance, body, key="k")
+        assert await service.refusal(second, instance, body, path="a", key="k") is (
+            ErrorCode.IDEMPOTENCY_CONFLICT
+        )
+        await service.release(instance)
+        assert await service.refusal(second, instance, body, path="a", key="k") is (
+            ErrorCode.IDEMPOTENCY_CONFLICT
+        )
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("op", [Op.STEP, Op.EVALUATE, Op.FORK, Op.RELEASE, Op.FILE_WRITE])
+async def test_a_key_has_the_same_bytes_after_the_instance_ended(op: Op, restart: bool) -> None:
+    service = await _begun()
+    instance = await service.create("diary" if op is Op.FILE_WRITE else "echo")
+    body = _message(instance) if op is Op.STEP else {"instance_id": instance}
+    first = await service.call(op, instance, body, path="a", key="k")
+    assert first.op is Op.REPLY
+    if op is not Op.RELEASE:
+        await service.release(instance)
+    now = await _restarted(service) if restart else service
+    again = await now.call(op, instance, body, path="a", key="k")
+    assert (again.op, again.body) == (Op.REPLY, first.body)
+    assert await now.refusal(Op.STEP, instance, _message(instance), key="new") is (
+        ErrorCode.INSTANCE_RELEASED
+    )
+    stranger = now.tenant_named("eve")
+    assert await stranger.refusal(op, instance, body, path="a", key="k") is ErrorCode.UNKNOWN_INSTANCE
+    await now.core.close()
+
+
+async def test_an_instance_with_more_keys_than_it_remembers_runs_none_of_them_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with supervised() as service:
+        instance = await service.create(task_id="echo-endless")
+        monkeypatch.setattr(service.core._parts.table.by_id(instance).keys, "_keys", 3)
+        first = await service.call(Op.STEP, instance, _message(instance, "once"), key="k0")
+        for number in range(1, 8):
+            await service.step(instance, f"m{number}", key=f"k{number}")
+        again = await service.call(Op.STEP, instance, _message(instance, "once"), key="k0")
+        assert again.body == first.body
+        assert service.factory.executions(instance, "once") == 1
+        other = _message(instance, "else")
+        assert await service.refusal(Op.STEP, instance, other, key="k0") is ErrorCode.IDEMPOTENCY_CONFLICT
+
+
+async def test_large_answers_are_read_from_the_store_and_not_held() -> None:
+    service = await _begun(store=StoreConfig(answers_mib=1))
+    answers = service.core._parts.answers
+    instance = await service.create(task_id="echo-endless")
+    large = "x" * 400_000
+    first = await service.call(Op.STEP, instance, _message(instance, large), key="k0")
+    for number in range(1, 4):
+        await service.step(instance, large, key=f"k{number}")
+    assert 400_000 < answers.held_bytes <= 1024 * 1024
+    again = await service.call(Op.STEP, instance, _message(instance, large), key="k0")
+    assert again.body == first.body
+    await service.release(instance)
+    assert answers.held_bytes == 0
+    await service.core.close()
