@@ -143,7 +143,7 @@ class BoxAgent:
             try:
                 # While the helper comes to life; when it cannot, the launcher's answer says why.
                 send_packet(ours, request, data, deadline=deadline)
-                answer, content, _ = receive_packet(ours, deadline)
+                answer, content = receive_packet(ours, deadline)
             except EOFError as error:
                 raise OSError("the file helper ended") from error
             finally:

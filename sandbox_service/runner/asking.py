@@ -53,7 +53,7 @@ class Line:
                 self._asked += 1
                 send_packet(self._control, {"ask": self._asked, "number": self._cell, "request": request})
                 while True:
-                    message, _, _ = receive_packet(self._control)
+                    message, _ = receive_packet(self._control)
                     if message.get("answer") == self._asked and message.get("number") == self._cell:
                         value = message.get("value")
                         return value if isinstance(value, dict) else {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import time
 from typing import TYPE_CHECKING
@@ -39,10 +38,7 @@ class CandidateProcess:
     def request(self, message: JsonObject, timeout_s: float) -> JsonObject:
         deadline = time.monotonic() + timeout_s
         send_packet(self._end, message, deadline=deadline)
-        answer, _, descriptors = receive_packet(self._end, deadline, max_blob=0)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        return answer
+        return receive_packet(self._end, deadline, max_blob=0)[0]
 
     def close(self) -> None:
         if self.closed:

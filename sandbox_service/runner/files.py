@@ -27,7 +27,7 @@ _MOST_DEPTH = 128
 
 def serve_files(control: socket.socket, workspace: str, enter: Callable[[], None]) -> None:
     """Answer one request: ``enter`` goes to the workspace, making it first where it is missing."""
-    message, blob, _ = receive_packet(control)
+    message, blob = receive_packet(control)
     answer: JsonObject = {}
     content = b""
     named = str(message.get("path", ""))

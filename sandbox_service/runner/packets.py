@@ -7,6 +7,7 @@ deadline, and anything that is no packet ends the conversation as if the peer ha
 from __future__ import annotations
 
 import json
+import os
 import socket
 import struct
 import time
@@ -14,11 +15,12 @@ from typing import Any
 
 from .descriptors import receive_with_descriptors, send_with_descriptors
 
-__all__ = ["MAX_BLOB", "MAX_JSON", "receive_packet", "send_packet"]
+__all__ = ["MAX_BLOB", "MAX_JSON", "receive_packet", "receive_packet_with_descriptors", "send_packet"]
 
 _HEADER = struct.Struct(">II")
 MAX_JSON = 8 * 1024 * 1024
 MAX_BLOB = 32 * 1024 * 1024
+_MOST_DESCRIPTORS = 4
 JsonObject = dict[str, Any]
 
 
@@ -49,25 +51,49 @@ def send_packet(
 
 def receive_packet(
     end: socket.socket, deadline: float | None = None, max_json: int = MAX_JSON, max_blob: int = MAX_BLOB
-) -> tuple[JsonObject, bytes, list[int]]:
-    """The next packet: object, blob, descriptors. Raises TimeoutError, or EOFError for an end or nonsense."""
+) -> tuple[JsonObject, bytes]:
+    """Return the next packet's object and blob. Raises TimeoutError, or EOFError for an end or nonsense.
+
+    Descriptors that the peer sends along never arrive: without room for them the kernel drops them.
+    """
     try:
-        _wait_until(end, deadline)
-        head, descriptors = receive_with_descriptors(end, _HEADER.size, 4)
-        if not head:
-            raise EOFError("the peer is gone")
-        head += _exactly(end, _HEADER.size - len(head), deadline)
-        json_length, blob_length = _HEADER.unpack(head)
-        if json_length > max_json or blob_length > max_blob:
-            raise EOFError("the peer announced too much")
-        message = json.loads(_exactly(end, json_length, deadline))
-        if not isinstance(message, dict):
-            message = {}
-        return message, _exactly(end, blob_length, deadline), descriptors
+        return _read(end, _exactly(end, _HEADER.size, deadline), deadline, (max_json, max_blob))
     except TimeoutError:
         raise
     except (OSError, ValueError, RecursionError) as error:
-        raise EOFError(f"the peer broke the conversation: {type(error).__name__}") from error
+        raise _broken(error) from error
+
+
+def receive_packet_with_descriptors(end: socket.socket) -> tuple[JsonObject, bytes, list[int]]:
+    """Return the next packet of a trusted peer, with the descriptors that came with it. Raises EOFError."""
+    descriptors: list[int] = []
+    try:
+        head, descriptors = receive_with_descriptors(end, _HEADER.size, _MOST_DESCRIPTORS)
+        if not head:
+            raise EOFError("the peer is gone")
+        head += _exactly(end, _HEADER.size - len(head), None)
+        return *_read(end, head, None, (MAX_JSON, MAX_BLOB)), descriptors
+    except BaseException as error:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        if isinstance(error, OSError | ValueError | RecursionError):
+            raise _broken(error) from error
+        raise
+
+
+def _broken(error: Exception) -> EOFError:
+    return EOFError(f"the peer broke the conversation: {type(error).__name__}")
+
+
+def _read(
+    end: socket.socket, head: bytes, deadline: float | None, most: tuple[int, int]
+) -> tuple[JsonObject, bytes]:
+    """Read what a header announces."""
+    json_length, blob_length = _HEADER.unpack(head)
+    if json_length > most[0] or blob_length > most[1]:
+        raise EOFError("the peer announced too much")
+    message = json.loads(_exactly(end, json_length, deadline))
+    return message if isinstance(message, dict) else {}, _exactly(end, blob_length, deadline)
 
 
 def _exactly(end: socket.socket, length: int, deadline: float | None) -> bytes:

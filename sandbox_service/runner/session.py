@@ -20,7 +20,7 @@ import types
 from typing import TYPE_CHECKING
 
 from .asking import Line, connect
-from .packets import JsonObject, receive_packet, send_packet
+from .packets import JsonObject, receive_packet_with_descriptors, send_packet
 from .siblings import fork_sibling
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Session:
                 poll = select.poll()
                 poll.register(self._control, select.POLLIN)
                 poll.poll()
-                message, blob, descriptors = receive_packet(self._control)
+                message, blob, descriptors = receive_packet_with_descriptors(self._control)
             except EOFError:
                 return
             except BaseException:  # noqa: BLE001  # a signal handler of the agent's own raised; wait on

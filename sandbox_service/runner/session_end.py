@@ -90,10 +90,7 @@ class SessionEnd:
 
     def _receive(self, deadline: float, most: int = _MAX_REPLY) -> JsonObject:
         """What the session says next. Raises EOFError or TimeoutError."""
-        message, _, descriptors = receive_packet(self._end, deadline, most, 0)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        return message
+        return receive_packet(self._end, deadline, most, 0)[0]
 
     def end(self) -> None:
         """Kill the session with everything else of the agent."""
