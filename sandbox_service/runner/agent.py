@@ -50,7 +50,11 @@ class BoxAgent:
         started = time.monotonic()
         deadline = started + timeout_s
         if self._session is None:
-            self._session = SessionEnd.start(self._control)
+            try:
+                self._session = SessionEnd.start(self._control)
+            except OSError as error:
+                # The agent itself may have used up the processes that it is allowed.
+                return Execution(f"cannot start: {error}\n", None, died=True)
         session, capture = self._session, Capture(max_output)
         code_or_none = session.run(code, capture, deadline, serve)
         timed_out = code_or_none is None and time.monotonic() >= deadline

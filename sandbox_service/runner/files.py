@@ -79,11 +79,13 @@ def _descend(root: int, names: list[str], make: bool = False) -> int:
     """A descriptor of the directory that ``names`` lead to."""
     here = os.dup(root)
     for name in names:
-        if make:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(name, dir_fd=here)
-        below = os.open(name, _DIRECTORY, dir_fd=here)
-        os.close(here)
+        try:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=here)
+            below = os.open(name, _DIRECTORY, dir_fd=here)
+        finally:
+            os.close(here)
         here = below
     return here
 
@@ -129,13 +131,23 @@ def _list(root: int, path: list[str], max_entries: int) -> list[JsonObject]:
     waiting: list[list[str]] = [path]
     while waiting and len(found) < max_entries:
         names = waiting.pop(0)
-        here = _descend(root, names)
+        try:
+            here = _descend(root, names)
+        except OSError:
+            if names == path:
+                raise
+            # The agent's processes go on while we look: what they remove or close in between is left out.
+            continue
         with os.scandir(here) as entries:
             ordered = sorted(entries, key=lambda entry: entry.name)
         for entry in ordered[: max_entries - len(found)]:
-            is_directory = entry.is_dir(follow_symlinks=False)
+            try:
+                information = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue
+            is_directory = stat.S_ISDIR(information.st_mode)
             place = [*names, entry.name]
-            size = 0 if is_directory else entry.stat(follow_symlinks=False).st_size
+            size = 0 if is_directory else information.st_size
             shown = os.fsencode("/".join(place)).decode("utf-8", "replace")
             found.append({"path": shown, "size": size, "is_directory": is_directory})
             if is_directory and len(place) < _MOST_DEPTH:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -96,13 +97,31 @@ def has_children(pid: int) -> bool:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether no thread of a process runs: each is stopped, dead or gone."""
+    """Whether no thread of a process can run an instruction: each is stopped, about to be, dead or gone."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
     except OSError:
         return True
-    states = [_proc(f"/proc/{pid}/task/{thread}/stat").rpartition(b")")[2].split()[:1] for thread in threads]
-    return all(state in ([], [b"T"], [b"t"], [b"Z"], [b"X"]) for state in states)
+    states = {
+        thread: _proc(f"/proc/{pid}/task/{thread}/stat").rpartition(b")")[2][1:2] for thread in threads
+    }
+    awake = [thread for thread, state in states.items() if state not in b"TtZX"]
+    if not awake:
+        return True
+    # A thread that waits in the kernel, as a parent does for its vforked child, takes no signal there. It
+    # stops on the way out: when a stop is pending, or has stopped another thread of its process already.
+    if any(states[thread] != b"D" for thread in awake):
+        return False
+    stopping = b"T" in states.values()
+    return stopping or all(_stop_is_pending(f"/proc/{pid}/task/{thread}/status") for thread in awake)
+
+
+def _stop_is_pending(path: str) -> bool:
+    pending = 0
+    for line in _proc(path).split(b"\n"):
+        if line.startswith((b"SigPnd:", b"ShdPnd:")):
+            pending |= int(line.split()[1], 16)
+    return bool(pending >> (signal.SIGSTOP - 1) & 1)
 
 
 def memory(pid: int) -> dict[str, int | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from typing import TYPE_CHECKING
@@ -31,14 +32,20 @@ def copy_workspace(target: str, source: str, enter: Callable[[], None]) -> None:
 def _copy_below(origin: int, copy: int) -> None:
     with os.scandir(origin) as entries:
         for entry in entries:
-            information = entry.stat(follow_symlinks=False)
-            kind = stat.S_IFMT(information.st_mode)
-            if kind == stat.S_IFLNK:
-                os.symlink(os.readlink(entry.name, dir_fd=origin), entry.name, dir_fd=copy)
-            elif kind == stat.S_IFREG:
-                _copy_file(origin, copy, entry.name, information)
-            elif kind == stat.S_IFDIR:
-                _copy_directory(origin, copy, entry.name, information)
+            # The agent's processes go on meanwhile; what they remove in between is left out.
+            with contextlib.suppress(FileNotFoundError):
+                _copy_entry(origin, copy, entry)
+
+
+def _copy_entry(origin: int, copy: int, entry: os.DirEntry[str]) -> None:
+    information = entry.stat(follow_symlinks=False)
+    kind = stat.S_IFMT(information.st_mode)
+    if kind == stat.S_IFLNK:
+        os.symlink(os.readlink(entry.name, dir_fd=origin), entry.name, dir_fd=copy)
+    elif kind == stat.S_IFREG:
+        _copy_file(origin, copy, entry.name, information)
+    elif kind == stat.S_IFDIR:
+        _copy_directory(origin, copy, entry.name, information)
 
 
 def _copy_directory(origin: int, copy: int, name: str, information: os.stat_result) -> None:

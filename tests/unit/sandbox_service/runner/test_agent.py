@@ -177,6 +177,34 @@ def test_a_frozen_agent_stands_still_until_it_is_thawed(act: Any) -> None:
     assert act(do="python", code="1")["exit_code"] == 0
 
 
+VFORK = """
+import ctypes, os, threading, time
+os.mkfifo('pipe')
+def spawn():
+    libc = ctypes.CDLL(None)
+    actions, pid = ctypes.create_string_buffer(512), ctypes.c_int()
+    words = (ctypes.c_char_p * 2)(b'true', None)
+    libc.posix_spawn_file_actions_init(actions)
+    libc.posix_spawn_file_actions_addopen(actions, 0, b'pipe', os.O_RDONLY, 0)
+    libc.posix_spawn(ctypes.byref(pid), b'/bin/true', actions, None, words, words)
+"""
+
+
+@pytest.mark.parametrize(
+    "start",
+    ["threading.Thread(target=spawn, daemon=True).start()", "if os.fork() == 0: spawn(); os._exit(0)"],
+    ids=["thread", "process"],
+)
+def test_an_agent_that_waits_for_a_vforked_child_is_frozen_and_thawed(act: Any, start: str) -> None:
+    # The child opens a pipe that has no writer. Until it has its program, the parent waits in the kernel,
+    # where no signal reaches it.
+    act(do="python", code=f"{VFORK}\n{start}\ntime.sleep(0.2)")
+    assert act(do="control", name="freeze")["value"] is None
+    assert act(do="control", name="thaw")["value"] is None
+    assert act(do="python", code="6 * 7", timeout_s=10)["output"] == "42\n"
+    assert act(do="shell", command="timeout 5 sh -c 'echo > pipe' && echo woken")["output"] == "woken\n"
+
+
 def test_agent_processes_are_the_first_victims_when_memory_runs_out(act: Any) -> None:
     assert act(do="python", code="open('/proc/self/oom_score_adj').read()")["output"] == "'1000\\n'\n"
     assert act(do="shell", command="cat /proc/self/oom_score_adj")["output"] == "1000\n"

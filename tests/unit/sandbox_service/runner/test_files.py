@@ -172,3 +172,30 @@ def test_a_file_of_megabytes_passes_whole(agent_box: RunnerBox, instance: str) -
     assert agent_box.request(Op.FILE_READ, instance, meta={"path": "big", "max_bytes": 1 << 23}).body == data
     too_long = agent_box.request(Op.FILE_WRITE, instance, meta={"path": "long"}, body=b"x" * (17 << 20))
     assert error_code(too_long) == "file_too_large"
+
+
+def test_a_listing_is_complete_while_the_agent_renames_and_removes(act: Any) -> None:
+    churn = (
+        "import os, threading\n"
+        "os.makedirs('kept'); open('kept/file', 'w').close(); going = True\n"
+        "def churn():\n"
+        "    while going:\n"
+        "        for name in ('a', 'b', 'c'):\n"
+        "            os.makedirs(name + '/below'); open(name + '/file', 'w').close()\n"
+        "            os.rename(name, 'moved'); os.remove('moved/file')\n"
+        "            os.rmdir('moved/below'); os.rmdir('moved')\n"
+        "threading.Thread(target=churn, daemon=True).start()"
+    )
+    act(do="python", code=churn)
+    for _ in range(150):
+        listed = act(do="list")
+        assert "raised" not in listed, listed
+        assert {"kept", "kept/file"} <= {file["path"] for file in listed["value"]}
+    act(do="python", code="going = False")
+
+
+def test_a_folder_that_is_closed_to_its_owner_is_listed_without_its_files(act: Any) -> None:
+    act(do="shell", command="mkdir -p closed open; touch closed/in open/in; chmod 0 closed")
+    names = {file["path"] for file in act(do="list")["value"]}
+    act(do="shell", command="chmod 700 closed")
+    assert {"closed", "open", "open/in"} <= names
