@@ -68,9 +68,11 @@ class Episode:
         message = _object(frame.body)["message"]
         started = time.perf_counter()
         outcome = self.world.step(message, patience(frame))
-        run_ms = _since(started)
         reward = _finite(outcome.reward)
         cut = outcome.truncated or (not outcome.terminated and self.step_index + 1 >= self.max_steps)
+        if outcome.terminated or cut:
+            self._end()
+        run_ms = _since(started)
         result = {
             "instance_id": self.instance_id,
             "step_index": self.step_index,
@@ -87,6 +89,15 @@ class Episode:
         self.step_index += 1
         self.finished = outcome.terminated or cut
         return reply
+
+    def _end(self) -> None:
+        """End the agent's processes and seal the world, before anybody learns that the episode is over."""
+        try:
+            if self.agent is not None:
+                self.agent.kill()
+            self.world.seal()
+        except OSError as error:
+            raise Refusal("sandbox_failed", f"the episode could not be ended: {error}") from None
 
     def evaluate(self, frame: Frame) -> Frame:
         """Grade."""

@@ -69,8 +69,6 @@ def receive_packet_with_descriptors(end: socket.socket) -> tuple[JsonObject, byt
     descriptors: list[int] = []
     try:
         head, descriptors = receive_with_descriptors(end, _HEADER.size, _MOST_DESCRIPTORS)
-        if not head:
-            raise EOFError("the peer is gone")
         head += _exactly(end, _HEADER.size - len(head), None)
         return *_read(end, head, None, (MAX_JSON, MAX_BLOB)), descriptors
     except BaseException as error:

@@ -102,9 +102,7 @@ def is_stopped(pid: int) -> bool:
         threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
     except OSError:
         return True
-    states = {
-        thread: _proc(f"/proc/{pid}/task/{thread}/stat").rpartition(b")")[2][1:2] for thread in threads
-    }
+    states = {thread: _proc(f"/proc/{pid}/task/{thread}/stat").rpartition(b")")[2][1:2] for thread in threads}
     awake = [thread for thread, state in states.items() if state not in b"TtZX"]
     if not awake:
         return True

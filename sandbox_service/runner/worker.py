@@ -87,6 +87,9 @@ class Worker:
     def _failed(self, frame: Frame, error: Exception) -> bytes:
         sys.excepthook(type(error), error, error.__traceback__)
         code = "grader_failed" if frame.op is Op.EVALUATE else "task_invalid"
+        if isinstance(error, OSError | MemoryError):
+            # The machine, or what the agent did to it: neither proves that the task is at fault.
+            code = "sandbox_failed"
         return frame.error(code, f"the environment raised {type(error).__name__}").encode()
 
     def _episode(self, frame: Frame) -> Episode:

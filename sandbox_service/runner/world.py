@@ -219,6 +219,9 @@ class World(ABC):
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
         """Grade without disturbing the episode; ``grading`` is ground truth that is sent only now."""
 
+    def seal(self) -> None:  # noqa: B027  # pure data needs no copy
+        """Keep what evaluations will grade: the episode has ended, and the agent's processes are dead."""
+
     def close(self) -> None:  # noqa: B027  # most worlds take nothing
         """Give back what ``start`` took. The agent's processes and files are the runner's business."""
 

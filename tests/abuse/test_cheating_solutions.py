@@ -1,13 +1,14 @@
 """Solutions that cheat: none may pass a single test, and none may harm the grader or its instance."""
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from sandbox_service.runner.frames import Op
 from tests.support.cheats import CHEATING_TASK, CHEATS
-from tests.support.runner_box import runner_box, uid_drop_missing
+from tests.support.runner_box import is_alive, runner_box, uid_drop_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,16 +37,23 @@ def box(request: pytest.FixtureRequest) -> "Iterator[RunnerBox]":
         yield started
 
 
-def write_solution(box: "RunnerBox", instance: str, source: str) -> None:
-    arguments = {"command": "create", "path": "solution.py", "file_text": source}
-    call = {"id": "c", "type": "function", "function": {"name": "str_replace_editor", "arguments": arguments}}
+def call_tool(box: "RunnerBox", instance: str, tool: str, **arguments: str) -> dict[str, Any]:
+    call = {"id": "c", "type": "function", "function": {"name": tool, "arguments": arguments}}
     body: dict[str, Any] = {"message": {"role": "assistant", "tool_calls": [call]}}
-    reply = box.request(Op.STEP, instance, meta={"deadline_s": 20}, body=body)
+    reply = box.request(Op.STEP, instance, meta={"deadline_s": 60}, body=body)
     assert reply.op is Op.REPLY, reply.body
+    result: dict[str, Any] = json.loads(reply.body)
+    return result
 
 
-def evaluate(box: "RunnerBox", instance: str, timeout_s: float) -> dict[str, Any]:
-    grading = {**CHEATING_TASK, "timeout_s": timeout_s}
+def write_solution(box: "RunnerBox", instance: str, source: str) -> None:
+    call_tool(box, instance, "str_replace_editor", command="create", path="solution.py", file_text=source)
+
+
+def evaluate(
+    box: "RunnerBox", instance: str, timeout_s: float, task: dict[str, Any] = CHEATING_TASK
+) -> dict[str, Any]:
+    grading = {**task, "timeout_s": timeout_s}
     reply = box.request(
         Op.EVALUATE, instance, meta={"deadline_s": 60}, body={"params": {}, "grading": grading}
     )
@@ -65,3 +73,83 @@ def test_no_cheat_passes(cheat: str, box: "RunnerBox") -> None:
     write_solution(box, instance, HONEST)
     assert evaluate(box, instance, 10.0)["success"]
     assert box.release(instance)
+
+
+LATE = f"""
+import os, threading, time
+def work():
+    while True:
+        time.sleep(0.01)
+        if os.path.exists('over'):
+            open('solution.py', 'w').write({HONEST!r})
+threading.Thread(target=work, daemon=True).start()
+os.getpid()
+"""
+
+
+@pytest.mark.parametrize("end", ["submit", "steps", "the client's steps"])
+def test_no_process_of_the_agent_outlives_the_step_that_ends_the_episode(box: "RunnerBox", end: str) -> None:
+    instance = f"late-{end}"
+    limit = 2 if end == "the client's steps" else 9
+    box.create(instance, {**TASK, "max_steps": 2 if end == "steps" else 9}, max_steps=limit)
+    (told,) = call_tool(box, instance, "python", code=LATE)["observation"]["messages"]
+    assert is_alive(told["content"])
+    last = call_tool(box, instance, *(["submit"] if end == "submit" else ["none"]))
+    assert last["terminated"] or last["truncated"]
+    assert not is_alive(told["content"])
+    box.request(Op.FILE_WRITE, instance, meta={"path": "over"})
+    verdict = evaluate(box, instance, 10)
+    assert (verdict["score"], verdict["details"]["reason"]) == (0, "missing")
+    assert box.release(instance)
+
+
+def test_what_lies_in_the_workspace_after_the_end_is_not_graded(box: "RunnerBox") -> None:
+    box.create("sealed", TASK)
+    write_solution(box, "sealed", "def solve(data):\n    return data\n")
+    call_tool(box, "sealed", "submit")
+    first = evaluate(box, "sealed", 10)
+    written = box.request(Op.FILE_WRITE, "sealed", meta={"path": "solution.py"}, body=HONEST.encode())
+    assert written.op is Op.REPLY
+    assert [evaluate(box, "sealed", 10) for _ in range(2)] == [first] * 2
+    assert first["score"] < 1
+    assert box.release("sealed")
+
+
+VFORK = """
+import ctypes, os, time
+os.mkfifo('pipe')
+if os.fork() == 0:
+    libc = ctypes.CDLL(None)
+    actions, pid = ctypes.create_string_buffer(512), ctypes.c_int()
+    words = (ctypes.c_char_p * 2)(b'true', None)
+    libc.posix_spawn_file_actions_init(actions)
+    libc.posix_spawn_file_actions_addopen(actions, 0, b'pipe', os.O_RDONLY, 0)
+    libc.posix_spawn(ctypes.byref(pid), b'/bin/true', actions, None, words, words)
+    os._exit(0)
+time.sleep(0.2)
+"""
+SEND_DESCRIPTORS = """
+import array, os, socket
+end = socket.socket(fileno=os.dup(3))
+rights = array.array('i', [os.open('/dev/null', os.O_RDONLY) for _ in range(4)]).tobytes()
+end.sendmsg([b'\\xff' * 8], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+"""
+
+
+def test_an_agent_that_cannot_take_a_stop_gets_its_score_and_goes_on(box: "RunnerBox") -> None:
+    box.create("vfork", TASK)
+    call_tool(box, "vfork", "python", code=VFORK)
+    assert evaluate(box, "vfork", 10)["score"] == 0
+    assert "42" in str(call_tool(box, "vfork", "python", code="6 * 7")["observation"])
+    assert box.release("vfork")
+
+
+def test_packets_with_descriptors_cost_the_session_and_nothing_else(box: "RunnerBox") -> None:
+    box.create("packets", {**TASK, "max_steps": 1000})
+    held = []
+    for _ in range(30):
+        call_tool(box, "packets", "python", code=SEND_DESCRIPTORS)
+        (worker,) = [process["pid"] for process in box.processes() if process["role"] == "worker"]
+        held.append(len(list(Path(f"/proc/{worker}/fd").iterdir())))
+    assert held[-1] <= held[0]
+    assert box.release("packets")

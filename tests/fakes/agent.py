@@ -5,6 +5,7 @@ It keeps the Agent protocol's promises except those that need another uid: nothi
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -191,7 +192,7 @@ class FakeAgent:
             if stat.S_ISDIR(mode):
                 raise IsADirectoryError(path)
             if not stat.S_ISREG(mode):
-                raise OSError("not a regular file")
+                raise PermissionError(errno.EPERM, "not a regular file")
             return file.read(max_bytes)
 
     def write_file(self, path: str, data: bytes) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sandbox_service.runner.world import Agent
 
-__all__ = ["MAX_SOLUTION_BYTES", "Submission", "grade"]
+__all__ = ["MAX_SOLUTION_BYTES", "Submission", "collect", "grade"]
 
 JsonObject = dict[str, Any]
 
@@ -33,12 +33,34 @@ _TESTS_BUDGET_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What the agent left behind."""
+    """What the agent left behind, copied."""
 
     answer: str | None
     """The answer given with submit."""
-    artifact: str
-    """The file in which the answer, or the solution, is looked for."""
+    artifact: bytes | None = None
+    """The content of the file in which the answer, or the solution, is looked for."""
+    missing: str = ""
+    """Why there is no artifact."""
+
+
+def collect(agent: Agent, answer: str | None, path: str, *, tested: bool) -> Submission:
+    """Copy what is to be graded. Raises OSError when the sandbox fails, not for the state of the file."""
+    if not tested and answer is not None and answer.strip():
+        return Submission(answer)
+    cap = MAX_SOLUTION_BYTES if tested else MAX_ANSWER_BYTES
+    try:
+        data = agent.read_file(path, cap + 1)
+    except FileNotFoundError:
+        return Submission(answer, missing="missing")
+    except ValueError:
+        return Submission(answer, missing="unreadable")
+    except OSError as error:
+        if error.errno is None:
+            raise
+        return Submission(answer, missing="unreadable")
+    if len(data) > cap:
+        return Submission(answer, missing="too_large")
+    return Submission(answer, data)
 
 
 def grade(agent: Agent, submission: Submission, grading: JsonObject) -> Verdict:
@@ -47,7 +69,7 @@ def grade(agent: Agent, submission: Submission, grading: JsonObject) -> Verdict:
         if grading["kind"] == "tests":
             return _tested(agent, submission, grading)
         check = _CHECKS[grading["kind"]]
-        answer, missing = _answer(agent, submission)
+        answer, missing = _answer(submission)
         if answer is None:
             return Verdict(0.0, success=False, details={"reason": missing})
         score = check(answer, grading)
@@ -56,25 +78,13 @@ def grade(agent: Agent, submission: Submission, grading: JsonObject) -> Verdict:
     return Verdict(score, score >= grading.get("threshold", 1.0), {"kind": grading["kind"]})
 
 
-def _read(agent: Agent, path: str, cap: int) -> tuple[bytes | None, str]:
-    """A copy of the file, or why there is none."""
-    try:
-        data = agent.read_file(path, cap + 1)
-    except FileNotFoundError:
-        return None, "missing"
-    except (OSError, ValueError):
-        return None, "unreadable"
-    return (data, "") if len(data) <= cap else (None, "too_large")
-
-
-def _answer(agent: Agent, submission: Submission) -> tuple[str | None, str]:
+def _answer(submission: Submission) -> tuple[str | None, str]:
     """The submitted answer, else the answer file; an empty one counts as none."""
     text = submission.answer
     if text is None or not text.strip():
-        data, reason = _read(agent, submission.artifact, MAX_ANSWER_BYTES)
-        if data is None:
-            return None, reason
-        text = data.decode(errors="replace")
+        if submission.artifact is None:
+            return None, submission.missing
+        text = submission.artifact.decode(errors="replace")
     return (text, "") if text.strip() else (None, "empty")
 
 
@@ -110,10 +120,10 @@ def _tested(agent: Agent, submission: Submission, grading: JsonObject) -> Verdic
         )
         for code in grading["tests"]
     ]
-    data, reason = _read(agent, submission.artifact, MAX_SOLUTION_BYTES)
-    if data is None:
-        return Verdict(0.0, success=False, details={"reason": reason, "passed": 0, "total": len(tests)})
-    source = data.decode(errors="replace")
+    if submission.artifact is None:
+        details = {"reason": submission.missing, "passed": 0, "total": len(tests)}
+        return Verdict(0.0, success=False, details=details)
+    source = submission.artifact.decode(errors="replace")
     deadline = time.monotonic() + _TESTS_BUDGET_S
     results = [
         run_test(agent, source, test) if time.monotonic() < deadline else Result.TIMEOUT for test in tests

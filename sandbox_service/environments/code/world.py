@@ -2,19 +2,22 @@
 
 The world holds plain data only and reaches the agent through its context, so that a copy of it is complete
 when its process is copied. What agent code does is output; the score comes from ``evaluate`` alone, which
-looks at a copied artifact while nothing of the agent runs. Standard library only.
+looks at a copied artifact while nothing of the agent runs. The step that ends the episode makes the
+last copy. Standard library only.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
+import json
 import time
 from typing import TYPE_CHECKING, Any
 
 from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World, WorldError, wants_sparse
 
 from .actions import parse_actions
-from .grading import Submission, grade
+from .grading import Submission, collect, grade
 from .prompts import NO_ACTION, system_prompt, task_message
 from .schemas import TOOLS
 from .shaping import Milestones, StepFacts, parse_weights, shaped
@@ -47,6 +50,8 @@ class CodeWorld(World):
         self.evaluations = 0
         self.submitted = False
         self.answer: str | None = None
+        self.sealed: Submission | None = None
+        self.verdict: tuple[bytes, Verdict] | None = None
         self.milestones = Milestones()
         self._agent.write_files({path: _file_bytes(content) for path, content in self.task["files"].items()})
         messages = [
@@ -80,16 +85,47 @@ class CodeWorld(World):
 
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
         sparse = wants_sparse(params)
-        ended = self.submitted or self.steps >= self.task["max_steps"]
-        self.evaluations += not ended
-        if ended:
-            self._agent.kill()
-            return self._verdict(grading, sparse)
-        self._agent.freeze()
+        if self.sealed is not None:
+            verdict = self._final(self.sealed, grading)
+        else:
+            self.evaluations += 1
+            verdict = self._interim(grading)
+        score = float(verdict.success) if sparse else verdict.score
+        return Verdict(score, verdict.success, verdict.details)
+
+    def seal(self) -> None:
+        self.sealed = self._submission()
+
+    def _final(self, sealed: Submission, grading: JsonObject) -> Verdict:
+        """Grade the sealed submission once; a solution that draws its results gets no second draw."""
+        digest = hashlib.sha256(json.dumps(grading, sort_keys=True).encode()).digest()
+        if self.verdict is None or self.verdict[0] != digest:
+            try:
+                self.verdict = digest, grade(self._agent, sealed, grading)
+            except OSError as error:
+                raise _not_graded(error) from None
+        return self.verdict[1]
+
+    def _interim(self, grading: JsonObject) -> Verdict:
+        """Grade while the agent stands still; kill it when what it does would prevent that."""
         try:
-            return self._verdict(grading, sparse)
+            self._agent.freeze()
+            return grade(self._agent, self._submission(), grading)
+        except OSError:
+            # It cannot be stopped, or holds what the grader needs: processes, memory, descriptors.
+            return self._without_agent(grading)
         finally:
             self._agent.thaw()
+
+    def _without_agent(self, grading: JsonObject) -> Verdict:
+        try:
+            self._agent.kill()
+            return grade(self._agent, self._submission(), grading)
+        except OSError as error:
+            raise _not_graded(error) from None
+
+    def _submission(self) -> Submission:
+        return collect(self._agent, self.answer, self.task["artifact"], tested=self.task["tested"])
 
     @property
     def _agent(self) -> Agent:
@@ -105,11 +141,6 @@ class CodeWorld(World):
             return ToolResult(_NO_TIME, succeeded=False)
         timeout_s = min(time_left, self.task["tool_timeout_s"])
         return run_tool(self._agent, action, timeout_s, self.task["max_output_bytes"])
-
-    def _verdict(self, grading: JsonObject, sparse: bool) -> Verdict:
-        verdict = grade(self._agent, Submission(self.answer, self.task["artifact"]), grading)
-        score = float(verdict.success) if sparse else verdict.score
-        return Verdict(score, verdict.success, verdict.details)
 
     def _shape(self, message: JsonObject, results: list[ToolResult]) -> dict[str, float]:
         before = self.milestones
@@ -139,6 +170,10 @@ class CodeWorld(World):
             # An evaluation before the end can serve as an oracle, so its use is on the record.
             info["evaluations"] = self.evaluations
         return info
+
+
+def _not_graded(error: OSError) -> WorldError:
+    return WorldError(f"the sandbox could not grade: {error}", "sandbox_failed")
 
 
 def _file_bytes(content: str | dict[str, str]) -> bytes:

@@ -24,7 +24,7 @@ def agent(tmp_path: Path) -> Iterator[FakeAgent]:
 
 @pytest.fixture
 def make_world(agent: FakeAgent) -> MakeWorld:
-    def make(params: dict[str, Any] | None = None, **changes: Any) -> CodeWorld:
+    def make(params: dict[str, Any] | None = None, agent: FakeAgent = agent, **changes: Any) -> CodeWorld:
         task = {
             "id": "t",
             "prompt": "Add the numbers in `in.txt`.",

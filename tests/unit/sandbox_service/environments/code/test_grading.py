@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_service.environments.code.grading import MAX_SOLUTION_BYTES, Submission, grade
+from sandbox_service.environments.code.grading import MAX_SOLUTION_BYTES, collect, grade
 from sandbox_service.runner.world import Verdict, WorldError
 from tests.fakes.agent import FakeAgent
 
@@ -25,7 +25,8 @@ TESTS = {
 def judge(
     agent: FakeAgent, answer: str | None, grading: dict[str, Any], artifact: str = "answer.txt"
 ) -> Verdict:
-    return grade(agent, Submission(answer, artifact), grading)
+    tested = grading.get("kind") == "tests"
+    return grade(agent, collect(agent, answer, artifact, tested=tested), grading)
 
 
 @pytest.mark.parametrize(
@@ -102,6 +103,15 @@ def test_a_huge_solution_is_not_run(agent: FakeAgent) -> None:
     agent.write_file("solution.py", b"#" * (MAX_SOLUTION_BYTES + 1))
     assert judge(agent, None, TESTS, "solution.py").details["reason"] == "too_large"
     assert agent.candidates == []
+
+
+def test_a_sandbox_that_cannot_read_is_no_missing_artifact() -> None:
+    class Broken:
+        def read_file(self, path: str, max_bytes: int) -> bytes:
+            raise OSError("the file helper ended")
+
+    with pytest.raises(OSError, match="helper ended"):
+        collect(Broken(), None, "solution.py", tested=True)  # type: ignore[arg-type]
 
 
 def test_details_never_hold_ground_truth(agent: FakeAgent) -> None:

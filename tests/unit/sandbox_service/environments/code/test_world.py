@@ -1,5 +1,6 @@
 import copy
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,10 +44,11 @@ def test_an_episode_from_start_to_score(make_world: Any, agent: FakeAgent) -> No
     assert (first.reward, first.reward_terms, first.terminated) == (0, {}, False)
     last = world.step(call("submit", answer="7"), 20)
     assert last.terminated
+    world.seal()
     verdict = world.evaluate({}, GRADING)
     assert (verdict.score, verdict.success) == (1, True)
-    assert agent.calls == ["kill"]
     assert world.evaluate({}, GRADING) == verdict
+    assert agent.calls == []
 
 
 def test_plain_calls_are_answered_in_one_user_message(make_world: Any) -> None:
@@ -111,18 +113,79 @@ def test_the_agent_goes_on_also_when_the_grader_fails(make_world: Any, agent: Fa
     assert agent.calls in ([], ["freeze", "thaw"])
 
 
-def test_a_truncated_episode_is_graded_with_the_agent_dead(make_world: Any, agent: FakeAgent) -> None:
+@pytest.mark.parametrize("late", ["echo 8 > answer.txt", "rm answer.txt", "rm -r ../workspace"])
+def test_what_is_graded_is_what_there_was_at_the_end(make_world: Any, agent: FakeAgent, late: str) -> None:
     world = make_world(max_steps=1)
     outcome = world.step(say("```bash\necho 7 > answer.txt\n```"), 20)
     assert outcome.truncated
     assert not outcome.terminated
+    world.seal()
+    agent.shell(late, 5)
     assert world.evaluate({}, GRADING).success
-    assert agent.calls == ["kill"]
+
+
+TESTED = {
+    "kind": "tests",
+    "names": ["f"],
+    "tests": ["assert f() == 1"],
+    "setup": "",
+    "timeout_s": 5.0,
+    "write_back": False,
+}
+
+
+def test_a_solution_that_changes_its_mind_is_graded_once(make_world: Any, agent: FakeAgent) -> None:
+    world = make_world(tested=True, artifact="solution.py")
+    memory = Path(agent.workspace, "memory")
+    source = (
+        f"path = {str(memory)!r}\n"
+        "def f():\n"
+        "    open(path, 'a').write('x')\n"
+        "    return len(open(path).read()) - 1"
+    )
+    agent.write_file("solution.py", source.encode())
+    world.step(call("submit"), 20)
+    world.seal()
+    verdicts = [world.evaluate({}, TESTED) for _ in range(4)]
+    assert [verdict.score for verdict in verdicts] == [0] * 4
+    assert memory.read_text() == "x"
+
+
+class Unstoppable(FakeAgent):
+    """An agent with a process that takes no stop."""
+
+    def freeze(self) -> None:
+        super().freeze()
+        raise OSError("a process of the agent could not be stopped")
+
+
+class Unkillable(Unstoppable):
+    """An agent with a process that does not even die."""
+
+    def kill(self) -> None:
+        if self.calls:
+            raise OSError("a process of the agent could not be killed")
+
+
+def test_an_agent_that_cannot_be_stopped_is_ended_and_gets_its_score(make_world: Any, tmp_path: Path) -> None:
+    agent = Unstoppable(tmp_path / "other")
+    world = make_world(agent=agent)
+    world.step(say("```bash\necho 8 > answer.txt\n```"), 20)
+    assert world.evaluate({}, GRADING).score == 0
+    assert agent.calls == ["freeze", "kill", "thaw"]
+
+
+def test_an_agent_that_cannot_be_ended_is_the_sandbox_failing(make_world: Any, tmp_path: Path) -> None:
+    world = make_world(agent=Unkillable(tmp_path / "other"))
+    with pytest.raises(WorldError) as caught:
+        world.evaluate({}, GRADING)
+    assert caught.value.code == "sandbox_failed"
 
 
 def test_sparse_scores_are_all_or_nothing(make_world: Any) -> None:
     world = make_world()
     world.step(call("submit", answer="A"), 20)
+    world.seal()
     grading = {"kind": "choice", "answers": ["A", "B"]}
     assert world.evaluate({}, grading).score == pytest.approx(2 / 3)
     assert world.evaluate({"sparse": True}, grading).score == 0
