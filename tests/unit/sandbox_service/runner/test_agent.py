@@ -202,7 +202,8 @@ def test_an_agent_that_waits_for_a_vforked_child_is_frozen_and_thawed(act: Any, 
     assert act(do="control", name="freeze")["value"] is None
     assert act(do="control", name="thaw")["value"] is None
     assert act(do="python", code="6 * 7", timeout_s=10)["output"] == "42\n"
-    assert act(do="shell", command="timeout 5 sh -c 'echo > pipe' && echo woken")["output"] == "woken\n"
+    done = act(do="shell", command="timeout 5 sh -c ': > pipe' && echo woken")
+    assert (done["exit_code"], done["output"]) == (0, "woken\n")
 
 
 def test_agent_processes_are_the_first_victims_when_memory_runs_out(act: Any) -> None:
