@@ -87,10 +87,10 @@ class PoolConfig(Branch):
 
     min_boxes: Count = 1
     """Boxes kept warm."""
-    max_boxes: Positive = 8
-    """Most boxes at once."""
-    max_starting: Positive = 2
-    """Most boxes that start at once."""
+    max_boxes: Positive | None = None
+    """Most boxes at once; when missing, 16 a core, with at most half of the node's memory at 64 MiB a box."""
+    max_starting: Positive | None = None
+    """Most boxes that start at once; when missing, as many as the node has cores, at least 2."""
     max_uses: Positive = 256
     """Instances after which a box with agent code is destroyed."""
     queue_limit: Count = 4096

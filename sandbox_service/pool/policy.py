@@ -8,10 +8,35 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sandbox_service.config import PoolConfig
 
-__all__ = ["FORK_ALLOWANCE", "PoolPolicy"]
+__all__ = ["FORK_ALLOWANCE", "NodeSize", "PoolPolicy"]
 
 FORK_ALLOWANCE = 64
 """Copies by which the instances of a box may exceed its capacity; the contract's largest fork."""
+
+_BOXES_PER_CORE = 16
+"""Episodes wait for the policy most of the time, so a core carries many."""
+_BOX_MEMORY_MIB = 64
+"""Least memory to plan for one box: twice that of an idle container."""
+_MEMORY_SHARE = 0.5
+"""Part of the node's memory that the boxes of one environment may plan with."""
+_LEAST_BOXES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSize:
+    """What the boxes of a node share."""
+
+    cores: int
+    memory_mib: int
+
+    def max_boxes(self, box_memory_mib: int = 0) -> int:
+        """Return how many boxes of one environment this node carries."""
+        by_memory = int(self.memory_mib * _MEMORY_SHARE / max(_BOX_MEMORY_MIB, box_memory_mib))
+        return max(_LEAST_BOXES, min(self.cores * _BOXES_PER_CORE, by_memory))
+
+    def max_starting(self) -> int:
+        """Return how many boxes may start at once: a start keeps a core busy."""
+        return max(2, self.cores)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +57,15 @@ class PoolPolicy:
     fork_allowance: int = FORK_ALLOWANCE
 
     @classmethod
-    def of(cls, config: PoolConfig, *, capacity: int, agent_code: bool) -> PoolPolicy:
-        """The policy that a pool's configuration means for boxes of a capacity."""
+    def of(
+        cls, config: PoolConfig, node: NodeSize, *, capacity: int, agent_code: bool, box_memory_mib: int = 0
+    ) -> PoolPolicy:
+        """Return the policy of a pool; bounds that the configuration leaves open follow the node's size."""
+        max_boxes = config.max_boxes or max(config.min_boxes, node.max_boxes(box_memory_mib))
         return cls(
-            min_boxes=min(config.min_boxes, config.max_boxes),
-            max_boxes=config.max_boxes,
-            max_starting=config.max_starting,
+            min_boxes=min(config.min_boxes, max_boxes),
+            max_boxes=max_boxes,
+            max_starting=config.max_starting or node.max_starting(),
             capacity=capacity,
             agent_code=agent_code,
             max_uses=config.max_uses if agent_code else None,

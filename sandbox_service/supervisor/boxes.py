@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sandbox_service.config import DeadlineConfig, PoolConfig
     from sandbox_service.environments.base import EnvironmentSpec
     from sandbox_service.pool.decisions import Grant
+    from sandbox_service.pool.policy import NodeSize
     from sandbox_service.runner.frames import Frame
     from sandbox_service.sandboxes.base import Sandbox, SandboxFactory
 
@@ -80,13 +81,20 @@ class BoxPool:
         factory: SandboxFactory,
         clock: Clock,
         on_lost: Lost,
+        node: NodeSize,
     ) -> None:
         self._spec = spec
         self._deadlines = deadlines
         self._factory = factory
         self._clock = clock
         self._on_lost = on_lost
-        policy = PoolPolicy.of(config, capacity=factory.capacity(spec), agent_code=spec.agent_code)
+        policy = PoolPolicy.of(
+            config,
+            node,
+            capacity=factory.capacity(spec),
+            agent_code=spec.agent_code,
+            box_memory_mib=spec.memory_mib,
+        )
         self.state = PoolState(policy)
         self._boxes: dict[int, LiveBox] = {}
         self._waiting: dict[int, asyncio.Future[LiveBox]] = {}

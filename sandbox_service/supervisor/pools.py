@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from .boxes import BoxPool
+from .node import measure_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +33,9 @@ class Pools:
         on_lost: Callable[[str, str], None],
     ) -> None:
         self._factory = factory
+        node = measure_node()
         self._pools = {
-            name: BoxPool(catalog.spec, config.pool_of(name), config.deadline, factory, clock, on_lost)
+            name: BoxPool(catalog.spec, config.pool_of(name), config.deadline, factory, clock, on_lost, node)
             for name, catalog in registry.catalogs.items()
         }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sandbox_service.config import PoolConfig
-from sandbox_service.pool.policy import FORK_ALLOWANCE, PoolPolicy
+from sandbox_service.pool.policy import FORK_ALLOWANCE, NodeSize, PoolPolicy
 from sandbox_service.pool.state import BoxState
 from tests.fakes.pools import PoolInHand
 
@@ -48,8 +48,9 @@ def test_a_box_with_agent_code_is_destroyed_after_its_last_use() -> None:
 
 def test_a_box_of_pure_data_is_never_used_up() -> None:
     config = PoolConfig(max_uses=1)
-    assert PoolPolicy.of(config, capacity=9, agent_code=False).max_uses is None
-    assert PoolPolicy.of(config, capacity=1, agent_code=True).max_uses == 1
+    node = NodeSize(cores=2, memory_mib=8192)
+    assert PoolPolicy.of(config, node, capacity=9, agent_code=False).max_uses is None
+    assert PoolPolicy.of(config, node, capacity=1, agent_code=True).max_uses == 1
 
 
 def test_copies_may_exceed_the_capacity_of_a_box_up_to_a_bound() -> None:

@@ -9,6 +9,7 @@ import pytest
 from sandbox_service.config import DeadlineConfig, PoolConfig
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
+from sandbox_service.pool.policy import NodeSize
 from sandbox_service.supervisor.boxes import BoxPool
 from tests.fakes.clock import FakeClock
 from tests.fakes.environments import fake_registry
@@ -20,7 +21,8 @@ def _pool(factory: FakeSandboxFactory, lost: list[str] | None = None, **config: 
     deadlines = DeadlineConfig(start_s=0.05, release_s=0.05)
     spec = fake_registry().catalog("diary").spec
     losses = lost if lost is not None else []
-    return BoxPool(spec, settings, deadlines, factory, FakeClock(), lambda name, _: losses.append(name))
+    node = NodeSize(cores=2, memory_mib=8192)
+    return BoxPool(spec, settings, deadlines, factory, FakeClock(), lambda name, _: losses.append(name), node)
 
 
 async def test_the_minimum_is_warmed_before_anybody_asks() -> None:
