@@ -11,11 +11,13 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
+from .allowance import Allowance, kept_waiting
 from .candidates import CandidateProcess
 from .capture import Capture
 from .packets import MAX_BLOB, JsonObject, receive_packet, send_packet
 from .session_end import SessionEnd
-from .world import Execution, FileInfo
+from .usage import usage_of
+from .world import Execution, FileInfo, WorldError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,6 +27,16 @@ if TYPE_CHECKING:
 __all__ = ["BoxAgent"]
 
 _FILE_PATIENCE_S = 30.0
+
+
+def _blame(allowance: Allowance) -> None:
+    """Raise WorldError when agent code was ended for what the machine did."""
+    if allowance.starved():
+        raise WorldError(
+            f"the machine is too busy: agent code got {allowance.charged_s:.1f} s of its time in"
+            f" {allowance.patience_s:g} s; take a new instance, and run fewer at a time",
+            "step_timeout",
+        )
 
 
 class BoxAgent:
@@ -46,9 +58,9 @@ class BoxAgent:
         timeout_s: float,
         max_output: int = 65536,
         serve: Callable[[JsonObject], JsonObject] | None = None,
+        patience_s: float | None = None,
     ) -> Execution:
         started = time.monotonic()
-        deadline = started + timeout_s
         if self._session is None:
             try:
                 self._session = SessionEnd.start(self._control)
@@ -56,13 +68,16 @@ class BoxAgent:
                 # The agent itself may have used up the processes that it is allowed.
                 return Execution(f"cannot start: {error}\n", None, died=True)
         session, capture = self._session, Capture(max_output)
-        code_or_none = session.run(code, capture, deadline, serve)
-        timed_out = code_or_none is None and time.monotonic() >= deadline
+        allowance = Allowance(timeout_s, patience_s or timeout_s, session.usage)
+        code_or_none = session.run(code, capture, allowance, serve)
+        timed_out = code_or_none is None and allowance.over()
         if code_or_none is None:
             # Ended by the deadline, by itself, or no longer understandable: a new one at the next cell.
             self._session = None
             session.end()
         capture.finish()
+        if timed_out:
+            _blame(allowance)
         return Execution(
             output=capture.text,
             exit_code=code_or_none,
@@ -70,18 +85,20 @@ class BoxAgent:
             truncated=capture.truncated,
             died=code_or_none is None and not timed_out,
             duration_s=time.monotonic() - started,
+            waited_s=allowance.waited_s,
         )
 
-    def shell(self, command: str, timeout_s: float, max_output: int = 65536) -> Execution:
+    def shell(
+        self, command: str, timeout_s: float, max_output: int = 65536, patience_s: float | None = None
+    ) -> Execution:
         started = time.monotonic()
-        deadline = started + timeout_s
         capture = Capture(max_output)
         script = os.memfd_create("command")
         with open(script, "wb", closefd=False) as file:
             file.write(command.encode("utf-8", "replace"))
         os.lseek(script, 0, os.SEEK_SET)
         try:
-            pid = int(self._control.ask({"do": "shell"}, (script, capture.writing))["pid"])
+            begun = self._control.ask({"do": "shell"}, (script, capture.writing))
         except OSError as error:
             capture.close_writing()
             capture.finish()
@@ -89,6 +106,8 @@ class BoxAgent:
         finally:
             os.close(script)
         capture.close_writing()
+        pid, uid = int(begun["pid"]), begun["uid"]
+        allowance = Allowance(timeout_s, patience_s or timeout_s, lambda: usage_of([pid], uid))
         codes: list[int] = []
 
         def heard() -> bool:
@@ -98,10 +117,12 @@ class BoxAgent:
                 codes.append(code)
             return code is not None
 
-        in_time = capture.follow(deadline, {self._control.end.fileno(): heard})
+        in_time = capture.follow(allowance, {self._control.end.fileno(): heard})
         if not in_time:
             self._control.ask({"do": "end", "pid": pid})
         capture.finish()
+        if not in_time:
+            _blame(allowance)
         code = codes[0] if codes else None
         return Execution(
             output=capture.text,
@@ -110,6 +131,7 @@ class BoxAgent:
             truncated=capture.truncated,
             died=code is not None and code < 0,
             duration_s=time.monotonic() - started,
+            waited_s=allowance.waited_s,
         )
 
     def read_file(self, path: str, max_bytes: int) -> bytes:
@@ -150,6 +172,10 @@ class BoxAgent:
                 answer, content = receive_packet(ours, deadline)
             except EOFError as error:
                 raise OSError("the file helper ended") from error
+            except TimeoutError:
+                if kept_waiting(0.0, _FILE_PATIENCE_S, _FILE_PATIENCE_S):
+                    raise WorldError("the machine is too busy to reach a file", "step_timeout") from None
+                raise
             finally:
                 self._control.answer()
         if "invalid" in answer:

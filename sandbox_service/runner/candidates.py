@@ -7,9 +7,12 @@ import time
 from typing import TYPE_CHECKING
 
 from .packets import JsonObject, receive_packet, send_packet
+from .usage import usage_of
 
 if TYPE_CHECKING:
+    from .channel import Message
     from .control import Control
+    from .usage import Usage
 
 __all__ = ["CandidateProcess"]
 
@@ -17,9 +20,10 @@ __all__ = ["CandidateProcess"]
 class CandidateProcess:
     """Implements ``runner.world.Candidate``. ``request`` also works in a fork of the worker."""
 
-    def __init__(self, control: Control, end: socket.socket) -> None:
+    def __init__(self, control: Control, end: socket.socket, started: Message) -> None:
         self._control = control
         self._end = end
+        self._started = started
         self.closed = False
 
     @classmethod
@@ -27,18 +31,21 @@ class CandidateProcess:
         """Have the launcher fork a candidate. Raises OSError when it cannot."""
         ours, theirs = socket.socketpair()
         try:
-            control.ask({"do": "candidate", "entry": entry}, (theirs.fileno(),))
+            started = control.ask({"do": "candidate", "entry": entry}, (theirs.fileno(),))
         except BaseException:
             ours.close()
             raise
         finally:
             theirs.close()
-        return cls(control, ours)
+        return cls(control, ours, started)
 
     def request(self, message: JsonObject, timeout_s: float) -> JsonObject:
         deadline = time.monotonic() + timeout_s
         send_packet(self._end, message, deadline=deadline)
         return receive_packet(self._end, deadline, max_blob=0)[0]
+
+    def usage(self) -> Usage:
+        return usage_of([self._started["pid"]], self._started["uid"])
 
     def close(self) -> None:
         if self.closed:

@@ -1,14 +1,15 @@
-"""Collects the output of a cell or a command: bounded in memory, drained to the end, up to a deadline."""
+"""Collects the output of a cell or a command: bounded in memory, drained to the end, while time is left."""
 
 from __future__ import annotations
 
 import os
 import select
-import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from .allowance import Allowance
 
 __all__ = ["Capture"]
 
@@ -34,8 +35,8 @@ class Capture:
         """Close our copy of the writing end, once the other process has its own."""
         os.close(self.writing)
 
-    def follow(self, deadline: float, others: dict[int, Callable[[], bool]]) -> bool:
-        """Read until one of ``others`` says that it is over; False at the deadline.
+    def follow(self, allowance: Allowance, others: dict[int, Callable[[], bool]]) -> bool:
+        """Read until one of ``others`` says that it is over; False when the allowance is used up.
 
         ``others`` maps descriptors to what is called when they are readable.
         """
@@ -43,16 +44,14 @@ class Capture:
         poll.register(self._reading, select.POLLIN)
         for descriptor in others:
             poll.register(descriptor, select.POLLIN)
-        while True:
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
-                return False
-            for descriptor, _ in poll.poll(remaining * 1000):
+        while not allowance.over():
+            for descriptor, _ in poll.poll(allowance.wait_s * 1000):
                 if descriptor != self._reading:
                     if others[descriptor]():
                         return True
                 elif not self._take():
                     poll.unregister(self._reading)
+        return False
 
     def finish(self) -> None:
         """Take what is in the pipe and close it."""

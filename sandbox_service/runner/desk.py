@@ -74,7 +74,7 @@ class Desk:
     def _do(self, message: Message, descriptors: list[int]) -> Message | None:
         what, premises, serial = str(message["do"]), self._premises, self.serial
         if what in ("session", "shell", "files", "candidate"):
-            return {"pid": self._start(what, message, descriptors)}
+            return self._start(what, message, descriptors)
         if what == "copy":
             self._copy(int(message["serial"]))
             return None
@@ -97,7 +97,7 @@ class Desk:
             return premises.signal_agent(serial, number)
         raise OSError(f"no such request: {what}")
 
-    def _start(self, kind: str, message: Message, descriptors: list[int]) -> int:
+    def _start(self, kind: str, message: Message, descriptors: list[int]) -> Message:
         place = self._premises.place(self.serial, kind)
         run = {
             "session": partial(spawn.run_session, place),
@@ -105,7 +105,8 @@ class Desk:
             "files": partial(spawn.run_files, place),
             "candidate": partial(spawn.run_candidate, place, str(message.get("entry"))),
         }[kind]
-        return self._premises.start(self.serial, kind, place, descriptors, run)
+        pid = self._premises.start(self.serial, kind, place, descriptors, run)
+        return {"pid": pid, "uid": None if place.identity is None else place.identity.effective}
 
     def _copy(self, target: int) -> None:
         """Copy the workspace for a fork. Until ``adopt``, the session's copy is a child of unknown owner."""

@@ -103,6 +103,7 @@ class Episode:
         """Grade."""
         request = _object(frame.body)
         started = time.perf_counter()
+        self.world.evaluate_timeout_s = patience(frame)
         verdict = self.world.evaluate(request.get("params", {}), request.get("grading", {}))
         score, success = _finite(verdict.score), bool(verdict.success)
         result = {

@@ -17,7 +17,9 @@ __all__ = [
     "is_stopped",
     "look_up",
     "memory",
+    "read_proc",
     "snapshot",
+    "tree",
 ]
 
 
@@ -44,7 +46,7 @@ def snapshot() -> dict[int, Process]:
 
 def look_up(pid: int) -> Process | None:
     """One process, if there is such a one."""
-    text = _proc(f"/proc/{pid}/status")
+    text = read_proc(f"/proc/{pid}/status")
     if not text:
         return None
     zombie, parent, uids = False, 0, frozenset[int]()
@@ -84,6 +86,31 @@ def children() -> list[int]:
         return [process.pid for process in snapshot().values() if process.parent == own]
 
 
+def tree(roots: Iterable[int]) -> set[int]:
+    """``roots`` and everything below them, from parents to children; what moves meanwhile may be missed."""
+    found: set[int] = set()
+    waiting = list(roots)
+    while waiting:
+        pid = waiting.pop()
+        if pid not in found:
+            found.add(pid)
+            try:
+                waiting += _children_of(pid)
+            except OSError:
+                if os.path.exists(f"/proc/{pid}/task"):  # noqa: PTH110
+                    # The kernel does not name children.
+                    return descendants(snapshot(), [*found, *waiting])
+    return found
+
+
+def _children_of(pid: int) -> list[int]:
+    found: list[int] = []
+    for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+        with open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as file:  # noqa: PTH123
+            found += map(int, file.read().split())
+    return found
+
+
 def has_children(pid: int) -> bool:
     """Whether a process may have children; True when the kernel does not say."""
     try:
@@ -102,7 +129,9 @@ def is_stopped(pid: int) -> bool:
         threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
     except OSError:
         return True
-    states = {thread: _proc(f"/proc/{pid}/task/{thread}/stat").rpartition(b")")[2][1:2] for thread in threads}
+    states = {
+        thread: read_proc(f"/proc/{pid}/task/{thread}/stat").rpartition(b")")[2][1:2] for thread in threads
+    }
     awake = [thread for thread, state in states.items() if state not in b"TtZX"]
     if not awake:
         return True
@@ -116,7 +145,7 @@ def is_stopped(pid: int) -> bool:
 
 def _stop_is_pending(path: str) -> bool:
     pending = 0
-    for line in _proc(path).split(b"\n"):
+    for line in read_proc(path).split(b"\n"):
         if line.startswith((b"SigPnd:", b"ShdPnd:")):
             pending |= int(line.split()[1], 16)
     return bool(pending >> (signal.SIGSTOP - 1) & 1)
@@ -125,18 +154,18 @@ def _stop_is_pending(path: str) -> bool:
 def memory(pid: int) -> dict[str, int | None]:
     """Resident and proportional set size in KiB; None where the kernel does not let us look."""
     sizes: dict[str, int | None] = {"rss_kib": None, "pss_kib": None}
-    for line in _proc(f"/proc/{pid}/smaps_rollup").split(b"\n"):
+    for line in read_proc(f"/proc/{pid}/smaps_rollup").split(b"\n"):
         name, _, value = line.partition(b":")
         if name in (b"Rss", b"Pss"):
             sizes[f"{name.decode().lower()}_kib"] = int(value.split()[0])
     if sizes["rss_kib"] is None:
-        fields = _proc(f"/proc/{pid}/statm").split()
+        fields = read_proc(f"/proc/{pid}/statm").split()
         if len(fields) > 1:
             sizes["rss_kib"] = int(fields[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
     return sizes
 
 
-def _proc(path: str) -> bytes:
+def read_proc(path: str) -> bytes:
     """A file of /proc; empty when the process is gone or closed to us."""
     try:
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123

@@ -8,12 +8,15 @@ import time
 from typing import TYPE_CHECKING
 
 from .packets import JsonObject, receive_packet, send_packet
+from .usage import usage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .allowance import Allowance
     from .capture import Capture
     from .control import Control
+    from .usage import Usage
 
 __all__ = ["SessionEnd"]
 
@@ -25,9 +28,11 @@ _PATIENCE_S = 5.0
 class SessionEnd:
     """One session process; believed only as far as "this cell is over" goes."""
 
-    def __init__(self, control: Control, end: socket.socket) -> None:
+    def __init__(self, control: Control, end: socket.socket, uid: int | None, pid: int | None = None) -> None:
         self._control = control
         self._end = end
+        self._uid = uid
+        self._pid = pid
         self._number = 0
 
     @classmethod
@@ -35,23 +40,28 @@ class SessionEnd:
         """Have the launcher fork a session. Raises OSError when it cannot."""
         ours, theirs = socket.socketpair()
         try:
-            control.ask({"do": "session"}, (theirs.fileno(),))
+            started = control.ask({"do": "session"}, (theirs.fileno(),))
         except BaseException:
             ours.close()
             raise
         finally:
             theirs.close()
-        return cls(control, ours)
+        return cls(control, ours, started["uid"], started["pid"])
+
+    def usage(self) -> Usage:
+        """A look at the session and at all that runs as its user."""
+        return usage_of([] if self._pid is None else [self._pid], self._uid)
 
     def run(
         self,
         code: str,
         capture: Capture,
-        deadline: float,
+        allowance: Allowance,
         serve: Callable[[JsonObject], JsonObject] | None = None,
     ) -> int | None:
         """Run a cell; 0, 1 after an exception, None when the session is of no more use."""
         self._number += 1
+        deadline = allowance.end
         request = {"do": "cell", "number": self._number, "serves": serve is not None}
         try:
             send_packet(self._end, request, code.encode("utf-8", "replace"), (capture.writing,), deadline)
@@ -75,7 +85,7 @@ class SessionEnd:
                 return True
             return bool(answers)
 
-        capture.follow(deadline, {self._end.fileno(): answered})
+        capture.follow(allowance, {self._end.fileno(): answered})
         return int(not answers[0]) if answers else None
 
     def _answer(
@@ -106,7 +116,8 @@ class SessionEnd:
         with theirs, contextlib.suppress(EOFError, TimeoutError):
             deadline = time.monotonic() + _PATIENCE_S
             send_packet(self._end, {"do": "fork"}, descriptors=(theirs.fileno(),), deadline=deadline)
-        return SessionEnd(self._control, ours)
+        # What pid the copy has, only the copy could say here.
+        return SessionEnd(self._control, ours, self._uid)
 
     def introduce(self, deadline: float) -> int:
         """Wait until a copy has come to life; its pid, as it says, 0 when none does."""

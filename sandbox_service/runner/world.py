@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from .usage import Usage
+
 __all__ = [
     "Agent",
     "Candidate",
@@ -58,13 +60,15 @@ class Execution:
     exit_code: int | None
     """Exit status of a command; for a cell 0, or 1 after an exception; None when it was killed."""
     timed_out: bool = False
-    """Killed, with all its descendants, at the deadline."""
+    """Killed, with all its descendants, when its time was used up."""
     truncated: bool = False
     """More output was written than is kept."""
     died: bool = False
     """The process ended by a signal or by leaving: out of memory, ``os._exit``, a crash."""
     duration_s: float = 0.0
     """Seconds from start to end."""
+    waited_s: float = 0.0
+    """Those of them in which it wanted to compute and the machine did not let it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,10 @@ class Candidate(Protocol):
         """Send one JSON object, wait for one. Raises TimeoutError, or EOFError when the process is gone."""
         ...
 
+    def usage(self) -> Usage:
+        """A look at what it and everything of its uid has computed, and wants to."""
+        ...
+
     def close(self) -> None:
         """Kill it and everything of its uid."""
         ...
@@ -94,6 +102,10 @@ class Agent(Protocol):
     Every method acts under the agent's own uid, so that the kernel, not our code, keeps it away from the
     world. File methods raise FileNotFoundError, IsADirectoryError, PermissionError, ValueError (path leaves
     the workspace) or OSError as the kernel gives them.
+
+    Agent code may compute and sleep for ``timeout_s``. Waiting for a processor on a busy machine does not
+    count, until ``patience_s`` of real time (``timeout_s`` when None) have passed. Code that the machine kept
+    from its time until then is ended with WorldError(step_timeout): the agent is not to blame.
     """
 
     @property
@@ -107,6 +119,7 @@ class Agent(Protocol):
         timeout_s: float,
         max_output: int = 65536,
         serve: Callable[[JsonObject], JsonObject] | None = None,
+        patience_s: float | None = None,
     ) -> Execution:
         """Run a cell in the persistent Python session, which starts at first use and after a kill.
 
@@ -115,7 +128,9 @@ class Agent(Protocol):
         """
         ...
 
-    def shell(self, command: str, timeout_s: float, max_output: int = 65536) -> Execution:
+    def shell(
+        self, command: str, timeout_s: float, max_output: int = 65536, patience_s: float | None = None
+    ) -> Execution:
         """Run ``bash -c command``; nothing of it is alive afterwards."""
         ...
 
@@ -203,6 +218,9 @@ class World(ABC):
     the environment's data, or None.
     """
 
+    evaluate_timeout_s: float = 110.0
+    """Real time that the evaluation may take; the runner sets it before each."""
+
     def __init__(self, task: JsonObject, context: Context) -> None:
         self.task = task
         self.context = context
@@ -217,7 +235,10 @@ class World(ABC):
 
     @abstractmethod
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
-        """Grade without disturbing the episode; ``grading`` is ground truth that is sent only now."""
+        """Grade without disturbing the episode, within ``evaluate_timeout_s`` seconds.
+
+        ``grading`` is ground truth that is sent only now.
+        """
 
     def seal(self) -> None:  # noqa: B027  # pure data needs no copy
         """Keep what evaluations will grade: the episode has ended, and the agent's processes are dead."""

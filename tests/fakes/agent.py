@@ -18,6 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sandbox_service.runner.usage import Usage, usage_of
 from sandbox_service.runner.world import Execution, FileInfo
 
 if TYPE_CHECKING:
@@ -90,6 +91,9 @@ class FakeCandidate:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
+    def usage(self) -> Usage:
+        return usage_of([self.pid])
+
     def close(self) -> None:
         self._socket.close()
         os.kill(self.pid, signal.SIGKILL)
@@ -139,6 +143,7 @@ class FakeAgent:
         timeout_s: float,
         max_output: int = 65536,
         serve: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        patience_s: float | None = None,
     ) -> Execution:
         if self._session is None or self._session.poll() is not None:
             command = [sys.executable, "-I", "-c", _SESSION]
@@ -166,7 +171,9 @@ class FakeAgent:
         status, output = said
         return _execution(output.encode(), status, max_output)
 
-    def shell(self, command: str, timeout_s: float, max_output: int = 65536) -> Execution:
+    def shell(
+        self, command: str, timeout_s: float, max_output: int = 65536, patience_s: float | None = None
+    ) -> Execution:
         with subprocess.Popen(
             ["bash", "-c", command],
             stdin=subprocess.DEVNULL,

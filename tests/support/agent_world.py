@@ -26,8 +26,10 @@ class AgentWorld(World):
         info = getattr(self, f"do_{call.pop('do')}")(**call)
         return Outcome(messages=[], info={**info, "steps": self.steps})
 
-    def do_python(self, code: str, timeout_s: float = 20, max_output: int = 65536) -> JsonObject:
-        return asdict(self.context.agent.python(code, timeout_s, max_output))
+    def do_python(
+        self, code: str, timeout_s: float = 20, max_output: int = 65536, patience_s: float | None = None
+    ) -> JsonObject:
+        return asdict(self.context.agent.python(code, timeout_s, max_output, patience_s=patience_s))
 
     def do_serve(self, code: str, timeout_s: float = 20, max_output: int = 65536) -> JsonObject:
         """Run a cell whose questions are answered by what they were, and how many came before."""
@@ -44,8 +46,10 @@ class AgentWorld(World):
         execution = self.context.agent.python(code, timeout_s, max_output, serve)
         return {**asdict(execution), "questions": len(asked)}
 
-    def do_shell(self, command: str, timeout_s: float = 20, max_output: int = 65536) -> JsonObject:
-        return asdict(self.context.agent.shell(command, timeout_s, max_output))
+    def do_shell(
+        self, command: str, timeout_s: float = 20, max_output: int = 65536, patience_s: float | None = None
+    ) -> JsonObject:
+        return asdict(self.context.agent.shell(command, timeout_s, max_output, patience_s))
 
     def do_write(self, path: str, text: str) -> JsonObject:
         return self._guarded(lambda: self.context.agent.write_file(path, text.encode()))

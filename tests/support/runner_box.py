@@ -222,9 +222,14 @@ def error_code(frame: Frame) -> str:
 
 @contextlib.contextmanager
 def runner_box(
-    world: str = ECHO, *, drop: bool = False, patience_s: float = 30, **changes: Any
+    world: str = ECHO,
+    *,
+    drop: bool = False,
+    patience_s: float = 30,
+    command: tuple[str, ...] = (),
+    **changes: Any,
 ) -> Iterator[RunnerBox]:
-    """A runner that has said HELLO; stopped, with everything of it, at the end."""
+    """A runner that has said HELLO, started by ``command``; stopped, with everything of it, at the end."""
     base = next(_ranges)
     folder = Path(tempfile.mkdtemp(prefix="rb-", dir="/tmp"))
     folder.chmod(0o711)
@@ -245,7 +250,7 @@ def runner_box(
         **changes,
     }
     process = subprocess.Popen(
-        [INTERPRETER, "-I", "-B", "-c", BOOTSTRAP, str(code_root()), str(folder / "runner.sock")],
+        [*command, INTERPRETER, "-I", "-B", "-c", BOOTSTRAP, str(code_root()), str(folder / "runner.sock")],
         env={},
         start_new_session=True,
     )

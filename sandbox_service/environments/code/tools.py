@@ -41,18 +41,28 @@ class ToolResult:
     """The agent ended the episode."""
     answer: str | None = None
     """The answer that came with the submission."""
+    waited_s: float = 0.0
+    """How long the machine kept its code waiting."""
 
 
-def run_tool(agent: Agent, action: Call, timeout_s: float, max_output: int) -> ToolResult:
+def run_tool(
+    agent: Agent, action: Call, timeout_s: float, max_output: int, patience_s: float | None = None
+) -> ToolResult:
     """Run one action; what the model is told of it is cut at ``max_output`` bytes."""
     if action.problem is not None:
         return ToolResult(f"Error: {action.problem}", succeeded=False)
     try:
         arguments = check_arguments(action.name, action.arguments)
         if action.name == "execute_bash":
-            return _executed(agent.shell(arguments["command"], timeout_s, max_output), timeout_s, "command")
+            return _executed(
+                agent.shell(arguments["command"], timeout_s, max_output, patience_s), timeout_s, "command"
+            )
         if action.name == "python":
-            return _executed(agent.python(arguments["code"], timeout_s, max_output), timeout_s, "session")
+            return _executed(
+                agent.python(arguments["code"], timeout_s, max_output, patience_s=patience_s),
+                timeout_s,
+                "session",
+            )
         if action.name == SUBMIT:
             return _submitted(arguments)
         return ToolResult(cut(edit(agent, arguments), max_output), succeeded=True)
@@ -86,7 +96,9 @@ def _executed(execution: Execution, timeout_s: float, what: str) -> ToolResult:
     if what == "session" and (execution.timed_out or execution.died):
         parts.append("[the Python session starts anew; its variables are gone]")
     text = "\n".join(parts) or "[no output]"
-    return ToolResult(text, succeeded, executed=True, exit_code=execution.exit_code)
+    return ToolResult(
+        text, succeeded, executed=True, exit_code=execution.exit_code, waited_s=execution.waited_s
+    )
 
 
 def _submitted(arguments: JsonObject) -> ToolResult:

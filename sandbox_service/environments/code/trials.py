@@ -21,17 +21,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from sandbox_service.runner.allowance import Allowance
+from sandbox_service.runner.usage import usage_of
+
 from .proxies import CandidateLost, CandidateTimeout, Session
 
 if TYPE_CHECKING:
     from sandbox_service.runner.world import Agent, Candidate
 
-__all__ = ["ENTRY", "HiddenTest", "Result", "run_test"]
+__all__ = ["ENTRY", "HiddenTest", "Result", "Trial", "run_test"]
 
 ENTRY = "sandbox_service.environments.code.candidate:serve"
 _MEMORY_BYTES = 256 * 1024**2
 """What a test may allocate beyond what its process has from the start."""
-_GRACE_S = 1.0
 
 
 class Result(StrEnum):
@@ -47,9 +49,11 @@ class Result(StrEnum):
     NOT_LOADABLE = "not_loadable"
     """The solution's code raised when it was loaded."""
     TIMEOUT = "timeout"
-    """The test was not through at its deadline."""
+    """The test was not through when its time was used up."""
     DIED = "died"
     """The solution's process, or the test's own, ended too early."""
+    STARVED = "starved"
+    """The machine kept the test from its time. Never a result that counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,46 +67,65 @@ class HiddenTest:
     setup: str = ""
     """Trusted code that runs before; it may use and replace the names."""
     timeout_s: float = 5.0
-    """Time for the whole test."""
+    """What test and solution may compute and sleep in all."""
     write_back: bool = False
     """Changes that the solution makes to its arguments are made in the test as well."""
 
 
-def run_test(agent: Agent, source: str, test: HiddenTest) -> Result:
-    """Run one test on a solution's source, in fresh processes."""
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A test that was run."""
+
+    result: Result
+    charged_s: float
+    """How much of its time was used."""
+
+
+def run_test(agent: Agent, source: str, test: HiddenTest, patience_s: float) -> Trial:
+    """Run one test on a solution's source, in fresh processes, for at most ``patience_s`` of real time."""
     # The candidate is started here and used by the child only: its channel is inherited by the fork.
     candidate = agent.candidate(ENTRY)
     try:
-        return _in_child(candidate, source, test)
+        word, allowance = _in_child(candidate, source, test, patience_s)
     finally:
         candidate.close()
+    if word in (None, Result.TIMEOUT.value):
+        result = Result.STARVED if allowance.starved() else Result.TIMEOUT
+    else:
+        result = Result(word) if word else Result.DIED
+    return Trial(result, allowance.charged_s)
 
 
-def _in_child(candidate: Candidate, source: str, test: HiddenTest) -> Result:
+def _in_child(
+    candidate: Candidate, source: str, test: HiddenTest, patience_s: float
+) -> tuple[str | None, Allowance]:
+    """What the test's process said last; None when it was ended because its time, or patience, was."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _child(writing, candidate, source, test)
+        end = time.monotonic() + patience_s
+        _child(writing, Session(candidate, end, write_back=test.write_back), source, test)
     os.close(writing)
+    allowance = Allowance(test.timeout_s, patience_s, lambda: usage_of([pid]) + candidate.usage())
+    word = None
     try:
-        ready, _, _ = select.select([reading], [], [], test.timeout_s + _GRACE_S)
-        word = os.read(reading, 64).decode() if ready else Result.TIMEOUT.value
+        while word is None and not allowance.over():
+            if select.select([reading], [], [], allowance.wait_s)[0]:
+                word = os.read(reading, 64).decode()
     finally:
         os.close(reading)
         os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, 0)
-    return Result(word) if word else Result.DIED
+    return word, allowance
 
 
-def _child(writing: int, candidate: Candidate, source: str, test: HiddenTest) -> None:
+def _child(writing: int, session: Session, source: str, test: HiddenTest) -> None:
     """Run the test and write its result; never returns, and leaves no trace of the parent's state."""
     result = Result.DIED
     try:
         _confine()
-        result = _judge(
-            Session(candidate, time.monotonic() + test.timeout_s, write_back=test.write_back), source, test
-        )
+        result = _judge(session, source, test)
     except BaseException:  # noqa: BLE001 - this is the process's outermost frame; DIED says it all
         result = Result.DIED
     finally:

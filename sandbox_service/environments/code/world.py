@@ -14,6 +14,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+from sandbox_service.runner.allowance import kept_waiting
 from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World, WorldError, wants_sparse
 
 from .actions import parse_actions
@@ -65,12 +66,15 @@ class CodeWorld(World):
 
     def step(self, message: JsonObject, timeout_s: float) -> Outcome:
         # A tenth, at most a second, stays for the answer: the worker is killed at the deadline itself.
-        deadline = time.monotonic() + timeout_s - min(1.0, timeout_s / 10)
+        patience_s = timeout_s - min(1.0, timeout_s / 10)
+        deadline = time.monotonic() + patience_s
         actions = parse_actions(message)
         self.steps += 1
         results: list[ToolResult] = []
         for action in actions:
             results.append(self._run(action, deadline))
+            if results[-1].text == _NO_TIME:
+                _raise_if_starved(patience_s, results)
             if results[-1].submitted:
                 self.submitted, self.answer = True, results[-1].answer
         terms = self._shape(message, results) if self.weights else {}
@@ -85,6 +89,7 @@ class CodeWorld(World):
 
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
         sparse = wants_sparse(params)
+        self.deadline = time.monotonic() + self.evaluate_timeout_s
         if self.sealed is not None:
             verdict = self._final(self.sealed, grading)
         else:
@@ -101,7 +106,7 @@ class CodeWorld(World):
         digest = hashlib.sha256(json.dumps(grading, sort_keys=True).encode()).digest()
         if self.verdict is None or self.verdict[0] != digest:
             try:
-                self.verdict = digest, grade(self._agent, sealed, grading)
+                self.verdict = digest, self._grade(sealed, grading)
             except OSError as error:
                 raise _not_graded(error) from None
         return self.verdict[1]
@@ -110,17 +115,20 @@ class CodeWorld(World):
         """Grade while the agent stands still; kill it when what it does would prevent that."""
         try:
             self._agent.freeze()
-            return grade(self._agent, self._submission(), grading)
+            return self._grade(self._submission(), grading)
         except OSError:
             # It cannot be stopped, or holds what the grader needs: processes, memory, descriptors.
             return self._without_agent(grading)
         finally:
             self._agent.thaw()
 
+    def _grade(self, submission: Submission, grading: JsonObject) -> Verdict:
+        return grade(self._agent, submission, grading, max(0.0, self.deadline - time.monotonic()))
+
     def _without_agent(self, grading: JsonObject) -> Verdict:
         try:
             self._agent.kill()
-            return grade(self._agent, self._submission(), grading)
+            return self._grade(self._submission(), grading)
         except OSError as error:
             raise _not_graded(error) from None
 
@@ -140,7 +148,7 @@ class CodeWorld(World):
         if time_left < _LEAST_TIME_S:
             return ToolResult(_NO_TIME, succeeded=False)
         timeout_s = min(time_left, self.task["tool_timeout_s"])
-        return run_tool(self._agent, action, timeout_s, self.task["max_output_bytes"])
+        return run_tool(self._agent, action, timeout_s, self.task["max_output_bytes"], time_left)
 
     def _shape(self, message: JsonObject, results: list[ToolResult]) -> dict[str, float]:
         before = self.milestones
@@ -174,6 +182,14 @@ class CodeWorld(World):
 
 def _not_graded(error: OSError) -> WorldError:
     return WorldError(f"the sandbox could not grade: {error}", "sandbox_failed")
+
+
+def _raise_if_starved(patience_s: float, results: list[ToolResult]) -> None:
+    """Raise WorldError where calls were not run because the machine kept earlier ones waiting."""
+    used_s = patience_s - sum(result.waited_s for result in results)
+    if kept_waiting(used_s, patience_s, patience_s):
+        detail = f"the machine is too busy: the calls of this step had {used_s:.1f} s of {patience_s:g} s"
+        raise WorldError(detail, "step_timeout")
 
 
 def _file_bytes(content: str | dict[str, str]) -> bytes:

@@ -7,7 +7,8 @@ GOOD = "def add(a, b):\n    return a + b\n"
 
 
 def run(agent: FakeAgent, source: str, code: str = "assert add(1, 2) == 3", **options: object) -> Result:
-    return run_test(agent, source, HiddenTest(code, ("add",), **{"timeout_s": 5.0, **options}))
+    test = HiddenTest(code, ("add",), **{"timeout_s": 5.0, **options})
+    return run_test(agent, source, test, 30.0).result
 
 
 def test_a_right_solution_passes(agent: FakeAgent) -> None:
@@ -57,7 +58,7 @@ def test_assertions_hold_in_optimised_interpreters_too(agent: FakeAgent) -> None
 def test_setup_is_trusted_and_wins_over_the_solution(agent: FakeAgent) -> None:
     source = GOOD + "def helper():\n    return 'forged'\n"
     test = HiddenTest("assert helper() == add(1, 1)", ("add", "helper"), setup="def helper():\n    return 2")
-    assert run_test(agent, source, test) is Result.PASSED
+    assert run_test(agent, source, test, 30.0).result is Result.PASSED
 
 
 def test_random_cases_are_the_same_each_time(agent: FakeAgent) -> None:

@@ -1,0 +1,43 @@
+"""A processor that is busy for one box, and a box for which the machine is quiet, whatever else runs here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["ON_A_BUSY_CPU", "ON_A_QUIET_CPU", "busy_cpu", "come_first"]
+
+_PINNED = ("taskset", "-c", str(min(os.sched_getaffinity(0))))
+ON_A_BUSY_CPU = _PINNED
+"""What runs so gets a fifteenth of a processor while ``busy_cpu`` lasts."""
+ON_A_QUIET_CPU = ("nice", "-n", "-20")
+"""What runs so comes before all others; for root."""
+
+
+@contextlib.contextmanager
+def busy_cpu(others: int = 14) -> Iterator[None]:
+    """Keep the processor of ``ON_A_BUSY_CPU`` busy with ``others``."""
+    # In sessions of their own: kernels may share processors out by session first.
+    spinners = [
+        subprocess.Popen([*_PINNED, "sh", "-c", "while :; do :; done"], start_new_session=True)
+        for _ in range(others)
+    ]
+    try:
+        yield
+    finally:
+        for spinner in spinners:
+            spinner.kill()
+        for spinner in spinners:
+            spinner.wait()
+
+
+def come_first(pid: int) -> None:
+    """Put a process and its session before all others where the kernel shares out by session; for root."""
+    with contextlib.suppress(FileNotFoundError):
+        Path(f"/proc/{pid}/autogroup").write_text("-20")

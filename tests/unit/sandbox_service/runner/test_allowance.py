@@ -1,0 +1,162 @@
+"""The time of agent code: charged for what it computes and sleeps, not for what the machine keeps from it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sandbox_service.runner.allowance import Allowance
+from sandbox_service.runner.frames import Op
+from sandbox_service.runner.usage import Usage
+from tests.support.busy import ON_A_BUSY_CPU, ON_A_QUIET_CPU, busy_cpu, come_first
+from tests.support.runner_box import error_code, runner_box
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.support.runner_box import RunnerBox
+
+COMPUTE = "import time\nwhile time.process_time() < {seconds}: pass\nprint('done')"
+SCRIPT = 'python3 -c "{code}"'
+
+
+def spend(time_s: float, patience_s: float, look: Callable[[], Usage]) -> Allowance:
+    """An allowance that was waited for to its end."""
+    allowance = Allowance(time_s, patience_s, look)
+    while not allowance.over():
+        time.sleep(allowance.wait_s)
+    return allowance
+
+
+def test_sleep_is_charged() -> None:
+    allowance = spend(0.2, 60, Usage)
+    assert allowance.charged_s >= 0.2
+
+
+def test_a_wait_for_a_processor_is_not_charged_and_ends_with_patience() -> None:
+    allowance = spend(0.5, 0.6, lambda: Usage(0.0, runnable=True))
+    assert allowance.charged_s < 0.1
+    assert allowance.waited_s > 0.4
+
+
+def test_what_is_computed_on_many_processors_is_charged_as_time_that_passed() -> None:
+    used = iter(range(0, 1_000_000, 10))
+    started = time.monotonic()
+    allowance = spend(0.2, 60, lambda: Usage(float(next(used)), runnable=True))
+    assert 0.2 <= allowance.charged_s <= time.monotonic() - started
+
+
+@pytest.fixture(scope="module")
+def busy_box(drop: bool) -> Iterator[RunnerBox]:
+    """A box that gets a fifteenth of a processor."""
+    with (
+        runner_box("tests.support.agent_world", drop=drop, agent_code=True, command=ON_A_BUSY_CPU) as box,
+        busy_cpu(),
+    ):
+        yield box
+
+
+@pytest.fixture(scope="module")
+def quiet_box(drop: bool) -> Iterator[RunnerBox]:
+    """A box that gets the processors that it asks for."""
+    if os.geteuid() != 0:
+        pytest.skip("a higher priority needs root")
+    with runner_box("tests.support.agent_world", drop=drop, agent_code=True, command=ON_A_QUIET_CPU) as box:
+        come_first(box.process.pid)
+        yield box
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"do": "python", "code": COMPUTE.format(seconds=0.3)},
+        {"do": "shell", "command": SCRIPT.format(code=COMPUTE.format(seconds=0.3).replace("\n", "\n"))},
+    ],
+    ids=["cell", "command"],
+)
+def test_code_that_the_machine_keeps_waiting_has_its_time_all_the_same(
+    busy_box: RunnerBox, call: dict[str, Any]
+) -> None:
+    assert busy_box.create("patient").op is Op.REPLY
+    result = busy_box.act("patient", **call, timeout_s=1.0, patience_s=50)
+    assert (result["output"], result["timed_out"]) == ("done\n", False)
+    assert result["duration_s"] > 1.0
+    assert busy_box.release("patient")
+
+
+def test_code_that_sleeps_on_a_busy_machine_is_ended_by_its_own_doing(busy_box: RunnerBox) -> None:
+    busy_box.create("asleep")
+    result = busy_box.act("asleep", do="shell", command="exec sleep 1000", timeout_s=1.0, patience_s=50)
+    assert (result["timed_out"], result["exit_code"]) == (True, None)
+    assert busy_box.release("asleep")
+
+
+@pytest.mark.parametrize("do", ["python", "shell"])
+def test_code_that_the_machine_kept_from_its_time_is_an_error_and_no_observation(
+    busy_box: RunnerBox, do: str
+) -> None:
+    busy_box.create("starved")
+    code = "while True: pass" if do == "python" else "while :; do :; done"
+    call = {"do": do, "code" if do == "python" else "command": code, "timeout_s": 10, "patience_s": 2}
+    reply = busy_box.step("starved", call, deadline_s=60)
+    assert error_code(reply) == "step_timeout"
+    assert "too busy" in json.loads(reply.body)["detail"]
+    assert busy_box.release("starved")
+
+
+STORM = """
+import os, signal
+{before}
+def leaf():
+    for _ in range(2000): pass
+while True:
+    try:
+        pid = os.fork()
+    except OSError:
+        continue
+    if pid == 0:
+        try:
+            if not {leaves} or os.fork() == 0:
+                leaf()
+        finally:
+            os._exit(0)
+    {after}
+"""
+CHEATS = {
+    "spins in many threads": (
+        "import threading\n"
+        "def spin():\n"
+        "    while True: pass\n"
+        "for _ in range(12): threading.Thread(target=spin).start()\n"
+        "spin()"
+    ),
+    "spins where it left its tree": (
+        "import os\n"
+        "for _ in range(4):\n"
+        "    if os.fork() == 0:\n"
+        "        os.setsid()\n"
+        "        if os.fork(): os._exit(0)\n"
+        "        while True: pass\n"
+        "    os.wait()\n"
+        "while True: pass"
+    ),
+    "forks what nobody waits for": STORM.format(
+        before="signal.signal(signal.SIGCHLD, signal.SIG_IGN)", leaves="False", after="pass"
+    ),
+    "forks what leaves its tree": STORM.format(before="", leaves="True", after="os.wait()"),
+    "is not urgent": "import os\nos.nice(39)\nwhile True: pass",
+    "is idle": "import os\nos.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\nwhile True: pass",
+    "stops": "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
+}
+
+
+@pytest.mark.parametrize("code", CHEATS.values(), ids=CHEATS)
+def test_code_cannot_make_itself_look_starved(quiet_box: RunnerBox, code: str) -> None:
+    quiet_box.create("cheat")
+    result = quiet_box.act("cheat", do="python", code=code, timeout_s=0.6, patience_s=2)
+    assert (result["timed_out"], result["exit_code"]) == (True, None)
+    assert quiet_box.release("cheat")
