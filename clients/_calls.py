@@ -191,16 +191,27 @@ def environments() -> Call[Environments]:
     return _get("environments", "/v1/environments", Environments)
 
 
-def instances() -> Call[Instances]:
-    return _get("instances", "/v1/instances", Instances)
+def instances(cursor: str | None = None) -> Call[Instances]:
+    return _get("instances", f"/v1/instances{_from(cursor)}", Instances)
 
 
 def instance(instance_id: str) -> Call[InstanceStatus]:
     return _get("instance", _instance_path(instance_id), InstanceStatus)
 
 
-def trajectory(instance_id: str) -> Call[Trajectory]:
-    return _get("trajectory", _instance_path(instance_id, "/trajectory"), Trajectory)
+def trajectory(instance_id: str, cursor: str | None = None) -> Call[Trajectory]:
+    return _get("trajectory", _instance_path(instance_id, f"/trajectory{_from(cursor)}"), Trajectory)
+
+
+def all_instances(pages: Sequence[Instances]) -> Instances:
+    """The pages of a listing as one."""
+    return Instances(instances=tuple(status for page in pages for status in page.instances))
+
+
+def whole_trajectory(pages: Sequence[Trajectory]) -> Trajectory:
+    """The pages of a trajectory as one."""
+    events = tuple(event for page in pages for event in page.events)
+    return pages[-1].model_copy(update={"events": events, "next_cursor": None})
 
 
 def stats() -> Call[Stats]:
@@ -239,6 +250,10 @@ def _nothing(_: bytes) -> None:
 
 def _instance_path(instance_id: str, rest: str = "") -> str:
     return f"/v1/instances/{quote(instance_id, safe=':')}{rest}"
+
+
+def _from(cursor: str | None) -> str:
+    return "" if cursor is None else f"?{urlencode({'cursor': cursor})}"
 
 
 def _file_path(instance_id: str, path: str) -> str:

@@ -18,7 +18,7 @@ from .episodes import AsyncEpisode
 from .limits import ClientLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -145,16 +145,27 @@ class AsyncSandboxClient:
         return await self._sender.send(_calls.environments())
 
     async def instances(self) -> Instances:
-        """The tenant's instances."""
-        return await self._sender.send(_calls.instances())
+        """The tenant's instances, all pages of them."""
+        pages = [await self._sender.send(_calls.instances())]
+        while (cursor := pages[-1].next_cursor) is not None:
+            pages.append(await self._sender.send(_calls.instances(cursor)))
+        return _calls.all_instances(pages)
 
     async def instance(self, instance_id: str) -> InstanceStatus:
         """One instance."""
         return await self._sender.send(_calls.instance(instance_id))
 
     async def trajectory(self, instance_id: str) -> Trajectory:
-        """The recorded history of an instance."""
-        return await self._sender.send(_calls.trajectory(instance_id))
+        """The recorded history of an instance, all pages of it."""
+        return _calls.whole_trajectory([page async for page in self.trajectory_pages(instance_id)])
+
+    async def trajectory_pages(self, instance_id: str) -> AsyncIterator[Trajectory]:
+        """The recorded history of an instance a page at a time, for those that do not fit into memory."""
+        page = await self._sender.send(_calls.trajectory(instance_id))
+        yield page
+        while page.next_cursor is not None:
+            page = await self._sender.send(_calls.trajectory(instance_id, page.next_cursor))
+            yield page
 
     async def list_files(self, instance_id: str, path: str = "") -> FileList:
         """Files of the workspace, or of a folder in it."""

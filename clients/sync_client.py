@@ -16,7 +16,7 @@ from .episodes import Episode
 from .limits import ClientLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -143,16 +143,27 @@ class SandboxClient:
         return self._sender.send(_calls.environments())
 
     def instances(self) -> Instances:
-        """The tenant's instances."""
-        return self._sender.send(_calls.instances())
+        """The tenant's instances, all pages of them."""
+        pages = [self._sender.send(_calls.instances())]
+        while (cursor := pages[-1].next_cursor) is not None:
+            pages.append(self._sender.send(_calls.instances(cursor)))
+        return _calls.all_instances(pages)
 
     def instance(self, instance_id: str) -> InstanceStatus:
         """One instance."""
         return self._sender.send(_calls.instance(instance_id))
 
     def trajectory(self, instance_id: str) -> Trajectory:
-        """The recorded history of an instance."""
-        return self._sender.send(_calls.trajectory(instance_id))
+        """The recorded history of an instance, all pages of it."""
+        return _calls.whole_trajectory(list(self.trajectory_pages(instance_id)))
+
+    def trajectory_pages(self, instance_id: str) -> Iterator[Trajectory]:
+        """The recorded history of an instance a page at a time, for those that do not fit into memory."""
+        page = self._sender.send(_calls.trajectory(instance_id))
+        yield page
+        while page.next_cursor is not None:
+            page = self._sender.send(_calls.trajectory(instance_id, page.next_cursor))
+            yield page
 
     def list_files(self, instance_id: str, path: str = "") -> FileList:
         """Files of the workspace, or of a folder in it."""

@@ -104,10 +104,12 @@ class InstanceStatus(Result):
 
 
 class Instances(Result):
-    """Instances of the calling tenant."""
+    """Instances of the calling tenant, or a page of them."""
 
     instances: tuple[InstanceStatus, ...]
-    """In order of creation."""
+    """In order of creation on each supervisor."""
+    next_cursor: str | None = None
+    """``cursor`` of the next page; null on the last."""
 
 
 class FileEntry(Result):
@@ -154,7 +156,7 @@ class Event(Result):
 
 
 class Trajectory(Result):
-    """The recorded history of an instance."""
+    """The recorded history of an instance, or a page of it."""
 
     instance_id: InstanceId
     """The instance."""
@@ -170,6 +172,8 @@ class Trajectory(Result):
     """The instance it was forked from."""
     events: tuple[Event, ...]
     """In order."""
+    next_cursor: str | None = None
+    """``cursor`` of the next page; null on the last."""
 
 
 class PoolStats(Result):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
@@ -19,12 +20,11 @@ from sandbox_service.contract.inspection import Trajectory
 from sandbox_service.contract.messages import Message
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Op
 
 from .agentgym_dialects import Place
 from .agentgym_places import FIRST, Places, instance_name, later_number
 from .agentgym_scenes import opened, recorded, stepped
-from .inspection import GONE, LIVE
+from .inspection import GONE, LIVE, trajectory_page
 from .verbs import header_key
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from sandbox_service.contract.base import JsonObject, Request
+    from sandbox_service.contract.inspection import Event
     from sandbox_service.environments.registry import Registry
 
     from .agentgym_dialects import Dialect, Look, Told
@@ -119,8 +120,7 @@ class AgentGymOperations:
         place = _place_of(request)
 
         async def tell(instance_id: str) -> Told:
-            frame = await self._verbs.ask(exchange, Op.TRAJECTORY, instance_id)
-            record = Trajectory.model_validate_json(frame.body)
+            record = await self._history(exchange, instance_id)
             if record.events and record.events[-1].operation in _ENDED:
                 raise ServiceError(ErrorCode.INSTANCE_RELEASED)
             scene = recorded(record.events)
@@ -221,6 +221,18 @@ class AgentGymOperations:
     async def _act(self, exchange: Exchange, instance_id: str, act: Callable[[str], Awaitable[Told]]) -> Told:
         exchange.instance_id = instance_id
         return await act(instance_id)
+
+    async def _history(self, exchange: Exchange, instance_id: str) -> Trajectory:
+        """The whole trajectory, page by page."""
+        events: list[Event] = []
+        cursor: str | None = None
+        while True:
+            body = await trajectory_page(self._verbs, exchange, instance_id, cursor)
+            page = await self._parser.aside(body, partial(Trajectory.model_validate_json, body))
+            events += page.events
+            cursor = page.next_cursor
+            if cursor is None:
+                return page.model_copy(update={"events": tuple(events)})
 
     def _index(self, dialect: Dialect, task_id: str) -> int:
         order = self.order(dialect.environment)

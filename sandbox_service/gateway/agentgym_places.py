@@ -94,7 +94,7 @@ class Places:
         prefix = instance_name(server, place, 0)[:-1]
         found = [
             status
-            for status in await known_instances(self._verbs, exchange)
+            for status in await known_instances(self._verbs, exchange, prefix)
             if status.instance_id.startswith(prefix) and _number(status.instance_id) is not None
         ]
         return sorted(found, key=lambda status: _number(status.instance_id) or 0)
@@ -118,7 +118,7 @@ class Places:
         """Ids that have a living instance."""
         places = {
             place
-            for status in await known_instances(self._verbs, exchange)
+            for status in await known_instances(self._verbs, exchange, f"agentgym-{server}-")
             if status.state in LIVE and (place := _place(server, status.instance_id)) is not None
         }
         return sorted(places)

@@ -90,7 +90,7 @@ class ManagerRoutes:
             return json_answer({"data": False})
         mine = [
             CompatRequest(instance_id=status.instance_id)
-            for status in await known_instances(self._verbs, exchange)
+            for status in await known_instances(self._verbs, exchange, f"{identity}.")
             if status.instance_id.startswith(f"{identity}.") and status.state in LIVE
         ]
         await asyncio.gather(*[self._compat.release(exchange, each) for each in mine])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import TypeAdapter
 
 from sandbox_service.contract.base import InstanceId
@@ -40,9 +40,23 @@ __all__ = [
     "fleet_stats",
     "instance_status",
     "known_instances",
+    "trajectory_page",
 ]
 
 InstancePath = Annotated[InstanceId, Path(description="The instance.")]
+MOST_LISTED = 1000
+"""Entries of a page."""
+Limit = Annotated[int, Query(ge=1, le=MOST_LISTED, description="At most so many entries.")]
+_CURSOR = "`next_cursor` of the page before; the first page when missing."
+InstancesCursor = Annotated[
+    str | None,
+    Query(
+        description=_CURSOR,
+        max_length=8192,
+        pattern=r"^[a-z0-9]+\.[0-9]{1,18}(,[a-z0-9]+\.[0-9]{1,18})*$",
+    ),
+]
+EventsCursor = Annotated[str | None, Query(description=_CURSOR, pattern="^[0-9]{1,18}$")]
 
 LIVE = frozenset({"creating", "active", "finished"})
 """States of instances that have not ended."""
@@ -74,10 +88,61 @@ async def fleet_stats(
     return sorted((_SUPERVISORS.validate_json(frame.body) for frame in frames), key=lambda each: each.name)
 
 
-async def known_instances(verbs: Verbs, exchange: Exchange) -> list[InstanceStatus]:
-    """Every instance of the calling tenant that some supervisor knows, the recently ended ones included."""
-    frames = await verbs.ask_everyone(exchange, Op.INSTANCES)
-    return [status for frame in frames for status in _LISTS.validate_json(frame.body).instances]
+async def instances_page(
+    verbs: Verbs, exchange: Exchange, cursor: str | None = None, limit: int = MOST_LISTED, prefix: str = ""
+) -> Instances:
+    """A page of the calling tenant's instances that some supervisor knows, recently ended ones included.
+
+    The cursor says for each supervisor that has more where its next page begins.
+    """
+    details: dict[str, object] = {"limit": limit, "prefix": prefix}
+    after = {} if cursor is None else _places_of(cursor)
+    if after:
+        details["after"] = after
+    frames = await verbs.ask_everyone(exchange, Op.INSTANCES, details=details)
+    listed: list[InstanceStatus] = []
+    left: dict[str, int] = {}
+    for frame in frames:
+        listed += _LISTS.validate_json(frame.body).instances
+        left |= frame.meta.get("next", {})
+    more = ",".join(f"{name}.{number}" for name, number in sorted(left.items()))
+    return Instances(instances=tuple(listed), next_cursor=more or None)
+
+
+async def known_instances(verbs: Verbs, exchange: Exchange, prefix: str = "") -> list[InstanceStatus]:
+    """The calling tenant's instances of which the id begins with ``prefix``, recently ended ones included."""
+    page = await instances_page(verbs, exchange, prefix=prefix)
+    found = list(page.instances)
+    while page.next_cursor is not None:
+        page = await instances_page(verbs, exchange, page.next_cursor, prefix=prefix)
+        found += page.instances
+    return found
+
+
+async def trajectory_page(
+    verbs: Verbs, exchange: Exchange, instance_id: str, cursor: str | None = None, limit: int = MOST_LISTED
+) -> bytes:
+    """The JSON of a page of an instance's trajectory."""
+    after = -1 if cursor is None else int(cursor)
+    parts: list[bytes] = []
+    total = -1
+    # A page of one huge event is longer than a frame may be and comes in several.
+    while total != sum(map(len, parts)):
+        details = {"after": after, "limit": limit, "offset": sum(map(len, parts))}
+        reply = await verbs.ask(exchange, Op.TRAJECTORY, instance_id, details)
+        whole = reply.meta.get("total", len(reply.body))
+        if total not in (-1, whole):
+            # Something happened to the instance in between, and the page is another one now.
+            parts, total = [], -1
+            continue
+        total = whole
+        parts.append(reply.body)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _places_of(cursor: str) -> dict[str, int]:
+    places = (place.rpartition(".") for place in cursor.split(","))
+    return {name: int(number) for name, _, number in places}
 
 
 async def instance_status(verbs: Verbs, exchange: Exchange, instance_id: str) -> InstanceStatus:
@@ -122,18 +187,29 @@ class InspectionRoutes:
         catalogs = self._registry.catalogs
         return _json(Environments(environments=tuple(catalogs[name].describe() for name in sorted(catalogs))))
 
-    async def instances(self, request: Request) -> Response:
-        """List the calling tenant's live and recently ended instances."""
-        return _json(Instances(instances=tuple(await known_instances(self._verbs, exchange_of(request)))))
+    async def instances(
+        self, request: Request, cursor: InstancesCursor = None, limit: Limit = MOST_LISTED
+    ) -> Response:
+        """List the calling tenant's live and recently ended instances, a page at a time."""
+        return _json(await instances_page(self._verbs, exchange_of(request), cursor, limit))
 
     async def instance(self, request: Request, instance_id: InstancePath) -> Response:
         """Tell the state of an instance; looking does not renew its lease."""
         return _json(await instance_status(self._verbs, exchange_of(request), instance_id))
 
-    async def trajectory(self, request: Request, instance_id: InstancePath) -> Response:
-        """Give the recorded history of an instance, also after its end."""
-        reply = await self._verbs.ask(exchange_of(request), Op.TRAJECTORY, instance_id)
-        return Response(reply.body, media_type="application/json")
+    async def trajectory(
+        self,
+        request: Request,
+        instance_id: InstancePath,
+        cursor: EventsCursor = None,
+        limit: Limit = MOST_LISTED,
+    ) -> Response:
+        """Give the recorded history of an instance, also after its end, a page at a time.
+
+        A page has at most ``limit`` events and about 4 MiB, or a single event that is larger.
+        """
+        page = await trajectory_page(self._verbs, exchange_of(request), instance_id, cursor, limit)
+        return Response(page, media_type="application/json")
 
     async def stats(self, request: Request) -> Response:
         """Tell the state of the fleet's pools."""

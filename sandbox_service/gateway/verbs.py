@@ -89,12 +89,18 @@ class Verbs:
             timeout_s=self._deadlines.of(op),
         )
 
-    async def ask_everyone(self, exchange: Exchange, op: Op, timeout_s: float | None = None) -> list[Frame]:
+    async def ask_everyone(
+        self,
+        exchange: Exchange,
+        op: Op,
+        timeout_s: float | None = None,
+        details: Mapping[str, object] = MappingProxyType({}),
+    ) -> list[Frame]:
         """Ask every supervisor; those that do not answer in time are left out."""
         return await self._backend.everywhere(
             op,
             tenant=exchange.tenant,
-            meta={"tenant": exchange.tenant, "request_id": exchange.request_id},
+            meta={"tenant": exchange.tenant, "request_id": exchange.request_id, **details},
             body=b"",
             timeout_s=timeout_s or self._deadlines.of(op),
         )

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from sandbox_service.contract.inspection import Instances, InstanceStatus
+from sandbox_service.runner.frames import MAX_BODY
+from sandbox_service.trajectories.pages import MOST_EVENTS, PageBounds
 from sandbox_service.trajectories.records import public_id
-from sandbox_service.trajectories.view import trajectory_of
+from sandbox_service.trajectories.view import trajectory_page
 
-from .instances import unknown
+from .instances import Tombstone, unknown
 
 if TYPE_CHECKING:
     from sandbox_service.runner.frames import Frame
 
-    from .instances import Instance, Tombstone
+    from .instances import Instance
     from .parts import Parts
 
-__all__ = ["Inspection"]
+__all__ = ["MOST_INSTANCES", "Inspection"]
+
+MOST_INSTANCES = 1000
+"""Instances of a page."""
+_MOST_BYTES = MAX_BODY // 2
 
 
 class Inspection:
@@ -26,28 +33,39 @@ class Inspection:
         self._parts = parts
 
     async def instances(self, frame: Frame) -> Frame:
-        """The tenant's instances, or the one that the frame names."""
-        tenant = frame.meta["tenant"]
+        """A page of the tenant's instances, or the one that the frame names."""
+        tenant, table = frame.meta["tenant"], self._parts.table
         now = self._parts.clock.monotonic()
-        table = self._parts.table
-        ended = [self._ended(each, now) for each in table.tombstones(tenant)]
-        live = [self._live(each, now) for each in table.live() if each.tenant == tenant]
-        statuses = [
-            each for each in (*ended, *live) if not frame.instance_id or each.instance_id == frame.instance_id
-        ]
-        if frame.instance_id and not statuses:
-            raise unknown(frame.instance_id)
-        return frame.reply(Instances(instances=tuple(statuses)).model_dump_json().encode())
+        if frame.instance_id:
+            one = table.status(tenant, frame.instance_id)
+            if one is None:
+                raise unknown(frame.instance_id)
+            return frame.reply(Instances(instances=(self._status(one, now),)).model_dump_json().encode())
+        after = frame.meta.get("after", {}).get(self._parts.name, -1)
+        limit = min(frame.meta.get("limit", MOST_INSTANCES), MOST_INSTANCES)
+        page, more = table.page(tenant, after, limit, frame.meta.get("prefix", ""))
+        listing = Instances(instances=tuple(self._status(each, now) for each in page))
+        goes_on = {} if more is None else {"next": {self._parts.name: more}}
+        return frame.reply(listing.model_dump_json().encode(), goes_on)
 
     async def trajectory(self, frame: Frame) -> Frame:
-        """The recorded history of one of the tenant's instances."""
-        store = self._parts.store
-        record = await store.instance(frame.meta["tenant"], frame.instance_id)
+        """A page of the recorded history of one of the tenant's instances.
+
+        The page is put together in a thread. It rarely is longer than a frame may be: then the gateway asks
+        for the rest of its bytes.
+        """
+        store, meta = self._parts.store, frame.meta
+        record = await store.instance(meta["tenant"], frame.instance_id)
         if record is None:
             raise unknown(frame.instance_id)
-        events = await store.events(record.instance_id)
-        trajectory = trajectory_of(record, events)
-        return frame.reply(trajectory.model_dump_json().encode())
+        bounds = PageBounds(meta.get("after", -1), min(meta.get("limit", MOST_EVENTS), MOST_EVENTS))
+        page = await store.page(record.instance_id, bounds)
+        document = await asyncio.to_thread(trajectory_page, record, page)
+        offset = meta.get("offset", 0)
+        return frame.reply(document[offset : offset + _MOST_BYTES], {"total": len(document)})
+
+    def _status(self, one: Instance | Tombstone, now: float) -> InstanceStatus:
+        return self._ended(one, now) if isinstance(one, Tombstone) else self._live(one, now)
 
     def _live(self, instance: Instance, now: float) -> InstanceStatus:
         return InstanceStatus(

@@ -5,6 +5,7 @@ Every question names the tenant: another tenant's instance is unknown, whatever 
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from enum import StrEnum
@@ -146,6 +147,9 @@ class InstanceTable:
         self._live: dict[str, Instance] = {}
         self._tombstones: OrderedDict[str, Tombstone] = OrderedDict()
         self._of_tenant: Counter[str] = Counter()
+        self._known: dict[str, dict[str, int]] = {}
+        """By tenant, the ids of its live and ended instances in order of creation, with their numbers."""
+        self._created = 0
         self.leases = Leases(config.idle_timeout_s)
 
     def __len__(self) -> int:
@@ -192,9 +196,26 @@ class InstanceTable:
         except ServiceError:
             return True
 
-    def tombstones(self, tenant: str) -> list[Tombstone]:
-        """The tenant's instances that ended a while ago."""
-        return [each for each in self._tombstones.values() if each.tenant == tenant]
+    def status(self, tenant: str, public_id: str) -> Instance | Tombstone | None:
+        """A tenant's instance, live or ended."""
+        with contextlib.suppress(ServiceError):
+            return self.find(tenant, public_id)
+        return self.tombstone(tenant, public_id)
+
+    def page(
+        self, tenant: str, after: int, limit: int, prefix: str = ""
+    ) -> tuple[list[Instance | Tombstone], int | None]:
+        """A tenant's instances created after a number; and the number to go on from, None at the end."""
+        page: list[Instance | Tombstone] = []
+        last = after
+        for instance_id, number in self._known.get(tenant, {}).items():
+            if number <= after or not public_id(instance_id).startswith(prefix):
+                continue
+            if len(page) == limit:
+                return page, last
+            page.append(self._live.get(instance_id) or self._tombstones[instance_id])
+            last = number
+        return page, None
 
     def reserve(self, instance_id: str, tenant: str, task_id: str, catalog: Catalog) -> Instance:
         """Take an id for a new instance. Raises ServiceError(DUPLICATE_INSTANCE)."""
@@ -208,6 +229,7 @@ class InstanceTable:
         instance.replayable = catalog.spec.deterministic
         self._live[instance_id] = instance
         self._of_tenant[tenant] += 1
+        self._number(tenant, instance_id)
         return instance
 
     def activate(self, instance: Instance, *, finished: bool = False) -> None:
@@ -218,6 +240,7 @@ class InstanceTable:
     def discard(self, instance: Instance) -> None:
         """Undo a reservation: the id is free again."""
         self._remove(instance)
+        self._forget(instance.tenant, instance.instance_id)
 
     def begin_use(self, instance: Instance) -> None:
         """An operation has the instance to itself."""
@@ -254,6 +277,7 @@ class InstanceTable:
     def bury(self, tombstone: Tombstone) -> None:
         """Remember an instance that ended."""
         self._tombstones[tombstone.instance_id] = tombstone
+        self._number(tombstone.tenant, tombstone.instance_id)
 
     def forget_old(self) -> None:
         """Drop tombstones that are old enough for the store alone to remember."""
@@ -263,6 +287,21 @@ class InstanceTable:
             if oldest.ended_at > horizon:
                 return
             del self._tombstones[oldest.instance_id]
+            self._forget(oldest.tenant, oldest.instance_id)
+
+    def _number(self, tenant: str, instance_id: str) -> None:
+        known = self._known.setdefault(tenant, {})
+        if instance_id not in known:
+            self._created += 1
+            known[instance_id] = self._created
+
+    def _forget(self, tenant: str, instance_id: str) -> None:
+        known = self._known.get(tenant, {})
+        if instance_id in self._live or instance_id in self._tombstones:
+            return
+        known.pop(instance_id, None)
+        if not known:
+            self._known.pop(tenant, None)
 
     def _remove(self, instance: Instance) -> None:
         if self._live.pop(instance.instance_id, None) is None:

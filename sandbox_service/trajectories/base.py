@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from .pages import EventPage, PageBounds
     from .records import EventRecord, InstanceRecord
 
 __all__ = ["TrajectoryStore"]
@@ -38,6 +39,10 @@ class TrajectoryStore(Protocol):
 
     async def events(self, instance_id: str) -> Sequence[EventRecord]:
         """Its events in order, those of its parents before the fork included (flushes first)."""
+        ...
+
+    async def page(self, instance_id: str, bounds: PageBounds) -> EventPage:
+        """Return its events after a sequence, as many as the bounds allow (flushes first)."""
         ...
 
     async def unended(self, supervisor: str) -> Sequence[InstanceRecord]:

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 __all__ = [
     "InstanceFilter",
     "StoredInstance",
+    "ancestry",
     "count_instances",
     "create_keys",
     "create_of_key",
     "event_of_key",
+    "event_of_row",
     "events_of",
     "find_instance",
     "instances_named",
@@ -107,7 +109,7 @@ def create_of_key(connection: Connection, tenant: str, key: str) -> EventRecord 
         .limit(1)
     )
     row = connection.execute(query).first()
-    return None if row is None else _event(row)
+    return None if row is None else event_of_row(row)
 
 
 def create_keys(connection: Connection, most: int) -> frozenset[str]:
@@ -131,7 +133,7 @@ def event_of_key(connection: Connection, tenant: str, public_id: str, key: str) 
         .limit(1)
     )
     row = connection.execute(query).first()
-    return None if row is None else _event(row)
+    return None if row is None else event_of_row(row)
 
 
 def own_events(connection: Connection, instance_id: str, through: int | None = None) -> list[EventRecord]:
@@ -139,19 +141,25 @@ def own_events(connection: Connection, instance_id: str, through: int | None = N
     query = sa.select(events).where(events.c.instance_id == instance_id).order_by(events.c.sequence)
     if through is not None:
         query = query.where(events.c.sequence <= through)
-    return [_event(row) for row in connection.execute(query)]
+    return [event_of_row(row) for row in connection.execute(query)]
 
 
 def events_of(connection: Connection, instance_id: str) -> list[EventRecord]:
     """All events of an instance: those of its ancestors up to each fork, and then its own."""
-    parts = [own_events(connection, instance_id)]
+    parts = [own_events(connection, *part) for part in ancestry(connection, instance_id)]
+    return [event for part in parts for event in part]
+
+
+def ancestry(connection: Connection, instance_id: str) -> list[tuple[str, int | None]]:
+    """Return the instances whose events make up a history, the oldest first, each up to a sequence."""
+    parts: list[tuple[str, int | None]] = [(instance_id, None)]
     seen = {instance_id}
     parent, through = _origin(connection, instance_id)
     while parent is not None and parent not in seen:
         seen.add(parent)
-        parts.append(own_events(connection, parent, through))
+        parts.append((parent, through))
         parent, through = _origin(connection, parent)
-    return [event for part in reversed(parts) for event in part]
+    return parts[::-1]
 
 
 def count_instances(connection: Connection, wanted: InstanceFilter) -> int:
@@ -211,7 +219,8 @@ def _instance(row: Row[Any]) -> StoredInstance:
     return StoredInstance(record, row.ended_at, EventKind(row.ended_by) if row.ended_by else None)
 
 
-def _event(row: Row[Any]) -> EventRecord:
+def event_of_row(row: Row[Any]) -> EventRecord:
+    """Return the event of a row of table ``events``."""
     return EventRecord(
         instance_id=row.instance_id,
         sequence=row.sequence,

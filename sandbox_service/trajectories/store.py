@@ -19,6 +19,7 @@ from sandbox_service.telemetry import get_logger
 
 from . import reader
 from .engine import connect
+from .pages import read_page
 from .schema import prepare
 from .writer import Writer, WriterStats
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from sandbox_service.config import StoreConfig
 
+    from .pages import EventPage, PageBounds
     from .records import EventRecord, InstanceRecord
 
 __all__ = ["SqlTrajectoryStore", "open_for_reading", "open_store"]
@@ -71,6 +73,10 @@ class SqlTrajectoryStore:
     async def events(self, instance_id: str) -> Sequence[EventRecord]:
         await self.flush()
         return await self._read(lambda connection: reader.events_of(connection, instance_id))
+
+    async def page(self, instance_id: str, bounds: PageBounds) -> EventPage:
+        await self.flush()
+        return await self._read(lambda connection: read_page(connection, instance_id, bounds))
 
     async def unended(self, supervisor: str) -> Sequence[InstanceRecord]:
         await self.flush()

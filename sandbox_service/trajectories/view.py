@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.contract.inspection import Event, Trajectory
 
-from .bodies import object_of
+from .bodies import json_object_of, object_of
 from .records import EventKind, public_id
 
 if TYPE_CHECKING:
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
     from sandbox_service.contract.base import JsonObject
 
+    from .pages import EventPage
     from .records import EventRecord, InstanceRecord
 
-__all__ = ["Outcome", "conversation_of", "outcome_of", "tools_of", "trajectory_of"]
+__all__ = ["Outcome", "conversation_of", "outcome_of", "tools_of", "trajectory_of", "trajectory_page"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,30 @@ def trajectory_of(record: InstanceRecord, events: Sequence[EventRecord]) -> Traj
             for event in events
         ),
     )
+
+
+def trajectory_page(record: InstanceRecord, page: EventPage) -> bytes:
+    """The JSON of a page of ``trajectory_of``, with the recorded bodies as they are."""
+    head = trajectory_of(record, ())
+    if page.more:
+        head = head.model_copy(update={"next_cursor": str(page.events[-1].sequence)})
+    before, empty, after = head.model_dump_json().encode().partition(b'"events":[]')
+    assert empty
+    return b"".join((before, b'"events":[', b",".join(map(_event_json, page.events)), b"]", after))
+
+
+def _event_json(event: EventRecord) -> bytes:
+    shown = Event(
+        sequence=event.sequence,
+        operation=event.kind.value,
+        at=event.at,
+        reward=event.reward,
+        timing=event.timing_ms,
+    )
+    before, empty, after = shown.model_dump_json().encode().partition(b'"request":null,"result":null')
+    assert empty
+    request, result = json_object_of(event.request), json_object_of(event.response)
+    return b"".join((before, b'"request":', request, b',"result":', result, after))
 
 
 def conversation_of(events: Sequence[EventRecord]) -> list[JsonObject]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
@@ -10,10 +11,21 @@ from sandbox_service.config import StoreConfig
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.engine import connect
+from sandbox_service.trajectories.pages import PageBounds
 from sandbox_service.trajectories.records import EventKind, record_id
 from sandbox_service.trajectories.schema import SchemaError
 from sandbox_service.trajectories.store import open_store
 from tests.fakes.episodes import create, event, instance
+
+
+async def pages_of(store, instance_id, bounds):
+    """The events of all pages, one tuple a page."""
+    page = await store.page(instance_id, bounds)
+    pages = [page.events]
+    while page.more:
+        page = await store.page(instance_id, replace(bounds, after=page.events[-1].sequence))
+        pages.append(page.events)
+    return pages
 
 
 class TrajectoryStoreContract:
@@ -160,6 +172,38 @@ class TrajectoryStoreContract:
         store.open_instance(instance("s1.c"))
         assert await store.instance("acme", "s1.c") is not None
         assert store.stats().rejected == 2
+
+    async def test_a_history_is_read_in_pages_of_so_many_events_or_bytes(self, store):
+        store.open_instance(instance())
+        for number in range(10):
+            store.append(event(sequence=number, request=b"q" * 60, response=b"r" * 40))
+        for bounds, sizes in (
+            (PageBounds(most_events=4), [4, 4, 2]),
+            (PageBounds(most_bytes=350), [3, 3, 3, 1]),
+            (PageBounds(most_bytes=1), [1] * 10),
+            (PageBounds(most_events=10), [10]),
+            (PageBounds(most_bytes=1000), [10]),
+        ):
+            pages = await pages_of(store, "s1.a", bounds)
+            assert [len(page) for page in pages] == sizes
+            assert [one.sequence for page in pages for one in page] == list(range(10))
+
+    async def test_pages_of_a_copys_copy_are_its_whole_history(self, store):
+        store.open_instance(instance("s1.a"))
+        store.open_instance(instance("s1.b", parent="s1.a", fork_sequence=3))
+        store.open_instance(instance("s1.c", parent="s1.b", fork_sequence=6))
+        for name, sequences in (("s1.a", range(8)), ("s1.b", range(4, 9)), ("s1.c", range(7, 10))):
+            for number in sequences:
+                store.append(event(name, number, response=name.encode()))
+        whole = await store.events("s1.c")
+        assert [one.sequence for one in whole] == list(range(10))
+        for most in (1, 2, 3, 4, 7, 10):
+            pages = await pages_of(store, "s1.c", PageBounds(most_events=most))
+            assert [one for page in pages for one in page] == whole
+
+    async def test_an_instance_without_events_has_one_empty_page(self, store):
+        store.open_instance(instance())
+        assert await pages_of(store, "s1.a", PageBounds()) == [()]
 
     async def test_history_is_there_after_closing_and_opening(self, store, url):
         store.open_instance(instance())

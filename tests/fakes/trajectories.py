@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
+from sandbox_service.trajectories.pages import EventPage, PageBounds
 from sandbox_service.trajectories.records import EventKind, EventRecord, InstanceRecord, record_id
 
 if TYPE_CHECKING:
@@ -55,6 +56,10 @@ class MemoryTrajectoryStore:
             return own
         inherited = await self.events(record.parent)
         return [event for event in inherited if event.sequence <= record.fork_sequence] + own
+
+    async def page(self, instance_id: str, bounds: PageBounds) -> EventPage:
+        after = [event for event in await self.events(instance_id) if event.sequence > bounds.after]
+        return EventPage(tuple(after[: bounds.most_events]), len(after) > bounds.most_events)
 
     async def unended(self, supervisor: str) -> Sequence[InstanceRecord]:
         return [

@@ -70,6 +70,33 @@ async def test_an_instance_of_another_tenant_does_not_exist(client, transport):
         assert (await other.instances()).instances == ()
 
 
+async def test_a_history_of_any_length_is_read_page_by_page(client, http):
+    created = await client.create_instance("echo", "echo-10")
+    for number in range(3):
+        await client.step(created.instance_id, f"m{number}")
+    path = f"/v1/instances/{created.instance_id}/trajectory"
+    first = (await http.get(path, params={"limit": 3})).json()
+    rest = (await http.get(path, params={"limit": 3, "cursor": first["next_cursor"]})).json()
+    assert rest["next_cursor"] is None
+    whole = (await http.get(path)).json()
+    assert whole == {**first, "events": first["events"] + rest["events"], "next_cursor": None}
+    assert (await client.trajectory(created.instance_id)).model_dump(mode="json") == whole
+
+
+async def test_instances_are_listed_page_by_page(client, http):
+    made = [(await client.create_instance("echo", "echo-10")).instance_id for _ in range(5)]
+    listed, params = [], {"limit": 2}
+    while True:
+        page = (await http.get("/v1/instances", params=params)).json()
+        assert len(page["instances"]) <= 2
+        listed += [each["instance_id"] for each in page["instances"]]
+        if page["next_cursor"] is None:
+            break
+        params["cursor"] = page["next_cursor"]
+    assert listed == made
+    assert [each.instance_id for each in (await client.instances()).instances] == made
+
+
 async def test_one_key_is_one_execution_by_whichever_route(http, service):
     body = {"environment": "echo", "task_id": "echo-10"}
     instance_id = (await http.post("/v1/create_instance", json=body)).json()["instance_id"]

@@ -21,7 +21,11 @@ from tests.fakes.scripted_transport import ScriptedTransport, in_turn, problem
 
 QUICK = RetryPolicy(base_s=0.0, attempts=3)
 RENAMED = {"aclose": "close"}
-RETURNS = {"AsyncEpisode": "Episode", "tuple[AsyncEpisode, ...]": "tuple[Episode, ...]"}
+RETURNS = {
+    "AsyncEpisode": "Episode",
+    "AsyncIterator[Trajectory]": "Iterator[Trajectory]",
+    "tuple[AsyncEpisode, ...]": "tuple[Episode, ...]",
+}
 
 
 def public(cls: type) -> dict[str, inspect.Signature]:

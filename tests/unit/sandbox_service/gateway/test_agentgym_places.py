@@ -14,9 +14,13 @@ class Fleet:
     def __init__(self, **states):
         self.states = states
 
-    async def ask_everyone(self, exchange, op, timeout_s=None):
+    async def ask_everyone(self, exchange, op, timeout_s=None, details=None):
         head = {"environment": "babyai", "task_id": "t", "step_index": 0, "idle_s": 0.0, "supervisor": "s"}
-        told = [{**head, "instance_id": name, "state": state} for name, state in self.states.items()]
+        told = [
+            {**head, "instance_id": name, "state": state}
+            for name, state in self.states.items()
+            if name.startswith(details["prefix"])
+        ]
         return [Frame(Op.REPLY, 0, "", {}, json.dumps({"instances": told}).encode())]
 
 

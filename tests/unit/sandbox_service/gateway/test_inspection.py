@@ -27,6 +27,16 @@ async def test_a_trajectory_is_passed_on(client, instance):
     assert Trajectory.model_validate(reply.json()).tenant == "local"
 
 
+@pytest.mark.parametrize("path", ["/v1/instances", "/v1/instances/i/trajectory"])
+@pytest.mark.parametrize(
+    "query", ["cursor=", "cursor=x", "cursor=-1", "cursor=s1.x", "limit=0", "limit=1001"]
+)
+async def test_a_page_that_cannot_be_does_not_match_the_schema(client, backend, path, query):
+    reply = await client.get(f"{path}?{query}")
+    assert (reply.status_code, reply.json()["code"]) == (422, "invalid_request")
+    assert backend.calls == []
+
+
 async def test_statistics_are_added_up(client, instance):
     stats = Stats.model_validate((await client.get("/v1/stats")).json())
     assert (stats.instances, stats.queued, [each.name for each in stats.supervisors]) == (1, 0, ["s1"])

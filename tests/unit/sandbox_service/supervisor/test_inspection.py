@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sandbox_service.contract.inspection import Instances, Trajectory
 from sandbox_service.contract.problems import ErrorCode
-from sandbox_service.runner.frames import Op
+from sandbox_service.runner.frames import MAX_BODY, Op
+from sandbox_service.trajectories.records import EventKind, EventRecord
 from tests.fakes.supervised import supervised
 
 
@@ -66,3 +67,53 @@ async def test_a_trajectory_of_a_chosen_id_is_the_tenants_own_and_names_it_as_ch
         step = trajectory.events[1].request
         assert step is not None
         assert step["message"] == {"role": "assistant", "content": "other"}
+
+
+async def test_a_tenants_instances_are_listed_in_pages_in_order_of_creation() -> None:
+    async with supervised() as service:
+        made = [await service.create() for _ in range(7)]
+        await service.tenant_named("bob").create()
+        await service.release(made[1])
+        listed: list[str] = []
+        reply = await service.call(Op.INSTANCES, limit=3)
+        listed += [each.instance_id for each in Instances.model_validate_json(reply.body).instances]
+        await service.release(made[0])
+        await service.release(made[4])
+        while reply.meta.get("next"):
+            reply = await service.call(Op.INSTANCES, limit=3, after=reply.meta["next"])
+            listed += [each.instance_id for each in Instances.model_validate_json(reply.body).instances]
+        assert listed == made
+
+
+async def test_what_was_forgotten_is_listed_no_more() -> None:
+    async with supervised() as service:
+        instance = await service.create()
+        await service.release(instance)
+        assert await service.states() == {instance: "released"}
+        service.pass_time(10_000)
+        assert await service.states() == {}
+
+
+async def test_a_trajectory_comes_in_pages() -> None:
+    async with supervised() as service:
+        instance = await service.create(task_id="echo-10")
+        for number in range(5):
+            await service.step(instance, f"m{number}")
+        first = Trajectory.model_validate(await service.ask(Op.TRAJECTORY, instance, limit=4))
+        assert ([event.sequence for event in first.events], first.next_cursor) == ([0, 1, 2, 3], "3")
+        rest = Trajectory.model_validate(await service.ask(Op.TRAJECTORY, instance, limit=4, after=3))
+        assert ([event.sequence for event in rest.events], rest.next_cursor) == ([4, 5], None)
+
+
+async def test_a_page_of_one_event_that_is_longer_than_a_frame_comes_in_several() -> None:
+    async with supervised() as service:
+        instance = await service.create(task_id="echo-10")
+        big = EventRecord(instance, 1, EventKind.STEP, 0.0, b'{"a": "%s"}' % (b"x" * MAX_BODY), b"{}")
+        service.store.append(big)
+        document, total = b"", 1
+        while len(document) < total:
+            reply = await service.call(Op.TRAJECTORY, instance, after=0, offset=len(document))
+            assert len(reply.body) < MAX_BODY
+            document, total = document + reply.body, reply.meta["total"]
+        (event,) = Trajectory.model_validate_json(document).events
+        assert event.request == {"a": "x" * MAX_BODY}

@@ -1,7 +1,15 @@
 """Trajectories, conversations and outcomes out of recorded events."""
 
+from sandbox_service.contract.inspection import Trajectory
+from sandbox_service.trajectories.pages import EventPage
 from sandbox_service.trajectories.records import EventKind
-from sandbox_service.trajectories.view import conversation_of, outcome_of, tools_of, trajectory_of
+from sandbox_service.trajectories.view import (
+    conversation_of,
+    outcome_of,
+    tools_of,
+    trajectory_of,
+    trajectory_page,
+)
 from tests.fakes.episodes import create, evaluation, event, failure, instance, step
 
 
@@ -65,3 +73,19 @@ def test_half_a_surrogate_pair_in_a_result_can_be_shown():
 
 def test_a_body_that_is_no_json_is_left_out():
     assert trajectory_of(instance(), [event(response=b"\xff\x00")]).events[0].result is None
+
+
+def test_a_page_is_the_trajectory_of_its_events_with_a_cursor():
+    events = (
+        create(),
+        step(),
+        failure(sequence=2),
+        event(sequence=3, request=b"not json", response=b'{"content": "half a \\ud800 pair"}'),
+        event(sequence=4, request=b"[1]", response='{"text": "\u00e9 \\"events\\":[]"}'.encode(), reward=0.5),
+        event(sequence=9, kind=EventKind.RELEASE, timing_ms={"run": 2.0}),
+    )
+    record = instance(tenant='"events":[]')
+    page = Trajectory.model_validate_json(trajectory_page(record, EventPage(events, more=True)))
+    assert page == trajectory_of(record, events).model_copy(update={"next_cursor": "9"})
+    last = Trajectory.model_validate_json(trajectory_page(record, EventPage((), more=False)))
+    assert (last.events, last.next_cursor) == ((), None)
