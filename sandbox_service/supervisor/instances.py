@@ -17,6 +17,7 @@ from sandbox_service.pool.leases import Lease, Leases
 from sandbox_service.trajectories.records import public_id, record_id
 
 from .idempotency import KeyMemory
+from .listing import Listing
 
 if TYPE_CHECKING:
     import asyncio
@@ -147,9 +148,7 @@ class InstanceTable:
         self._live: dict[str, Instance] = {}
         self._tombstones: OrderedDict[str, Tombstone] = OrderedDict()
         self._of_tenant: Counter[str] = Counter()
-        self._known: dict[str, dict[str, int]] = {}
-        """By tenant, the ids of its live and ended instances in order of creation, with their numbers."""
-        self._created = 0
+        self._listing = Listing()
         self.leases = Leases(config.idle_timeout_s)
 
     def __len__(self) -> int:
@@ -205,17 +204,9 @@ class InstanceTable:
     def page(
         self, tenant: str, after: int, limit: int, prefix: str = ""
     ) -> tuple[list[Instance | Tombstone], int | None]:
-        """A tenant's instances created after a number; and the number to go on from, None at the end."""
-        page: list[Instance | Tombstone] = []
-        last = after
-        for instance_id, number in self._known.get(tenant, {}).items():
-            if number <= after or not public_id(instance_id).startswith(prefix):
-                continue
-            if len(page) == limit:
-                return page, last
-            page.append(self._live.get(instance_id) or self._tombstones[instance_id])
-            last = number
-        return page, None
+        """A page of a tenant's instances, live and ended; see ``Listing``."""
+        ids, more = self._listing.page(tenant, after, limit, prefix)
+        return [self._live.get(each) or self._tombstones[each] for each in ids], more
 
     def reserve(self, instance_id: str, tenant: str, task_id: str, catalog: Catalog) -> Instance:
         """Take an id for a new instance. Raises ServiceError(DUPLICATE_INSTANCE)."""
@@ -229,7 +220,7 @@ class InstanceTable:
         instance.replayable = catalog.spec.deterministic
         self._live[instance_id] = instance
         self._of_tenant[tenant] += 1
-        self._number(tenant, instance_id)
+        self._listing.add(tenant, instance_id)
         return instance
 
     def activate(self, instance: Instance, *, finished: bool = False) -> None:
@@ -240,7 +231,8 @@ class InstanceTable:
     def discard(self, instance: Instance) -> None:
         """Undo a reservation: the id is free again."""
         self._remove(instance)
-        self._forget(instance.tenant, instance.instance_id)
+        if instance.instance_id not in self._tombstones:
+            self._listing.remove(instance.tenant, instance.instance_id)
 
     def begin_use(self, instance: Instance) -> None:
         """An operation has the instance to itself."""
@@ -277,7 +269,7 @@ class InstanceTable:
     def bury(self, tombstone: Tombstone) -> None:
         """Remember an instance that ended."""
         self._tombstones[tombstone.instance_id] = tombstone
-        self._number(tombstone.tenant, tombstone.instance_id)
+        self._listing.add(tombstone.tenant, tombstone.instance_id)
 
     def forget_old(self) -> None:
         """Drop tombstones that are old enough for the store alone to remember."""
@@ -287,21 +279,7 @@ class InstanceTable:
             if oldest.ended_at > horizon:
                 return
             del self._tombstones[oldest.instance_id]
-            self._forget(oldest.tenant, oldest.instance_id)
-
-    def _number(self, tenant: str, instance_id: str) -> None:
-        known = self._known.setdefault(tenant, {})
-        if instance_id not in known:
-            self._created += 1
-            known[instance_id] = self._created
-
-    def _forget(self, tenant: str, instance_id: str) -> None:
-        known = self._known.get(tenant, {})
-        if instance_id in self._live or instance_id in self._tombstones:
-            return
-        known.pop(instance_id, None)
-        if not known:
-            self._known.pop(tenant, None)
+            self._listing.remove(oldest.tenant, oldest.instance_id)
 
     def _remove(self, instance: Instance) -> None:
         if self._live.pop(instance.instance_id, None) is None:
