@@ -17,6 +17,7 @@ from sandbox_service.gateway.compat_models import CompatRequest
 from sandbox_service.gateway.metrics import Metrics
 from sandbox_service.gateway.operations import OPERATIONS
 from tests.fakes.reference_tables import RUN_PAGE, configuration_rows, error_rows, run_page, run_sections
+from tests.support.documentation import blocks
 from trainer.config import RunConfig
 from trainer.config.reading import read_run
 
@@ -37,10 +38,15 @@ def test_every_setting_is_documented_with_its_default_and_meaning():
     assert rows_between(OPERATIONS_PAGE, "Configuration") == list(configuration_rows(ServiceConfig))
 
 
+def example(page, words):
+    """The one sample of a page with these words in it."""
+    (found,) = [block for block in blocks() if block.page == page and words in block.text]
+    return found.text
+
+
 def test_the_example_configuration_is_valid(tmp_path):
-    example = re.search(r"\n((?:    .*\n|\n)*?    \[server\]\n(?:    .*\n|\n)*)", OPERATIONS_PAGE)
     file = tmp_path / "service.toml"
-    file.write_text(re.sub(r"^    ", "", example.group(1), flags=re.MULTILINE))
+    file.write_text(example("docs/operations.md", "[server]"))
     config = read_config(file)
     assert config.pool_of("code").max_boxes == 32
 
@@ -54,9 +60,8 @@ def test_every_setting_of_a_run_is_documented():
 
 
 def test_the_example_run_is_valid(tmp_path):
-    example = re.search(r'\n((?:    .*\n|\n)*?    name = "sums"\n(?:    .*\n|\n)*)', RUN_PAGE.read_text())
     file = tmp_path / "run.toml"
-    file.write_text(re.sub(r"^    ", "", example.group(1), flags=re.MULTILINE))
+    file.write_text(example("docs/trainer/configuration.md", 'name = "sums"'))
     config = read_run(file)
     assert (config.name, config.model.hidden, config.algorithm.advantage.kind) == ("sums", 192, "dr_grpo")
 
@@ -127,7 +132,7 @@ def test_the_idle_timeout_is_one_number():
 def examples():
     models = {operation.path: operation.request for operation in OPERATIONS}
     for line in API_PAGE.splitlines():
-        words = shlex.split(line) if line.startswith("    curl") else []
+        words = shlex.split(line) if line.startswith("curl") else []
         if "-d" in words:
             path = next(word for word in words if word.startswith("localhost:8080")).removeprefix(
                 "localhost:8080"

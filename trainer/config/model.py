@@ -28,8 +28,8 @@ class TinyModel(Branch):
     heads: Positive = 4
     key_value_heads: Positive = 4
     feed_forward: Positive = 384
-    context: Positive = 512
-    """Positions."""
+    context: Positive = 2048
+    """Positions: the system prompt of the code environment takes 485 of them."""
     tied_embeddings: bool = True
     seed: int = 0
     """Of the first weights."""

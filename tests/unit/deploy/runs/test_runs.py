@@ -48,6 +48,11 @@ def test_its_splits_are_there_and_none_is_trained_on_and_tested_with(path: Path)
 
 
 @each_run
+def test_evaluation_data_are_not_trained_on(path: Path) -> None:
+    assert not {"humaneval", "mbpp", "mbpp_test"} & set(read_run(path).tasks.splits)
+
+
+@each_run
 def test_its_service_understands_what_it_is_started_with(path: Path) -> None:
     from deploy.config_file import read_config
 
