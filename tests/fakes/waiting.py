@@ -9,3 +9,9 @@ async def until(condition: Callable[[], object], patience_s: float = 20.0) -> No
     async with asyncio.timeout(patience_s):
         while not condition():  # noqa: ASYNC110 (what is waited for raises no event)
             await asyncio.sleep(0.002)
+
+
+async def settle(turns: int = 100) -> None:
+    """Run what is ready, and what that makes ready; counts turns of the loop, not seconds."""
+    for _ in range(turns):
+        await asyncio.sleep(0)

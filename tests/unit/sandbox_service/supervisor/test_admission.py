@@ -12,6 +12,7 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.runner.frames import Op
 from tests.fakes.sandboxes import FakeSandboxFactory
 from tests.fakes.supervised import Supervised, supervised
+from tests.fakes.waiting import settle
 
 ONE_BOX = PoolConfig(min_boxes=0, max_boxes=1)
 
@@ -41,7 +42,7 @@ async def test_a_failure_that_passes_is_tried_again() -> None:
     async with supervised(factory=factory) as service:
         create = asyncio.create_task(service.create("diary"))
         for _ in range(2):
-            await asyncio.sleep(0.001)
+            await settle()
             service.pass_time(1)
         await create
         assert factory.attempts == 3
@@ -54,7 +55,7 @@ async def test_a_failure_that_repeats_is_told_before_the_queue_times_out() -> No
         body = {"environment": "diary", "task_id": "echo-1"}
         create = asyncio.create_task(service.refusal(Op.CREATE, "", body))
         for _ in range(4):
-            await asyncio.sleep(0.001)
+            await settle()
             service.pass_time(2)
         assert await create is ErrorCode.SANDBOX_FAILED
 
@@ -64,12 +65,12 @@ async def test_a_create_waits_for_a_box_until_its_time_is_over() -> None:
         held = await service.create("diary")
         body = {"environment": "diary", "task_id": "echo-1"}
         late = asyncio.create_task(service.refusal(Op.CREATE, "", body))
-        await asyncio.sleep(0.001)
+        await settle()
         assert _queued(service) == 1
         service.pass_time(60)
         assert await late is ErrorCode.QUEUE_TIMEOUT
         served = asyncio.create_task(service.create("diary"))
-        await asyncio.sleep(0.001)
+        await settle()
         await service.release(held)
         instance = await served
         assert (await service.states())[instance] == "active"
@@ -80,13 +81,13 @@ async def test_a_full_queue_says_when_to_come_back() -> None:
     async with supervised(pool) as service:
         held = await service.create("diary")
         waiting = asyncio.create_task(service.create("diary"))
-        await asyncio.sleep(0.001)
+        await settle()
         with pytest.raises(ServiceError) as refused:
             await service.create("diary")
         assert refused.value.code is ErrorCode.QUEUE_FULL
         assert refused.value.retry_after_s is not None
         other = asyncio.create_task(service.tenant_named("bob").create("diary"))
-        await asyncio.sleep(0.001)
+        await settle()
         assert _queued(service) == 2
         await service.release(held)
         await service.release(await waiting)
@@ -96,7 +97,7 @@ async def test_a_full_queue_says_when_to_come_back() -> None:
 async def test_a_pool_without_a_queue_still_grants_what_is_free() -> None:
     pool = PoolConfig(min_boxes=1, max_boxes=1, queue_limit=0)
     async with supervised(pool) as service:
-        await asyncio.sleep(0.001)
+        await settle()
         await service.create("diary")
         assert (
             await service.refusal(Op.CREATE, "", {"environment": "diary", "task_id": "echo-1"})

@@ -14,6 +14,7 @@ from sandbox_service.supervisor.boxes import BoxPool
 from tests.fakes.clock import FakeClock
 from tests.fakes.environments import fake_registry
 from tests.fakes.sandboxes import FakeSandboxFactory
+from tests.fakes.waiting import settle
 
 
 def _pool(factory: FakeSandboxFactory, lost: list[str] | None = None, **config: int) -> BoxPool:
@@ -29,7 +30,7 @@ async def test_the_minimum_is_warmed_before_anybody_asks() -> None:
     factory = FakeSandboxFactory()
     pool = _pool(factory, min_boxes=2, max_boxes=3)
     pool.decide()
-    await asyncio.sleep(0.001)
+    await settle()
     assert (pool.stats().idle, pool.stats().starting) == (2, 0)
     await pool.close()
     assert (pool.stats().started_total, pool.stats().destroyed_total) == (2, 2)
@@ -53,7 +54,7 @@ async def test_a_cancelled_waiter_leaves_the_queue() -> None:
     pool = _pool(FakeSandboxFactory())
     await pool.acquire("ada", "a")
     waiting = asyncio.create_task(pool.acquire("ada", "b"))
-    await asyncio.sleep(0.001)
+    await settle()
     assert pool.stats().queued == 1
     waiting.cancel()
     await asyncio.wait({waiting})
@@ -65,11 +66,11 @@ async def test_a_waiter_cancelled_as_it_is_served_gives_its_place_back() -> None
     pool = _pool(FakeSandboxFactory())
     box = await pool.acquire("ada", "a")
     waiting = asyncio.create_task(pool.acquire("ada", "b"))
-    await asyncio.sleep(0.001)
+    await settle()
     waiting.cancel()
     box.leave("a", clean=True)
     await asyncio.wait({waiting})
-    await asyncio.sleep(0.001)
+    await settle()
     assert (pool.stats().idle, pool.stats().instances) == (1, 0)
     await pool.close()
 
@@ -83,7 +84,7 @@ async def test_a_dead_box_tells_its_instances_and_answers_nobody() -> None:
     assert box.doomed
     with pytest.raises(ServiceError):
         pool.admit_copy(box, "copy")
-    await asyncio.sleep(0.001)
+    await settle()
     assert pool.stats().instances == 0
     await pool.close()
 
@@ -102,7 +103,7 @@ async def test_a_box_that_dies_as_it_starts_is_replaced() -> None:
     factory.start = stillborn
     box = await pool.acquire("ada", "a")
     assert box.sandbox is factory.sandboxes[1]
-    await asyncio.sleep(0.001)
+    await settle()
     assert factory.sandboxes[0].destroyed
     await pool.close()
 

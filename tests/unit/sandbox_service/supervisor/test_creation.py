@@ -11,6 +11,7 @@ from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.runner.frames import Op
 from tests.fakes.supervised import Supervised, supervised
 from tests.fakes.trajectories import MemoryTrajectoryStore
+from tests.fakes.waiting import settle
 
 ONE_BOX = PoolConfig(min_boxes=0, max_boxes=1)
 
@@ -193,7 +194,7 @@ async def test_a_caller_that_goes_away_finds_its_instance_under_the_key() -> Non
     async with supervised() as service:
         service.factory.gate = asyncio.Event()
         impatient = asyncio.create_task(service.create("diary", key="k"))
-        await asyncio.sleep(0.001)
+        await settle()
         impatient.cancel()
         with pytest.raises(asyncio.CancelledError):
             await impatient

@@ -12,6 +12,7 @@ from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.runner.frames import Op
 from tests.fakes.supervised import supervised
 from tests.fakes.trajectories import MemoryTrajectoryStore
+from tests.fakes.waiting import settle
 
 
 def _message(instance: str) -> dict[str, object]:
@@ -142,7 +143,7 @@ async def test_a_refused_record_does_not_keep_an_ending_from_freeing_its_box() -
         store.full = True
         assert await service.release(released) is True
         service.pass_time(300)
-        await asyncio.sleep(0.001)
+        await settle()
         assert not any(box.runner.places for box in service.factory.alive)
         store.full = False
         service.pass_time(1)
@@ -188,7 +189,7 @@ async def test_closing_refuses_those_who_wait() -> None:
         await service.create("diary")
         body = {"environment": "diary", "task_id": "echo-1"}
         waiting = asyncio.create_task(service.call(Op.CREATE, "", body))
-        await asyncio.sleep(0.001)
+        await settle()
         await service.core.close()
         await asyncio.wait({waiting})
         assert service.factory.alive == []

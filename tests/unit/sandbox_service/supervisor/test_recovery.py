@@ -14,6 +14,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.sandboxes import FakeSandboxFactory
 from tests.fakes.supervised import Supervised, fake_config, supervised
 from tests.fakes.trajectories import MemoryTrajectoryStore
+from tests.fakes.waiting import settle
 
 
 def _message(instance: str, content: str = "hello") -> dict[str, object]:
@@ -118,10 +119,10 @@ async def test_a_rebuild_waits_until_its_former_place_is_clear() -> None:
         box.runner.refuse.clear()
         rebuilding = asyncio.create_task(service.step(instance, "two"))
         await box.waiting.wait()
-        await asyncio.sleep(0.001)
+        await settle()
         box.let_go(Op.RELEASE)
         assert (await rebuilding)["step_index"] == 1
-        await asyncio.sleep(0.001)
+        await settle()
         assert (await service.step(instance, "three"))["step_index"] == 2
         assert service.store.kinds(instance).count("replay") == 1
 
@@ -133,7 +134,7 @@ async def test_a_rebuild_waits_for_a_box_like_a_create() -> None:
         service.factory.home_of(instance).die()
         blocker = await service.create("sheet")
         waiting = asyncio.create_task(service.step(instance, "second"))
-        await asyncio.sleep(0.001)
+        await settle()
         assert not waiting.done()
         await service.release(blocker)
         assert (await waiting)["step_index"] == 1
@@ -145,7 +146,7 @@ async def test_a_release_during_a_rebuild_leaves_nothing() -> None:
         service.factory.home_of(instance).die()
         blocker = await service.create("sheet")
         waiting = asyncio.create_task(service.refusal(Op.STEP, instance, _message(instance)))
-        await asyncio.sleep(0.001)
+        await settle()
         assert await service.release(instance) is True
         await service.release(blocker)
         assert await waiting is ErrorCode.INSTANCE_RELEASED
