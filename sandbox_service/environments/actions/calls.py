@@ -1,7 +1,7 @@
 """Tool calls of an assistant message: OpenAI ``tool_calls``, or ``<tool_call>`` JSON in its text.
 
-A call that is broken is not dropped: it becomes a call with a ``problem``, which is told to the model.
-Nothing here raises on what a model wrote.
+A call that is broken is not dropped: it becomes a call with a ``problem``, which is shown to the model.
+Nothing here raises on what a model wrote, and reading a text takes time in proportion to its length.
 """
 
 from __future__ import annotations
@@ -11,13 +11,20 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["TAG", "Call", "native_calls", "parse_calls", "plain_text", "tagged_call"]
+__all__ = ["MOST_CALLS", "TAG", "Call", "native_calls", "parse_calls", "plain_text", "tagged_call"]
 
 JsonObject = dict[str, Any]
 
 TAG = "<tool_call>"
+MOST_CALLS = 64
+"""Calls that are read from one text. An error of the JSON decoder counts the lines before it, so that the
+time for any number of broken calls would grow with the square of the text."""
+_MOST_DEPTH = 64
+"""Levels of nesting in arguments; environments walk through them recursively."""
 _TAG_END = "</tool_call>"
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
+_SPACE = re.compile(r"\s*")
+_TOO_MANY = f"Not run: a message may hold at most {MOST_CALLS} calls."
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +42,18 @@ class Call:
 
 
 def parse_calls(message: JsonObject) -> list[Call]:
-    """The calls of an assistant message in their order; none when it holds no call."""
+    """Return the calls of an assistant message in their order; none when it holds no call.
+
+    Of a text with too many calls the last one returned stands for the rest, which was not read.
+    """
     if message.get("tool_calls"):
         return native_calls(message["tool_calls"])
     text = plain_text(message.get("content"))
     calls: list[Call] = []
     position = text.find(TAG)
     while position >= 0:
+        if len(calls) == MOST_CALLS:
+            return [*calls, Call("", problem=_TOO_MANY)]
         call, end = tagged_call(text, position + len(TAG))
         calls.append(call)
         position = text.find(TAG, end)
@@ -67,7 +79,8 @@ def plain_text(content: object) -> str:
 
 def tagged_call(text: str, start: int) -> tuple[Call, int]:
     """The call of a ``<tool_call>`` whose JSON begins at ``start``, and where it ends."""
-    begin = start + len(text[start:]) - len(text[start:].lstrip())
+    space = _SPACE.match(text, start)
+    begin = space.end() if space else start
     try:
         # The decoder, not the closing tag, finds the end: the tag may occur inside a string.
         call, end = json.JSONDecoder(strict=False).raw_decode(text, begin)
@@ -106,4 +119,22 @@ def _arguments(given: object) -> tuple[JsonObject, str | None]:
             return {}, f"The arguments are not valid JSON: {error}."
     if not isinstance(given, dict):
         return {}, f"The arguments must be a JSON object, not {type(given).__name__}."
+    if _is_deep(given):
+        return {}, f"The arguments are nested deeper than {_MOST_DEPTH} levels."
     return given, None
+
+
+def _is_deep(value: object) -> bool:
+    """Whether a JSON value has too many levels; they are counted one by one, without recursion."""
+    level = [value]
+    for _ in range(_MOST_DEPTH):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True

@@ -1,16 +1,22 @@
-"""The official checkers, each on state of its own.
+"""The official checkers, each on state of its own and with a bounded time.
 
 The multi-turn checker keeps its objects in its module's globals under a name of the caller's choice. Every
 evaluation takes a name that was never used before, and removes what was left under it.
+
+Ground truth passes them all, which a test shows of every task. So whatever they raise, or take too long for,
+is because of the answer, and the answer is wrong: their own patterns need exponential time for some.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+
+from sandbox_service.runner.budget import OverBudget, cpu_budget
 
 from .engine import official
 
@@ -26,17 +32,8 @@ _turns = official("eval_checker.multi_turn_eval.multi_turn_checker")
 _ast = official("eval_checker.ast_eval.ast_checker")
 _agentic = official("eval_checker.agentic_eval.agentic_checker")
 _languages = official("constants.enums").Language
-_RAISED = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    NotImplementedError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
-"""What the checkers raise on an answer whose form they did not expect; ground truth raises nothing."""
+_CPU_S = 10.0
+"""CPU time of one verdict; those on solutions take well below a second."""
 _names = itertools.count()
 _methods: dict[type, list[tuple[str, object]]] = {}
 
@@ -71,10 +68,9 @@ def check_turns(task: JsonObject, history: list[list[list[str]]], truth: list[li
         "initial_config": task["config"],
         "involved_classes": task["classes"],
     }
+    check = functools.partial(_turns.multi_turn_checker, history, truth, entry, task["category"], name)
     try:
-        return _judgement(_turns.multi_turn_checker(history, truth, entry, task["category"], name))
-    except _RAISED as error:
-        return Judgement(False, f"multi_turn:checker_raised_{type(error).__name__}")
+        return _judge("multi_turn:checker_", check)
     finally:
         space = vars(_turn_state)
         for key in [key for key in space if key.startswith(f"{name}_")]:
@@ -90,17 +86,23 @@ def check_calls(task: JsonObject, calls: list[JsonObject], truth: list[JsonObjec
     """Compare calls, each a function's name to its arguments, with the accepted ones."""
     category = task["category"]
     language = {"simple_java": "java", "simple_javascript": "javascript"}.get(category, "python")
-    try:
-        verdict = _ast.ast_checker(task["functions"], calls, truth, _languages(language), category, "model")
-        return _judgement(verdict)
-    except _RAISED as error:
-        return Judgement(False, f"ast_checker:raised_{type(error).__name__}")
+    check = functools.partial(
+        _ast.ast_checker, task["functions"], calls, truth, _languages(language), category, "model"
+    )
+    return _judge("ast_checker:", check)
 
 
 def check_answer(text: str, truth: list[str]) -> Judgement:
     """Look for one of the accepted answers in a text."""
-    return _judgement(_agentic.agentic_checker(text, truth))
+    return _judge("agentic_checker:", functools.partial(_agentic.agentic_checker, text, truth))
 
 
-def _judgement(verdict: JsonObject) -> Judgement:
+def _judge(who: str, check: Callable[[], JsonObject]) -> Judgement:
+    try:
+        with cpu_budget(_CPU_S):
+            verdict = check()
+    except OverBudget:
+        return Judgement(False, f"{who}out_of_time")
+    except Exception as error:  # noqa: BLE001  # capture point: a checker raises anything on an odd answer
+        return Judgement(False, f"{who}raised_{type(error).__name__}")
     return Judgement(bool(verdict["valid"]), None if verdict["valid"] else str(verdict.get("error_type")))

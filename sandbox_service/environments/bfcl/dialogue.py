@@ -16,12 +16,10 @@ if TYPE_CHECKING:
 
     from sandbox_service.environments.actions.calls import Call
 
-__all__ = ["MOST_CALLS", "Dialogue", "Graded", "Options", "answered", "opened", "read_options"]
+__all__ = ["Dialogue", "Graded", "Options", "answered", "opened", "read_options"]
 
 JsonObject = dict[str, Any]
 
-MOST_CALLS = 64
-"""Calls of one message that are run; later ones are refused, not ignored."""
 _PARAMS = ("is_open_query", "memory", "step_rewards")
 
 

@@ -161,10 +161,12 @@ def call(target: object, method: str, arguments: JsonObject) -> CallResult:
     """Call a method that the caller allows; text in the form that the package's own runner gives."""
     try:
         result = getattr(target, method)(**arguments)
+        # Within the capture, as in the package's runner: an integer can be too long to be written down.
+        text = _shown(result)
     except Exception as error:  # noqa: BLE001  # the capture point of the API classes
         return CallResult(f"Error during execution: {error}", succeeded=False)
     failed = isinstance(result, dict) and "error" in result
-    return CallResult(_shown(result), succeeded=not failed)
+    return CallResult(text, succeeded=not failed)
 
 
 def call_text(method: str, arguments: JsonObject) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from sandbox_service.environments.actions.calls import parse_calls
+from sandbox_service.environments.actions.calls import MOST_CALLS, parse_calls
 from sandbox_service.runner.world import JsonObject, Outcome, Start
 
 from . import checkers, engine
-from .dialogue import MOST_CALLS, Dialogue, Graded, answered, opened
+from .dialogue import Dialogue, Graded, answered, opened
 from .prompts import COMPLETED, MORE_FUNCTIONS, NEW_FUNCTIONS, TURNS
 
 if TYPE_CHECKING:

@@ -2,7 +2,8 @@
 
 Three notations are read: OpenAI ``tool_calls``, fenced code blocks (python, bash) and ``<tool_call>`` JSON
 in plain content. A call that is broken is not dropped: it becomes a call with a ``problem``, which is
-told to the model. Nothing here raises on what a model wrote.
+shown to the model. Nothing here raises on what a model wrote, and reading a text takes time in proportion to
+its length.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _LANGUAGES = {
     "sh": ("execute_bash", "command"),
     "shell": ("execute_bash", "command"),
 }
-_OPENING = re.compile(rf"^ {{0,3}}(?P<fence>`{{3,}})[ \t]*(?P<info>[^`\n]*)\n|{TAG}", re.MULTILINE)
+# The spaces before a language belong to the info: matched by a part of their own as well, a run of them
+# takes quadratic time.
+_OPENING = re.compile(rf"^ {{0,3}}(?P<fence>`{{3,}})(?P<info>[^`\n]*)\n|{TAG}", re.MULTILINE)
 
 
 def parse_actions(message: JsonObject) -> list[Call]:
@@ -47,7 +50,7 @@ def parse_actions(message: JsonObject) -> list[Call]:
 def _from_text(text: str) -> list[Call]:
     actions: list[Call] = []
     position = 0
-    while opening := _OPENING.search(text, position):
+    while len(actions) <= MAX_ACTIONS and (opening := _OPENING.search(text, position)):
         if opening.group("fence") is None:
             call, position = tagged_call(text, opening.end())
             actions.append(call)

@@ -14,6 +14,9 @@ __all__ = ["exact", "number_in", "numeric", "picked", "picks", "rouge_l", "token
 _ARTICLES = {"a", "an", "the"}
 _MAX_TOKENS = 2000
 """Tokens that ROUGE-L looks at; its time grows with the product of both lengths."""
+_LONGEST_RUN = 30
+"""Combining marks that are put in order at once, as in Unicode's stream-safe format (UAX 15): the time for
+one run of them grows with the square of its length."""
 _NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d*)?(?:[eE][+-]?\d{1,4})?")
 _LETTERS = re.compile(r"[A-Z](?:(?:\s*,\s*|\s*;\s*|\s+and\s+|\s+)[A-Z])*")
 
@@ -22,11 +25,25 @@ def exact(answer: str, wanted: list[str], *, ignore_case: bool) -> bool:
     """The answer is one of the wanted ones; white space at line ends and around does not count."""
 
     def tidy(text: str) -> str:
-        text = unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
+        text = _composed(text.replace("\r\n", "\n"))
         text = "\n".join(line.rstrip() for line in text.strip().split("\n"))
         return text.casefold() if ignore_case else text
 
     return tidy(answer) in {tidy(text) for text in wanted}
+
+
+def _composed(text: str) -> str:
+    """Return the text in NFC; a run of combining marks that no language has is composed piece by piece."""
+    if text.isascii():
+        return text
+    pieces: list[str] = []
+    begin = run = 0
+    for index, character in enumerate(text):
+        run = run + 1 if unicodedata.combining(character) else 0
+        if run > _LONGEST_RUN:
+            pieces.append(unicodedata.normalize("NFC", text[begin:index]))
+            begin, run = index, 1
+    return "".join([*pieces, unicodedata.normalize("NFC", text[begin:])])
 
 
 def number_in(answer: str) -> float | None:
@@ -81,7 +98,7 @@ def picks(answer: str, wanted: set[str]) -> float:
 
 def _tokens(text: str) -> list[str]:
     """Lower-case words without punctuation, as in the SQuAD evaluation."""
-    text = unicodedata.normalize("NFC", text).casefold()
+    text = _composed(text).casefold()
     return text.translate(str.maketrans(string.punctuation, " " * len(string.punctuation))).split()
 
 
@@ -113,12 +130,16 @@ def rouge_l(answer: str, wanted: list[str]) -> float:
 
 
 def _common_subsequence(first: list[str], second: list[str]) -> int:
-    """Length of the longest common subsequence, one row of the table at a time."""
-    row = [0] * (len(second) + 1)
+    """Length of the longest common subsequence (Hyyrö 2004).
+
+    A row of the table is the bits of one number: a bit is 0 where the length grows by one.
+    """
+    places: dict[str, int] = {}
+    for index, token in enumerate(second):
+        places[token] = places.get(token, 0) | 1 << index
+    every = (1 << len(second)) - 1
+    row = every
     for token in first:
-        diagonal = 0
-        for index, other in enumerate(second, 1):
-            above = row[index]
-            row[index] = diagonal + 1 if token == other else max(above, row[index - 1])
-            diagonal = above
-    return row[-1]
+        matched = row & places.get(token, 0)
+        row = (row + matched | row - matched) & every
+    return len(second) - row.bit_count()

@@ -7,6 +7,7 @@ text, and else the whole text. Nothing here raises on what a model wrote.
 from __future__ import annotations
 
 import re
+from collections import deque
 from typing import Any
 
 from sandbox_service.environments.actions.calls import Call, parse_calls, plain_text
@@ -33,7 +34,8 @@ ACT_TOOL: JsonObject = {
 }
 MOST_CHARACTERS = 2000
 """Longest action."""
-_REACT = re.compile(r"^[ \t]*Action(?:[ \t]*\d*)[ \t]*:", re.MULTILINE | re.IGNORECASE)
+# No character can be matched by two parts of it: with two, a run of spaces takes quadratic time.
+_REACT = re.compile(r"^[ \t]*Action[ \t]*(?:\d+[ \t]*)?:", re.MULTILINE | re.IGNORECASE)
 _FENCES = re.compile(r"^```\w*\n?|\n?```$")
 
 
@@ -43,9 +45,9 @@ def parse_moves(message: JsonObject) -> list[Call]:
     if calls:
         return [_checked(call) for call in calls]
     text = plain_text(message.get("content"))
-    marks = list(_REACT.finditer(text))
+    marks = deque(_REACT.finditer(text), maxlen=1)
     if marks:
-        text = text[marks[-1].end() :]
+        text = text[marks[0].end() :]
     return [_checked(Call(ACT, {"action": _FENCES.sub("", text.strip())}))]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Protocol
 
 from sandbox_service.contract.messages import FunctionCall, Message, ToolCall
@@ -20,18 +21,21 @@ __all__ = [
     "listed",
     "message_of",
     "named_call",
+    "space_after",
     "split_thoughts",
 ]
 
 _THOUGHT_END = "</think>"
 _CALL_KEYS = ("arguments", "parameters")
+_SPACE = re.compile(r"\s*")
 
 
 class ToolFormat(Protocol):
     """How a family of models writes tool calls.
 
     A call is what can be read as one, and nothing is made up: what is malformed stays in the content, where
-    the environment sees it and can answer.
+    the environment sees it and can answer. Parsing takes time in proportion to the text: all episodes of a
+    run wait for it.
     """
 
     def parse(self, text: str, first: int = 0) -> Message:
@@ -57,11 +61,16 @@ def split_thoughts(text: str) -> tuple[str, str]:
 
 def decode_json(text: str, start: int = 0) -> tuple[object, int] | None:
     """The JSON value that begins at ``start``, spaces skipped, and where it ends; None when there is none."""
-    begin = start + len(text[start:]) - len(text[start:].lstrip())
     try:
-        return json.JSONDecoder(strict=False).raw_decode(text, begin)
+        return json.JSONDecoder(strict=False).raw_decode(text, space_after(text, start))
     except (ValueError, RecursionError):
         return None
+
+
+def space_after(text: str, start: int) -> int:
+    """Return where the white space that begins at ``start`` ends."""
+    space = _SPACE.match(text, start)
+    return space.end() if space else start
 
 
 def call_of(value: object, number: int) -> ToolCall | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.contract.tool_prompt import tool_prompt
 
-from .base import arguments_of, call_of, decode_json, message_of, split_thoughts
+from .base import arguments_of, call_of, decode_json, message_of, space_after, split_thoughts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,6 +55,5 @@ def tagged(call: ToolCall, space: str) -> str:
 
 def _closed(text: str, position: int) -> int:
     """Behind the closing tag, where one follows: models forget it."""
-    rest = text[position:]
-    gap = len(rest) - len(rest.lstrip())
-    return position + gap + len(_TAG_END) if rest.startswith(_TAG_END, gap) else position
+    end = space_after(text, position)
+    return end + len(_TAG_END) if text.startswith(_TAG_END, end) else position

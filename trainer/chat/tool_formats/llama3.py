@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 from .base import arguments_of, call_of, decode_json, listed, message_of, split_thoughts
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Llama3Format"]
 
 _PYTHON_TAG = "<|python_tag|>"
+_BETWEEN = re.compile(r"[ \t\r\n;]*")
 _PARAGRAPH = """\
 # Tools
 
@@ -48,16 +50,20 @@ class Llama3Format:
 def _calls(text: str, first: int) -> list[ToolCall]:
     """All calls of a text that holds nothing else; none of another text."""
     calls: list[ToolCall] = []
-    position = 0
-    while text[position:].strip(" \t\r\n;"):
+    position = _behind_separators(text, 0)
+    while position < len(text):
         decoded = decode_json(text, position)
         call = call_of(decoded[0], first + len(calls)) if decoded else None
         if decoded is None or call is None:
             return []
         calls.append(call)
-        rest = text[decoded[1] :]
-        position = len(text) - len(rest.lstrip(" \t\r\n;"))
+        position = _behind_separators(text, decoded[1])
     return calls
+
+
+def _behind_separators(text: str, position: int) -> int:
+    separators = _BETWEEN.match(text, position)
+    return separators.end() if separators else position
 
 
 def _written(call: ToolCall) -> str:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["MistralFormat"]
 
 _TAG = "[TOOL_CALLS]"
-_NAMED = re.compile(r"\s*([^\s\[\]{}]+)(?:\[CALL_ID\][^\[\]]*)?(?:\[ARGS\])?\s*(?=\{)")
+# An id without spaces: it would share them with what follows, and a run of them take quadratic time.
+_NAMED = re.compile(r"\s*([^\s\[\]{}]+)(?:\[CALL_ID\][^\s\[\]{}]*)?(?:\[ARGS\])?\s*(?=\{)")
 _PARAGRAPH = """\
 [AVAILABLE_TOOLS]
 {tools}

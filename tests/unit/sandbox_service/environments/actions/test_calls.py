@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from sandbox_service.environments.actions.calls import parse_calls, plain_text
+from sandbox_service.environments.actions.calls import MOST_CALLS, parse_calls, plain_text
 
 
 def native(*functions: object) -> dict:
@@ -68,3 +68,22 @@ def test_drafts_in_thoughts_are_no_calls():
 )
 def test_a_message_without_calls_has_none(message):
     assert parse_calls(message) == []
+
+
+@pytest.mark.parametrize("nested", ["[" * 900 + "]" * 900, '{"a":' * 100 + "1" + "}" * 100])
+def test_arguments_nested_too_deeply_are_a_problem(nested):
+    text = f'{{"a": {nested}}}'
+    (call,) = parse_calls(native({"name": "f", "arguments": text}))
+    (same,) = parse_calls(tagged(f'{{"name": "f", "arguments": {text}}}'))
+    assert call.problem == same.problem == "The arguments are nested deeper than 64 levels."
+
+
+def test_arguments_of_many_levels_are_read():
+    (call,) = parse_calls(native({"name": "f", "arguments": {"a": [[[{"b": [1]}]]]}}))
+    assert (call.arguments, call.problem) == ({"a": [[[{"b": [1]}]]]}, None)
+
+
+def test_of_too_many_calls_in_a_text_one_answer_stands_for_the_rest():
+    calls = parse_calls(tagged(*['{"name": "f"}'] * (MOST_CALLS + 9)))
+    assert len(calls) == MOST_CALLS + 1
+    assert [call.problem is None for call in calls[-2:]] == [True, False]

@@ -81,3 +81,22 @@ def test_our_results_are_those_of_the_official_runner(engine, catalog):
                 long_context,
             )
             assert ours == theirs
+
+
+_LONG = int("9" * 4000)
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        ("power", {"base": 10, "exponent": 5000}),
+        ("add", {"a": _LONG * 10**300, "b": _LONG * 10**300}),
+        ("multiply", {"a": _LONG, "b": _LONG}),
+        ("sum_values", {"numbers": [_LONG * 10**300] * 9}),
+    ],
+)
+def test_a_result_too_long_to_be_written_down_is_an_error_of_the_call(engine, math, method, arguments):
+    assert engine.refusal(method, arguments) is None
+    result = engine.call(math, method, arguments)
+    assert result.text.startswith("Error during execution: Exceeds the limit (4300 digits)")
+    assert not result.succeeded

@@ -127,7 +127,7 @@ def test_content_parts_are_joined() -> None:
     assert action.arguments == {"code": "1\n"}
 
 
-def test_calls_beyond_the_limit_are_refused_not_dropped() -> None:
+def test_calls_beyond_the_limit_are_refused_by_one_answer() -> None:
     actions = content("```bash\ntrue\n```\n" * (MAX_ACTIONS + 2))
-    assert len(actions) == MAX_ACTIONS + 2
-    assert [action.problem is None for action in actions[-3:]] == [True, False, False]
+    assert len(actions) == MAX_ACTIONS + 1
+    assert [action.problem is None for action in actions[-2:]] == [True, False]

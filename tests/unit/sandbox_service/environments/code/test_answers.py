@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sandbox_service.environments.code.answers import (
     exact,
@@ -24,6 +26,12 @@ def test_exact_is_exact(answer: str) -> None:
 def test_exact_may_pass_over_case_and_composition() -> None:
     assert exact("STRASSE", ["straße"], ignore_case=True)
     assert exact("e\u0301", ["é"], ignore_case=False)
+
+
+def test_what_stands_beside_a_long_run_of_combining_marks_is_composed() -> None:
+    marks = "\u0315\u0300" * 200
+    assert exact(f"{marks} e\u0301", [f"{marks} é"], ignore_case=False)
+    assert exact("a" + "\u0315\u0300" * 15, ["à" + "\u0300" * 14 + "\u0315" * 15], ignore_case=False)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +122,23 @@ def test_token_f1_is_the_best_over_all_right_texts() -> None:
     assert token_f1("red fox red", ["red fox"]) == pytest.approx(0.8)
     assert token_f1("wolf", ["red fox", "Wolf!"]) == 1
     assert token_f1("", ["a"]) == 0
+
+
+def slow_subsequence(first: list[str], second: list[str]) -> int:
+    """The definition."""
+    if not first or not second:
+        return 0
+    if first[-1] == second[-1]:
+        return slow_subsequence(first[:-1], second[:-1]) + 1
+    return max(slow_subsequence(first[:-1], second), slow_subsequence(first, second[:-1]))
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=8), st.lists(st.sampled_from("abc"), max_size=8))
+def test_rouge_l_is_that_of_the_longest_common_subsequence(first: list[str], second: list[str]) -> None:
+    common = slow_subsequence(first, second)
+    wanted = 2 * common / (len(first) + len(second)) if common else 0
+    # "a" as a word is no article here: ROUGE-L counts all words.
+    assert rouge_l(" ".join(first), [" ".join(second)]) == pytest.approx(wanted)
 
 
 def test_rouge_l_follows_the_order_of_words() -> None:

@@ -1,0 +1,158 @@
+"""Everything that reads a model's text takes time in proportion to its length, whatever the text is.
+
+One table has all parsers. Each reads texts made of a beginning, a repeated middle and an end; a text sixteen
+times as long may cost a little more than sixteen times the CPU time, and is stopped when it costs more.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sandbox_service.environments.actions.calls import native_calls, parse_calls
+from sandbox_service.environments.appworld.actions import read_actions
+from sandbox_service.environments.babyai.words import plain as babyai_plain
+from sandbox_service.environments.code import answers
+from sandbox_service.environments.code.actions import parse_actions
+from sandbox_service.environments.games.actions import parse_moves
+from sandbox_service.environments.textworld import words as textworld
+from sandbox_service.runner.budget import OverBudget, cpu_budget
+from trainer.chat.tool_formats import TOOL_FORMATS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Parser = Callable[[str], object]
+
+
+def said(text: str) -> dict[str, object]:
+    return {"role": "assistant", "content": text}
+
+
+PARSERS: dict[str, Parser] = {
+    "calls": lambda text: parse_calls(said(text)),
+    "native arguments": lambda text: native_calls([{"function": {"name": text, "arguments": text}}]),
+    "game moves": lambda text: parse_moves(said(text)),
+    "code actions": lambda text: parse_actions(said(text)),
+    "appworld cells": lambda text: read_actions(said(text), simple=False),
+    "appworld plain cells": lambda text: read_actions(said(text), simple=True),
+    "babyai words": babyai_plain,
+    "textworld words": lambda text: textworld.withheld(textworld.plain(text)),
+    "exact answers": lambda text: answers.exact(text, ["a"], ignore_case=True),
+    "numbers": lambda text: answers.number_in(text),
+    "choices": lambda text: answers.picked(text),
+    "words in common": lambda text: answers.token_f1(text, ["the answer"]),
+    "words in order": lambda text: answers.rouge_l(text, ["the answer"] * 4),
+    **{f"tool format {name}": each.parse for name, each in TOOL_FORMATS.items()},
+}
+KNOWN = [
+    ("", "Action" + " " * 64, ""),
+    ("Action", " ", ""),
+    ("Action 1", "1", " "),
+    ("", "<tool_call>x</tool_call>", ""),
+    ("", "<tool_call>", ""),
+    ("", '<tool_call>{"name": "f", "arguments": {}}</tool_call>', ""),
+    ("<tool_call>", " ", ""),
+    ("```", " ", "`"),
+    ("", "```\n", ""),
+    ("", "```python\n", ""),
+    ("", "`", ""),
+    ("", "<think>", ""),
+    ("", "</think>", ""),
+    ("", '{"name": "f", "parameters": {}};', ""),
+    ("[TOOL_CALLS]f[CALL_ID]", " ", "["),
+    ("", "[TOOL_CALLS]f[ARGS]{}", ""),
+    ("[", "f(),", "]"),
+    ("[f(a=", "[", ""),
+    ("a", "\u0315\u0300", ""),
+    ("a", "\u0301", ""),
+    ("A", " ", "B"),
+    ("A", " and ", "B"),
+    ("", "a b ", ""),
+    ("", "1,111", ""),
+    ("x", "y", "="),
+    ("\\boxed{", "}", "x"),
+]
+CALL = '{"name": "f", "arguments": {}}'
+WORDS = r"""
+a A e 1 and then act Action Action: a=1 f( , ; : . = ( [ ] { } " \ - $ \boxed{ ` ```
+<think> </think> <tool_call> </tool_call>
+[TOOL_CALLS] [ARGS] [CALL_ID] <|python_tag|> <|python_end|>
+"""
+FRAGMENTS = [*WORDS.split(), *(" ", "\t", "\n", "\r\n", "```python\n", "the ", CALL, "\u0301", "\u0315")]
+SHORT = 16_000
+"""Characters of the shorter text."""
+FACTOR = 16
+ALLOWED = 3
+"""What a text may cost beyond its proportion: caches, collections, a busy machine."""
+LEAST_S = 0.001
+"""A shorter time counts as this one, since the clock and the first call are part of it."""
+
+
+def cost_of(parser: Parser, text: str, limit_s: float) -> float:
+    """CPU seconds of a reading; infinite beyond the limit."""
+    # A collection walks through all that the tests have loaded, and belongs to no parser.
+    gc.disable()
+    started = time.process_time()
+    try:
+        with cpu_budget(limit_s):
+            parser(text)
+    except OverBudget:
+        return float("inf")
+    finally:
+        gc.enable()
+    return time.process_time() - started
+
+
+def growth_of(parser: Parser, beginning: str, middle: str, end: str) -> float:
+    """How much more than its proportion a text of sixteen times the length costs."""
+    count = SHORT // len(middle) + 1
+    short, long = (beginning + middle * (count * factor) + end for factor in (1, FACTOR))
+    before = max(LEAST_S, min(cost_of(parser, short, 2.0) for _ in range(3)))
+    limit_s = min(ALLOWED * FACTOR * before, 60.0)
+    return min(cost_of(parser, long, limit_s) for _ in range(2)) / (FACTOR * before)
+
+
+@pytest.mark.parametrize("name", PARSERS)
+@pytest.mark.parametrize("text", KNOWN, ids=lambda text: ascii("".join(text)[:24]))
+def test_a_text_that_was_slow_is_read_in_linear_time(name: str, text: tuple[str, str, str]) -> None:
+    assert growth_of(PARSERS[name], *text) <= ALLOWED
+
+
+@pytest.mark.parametrize("name", PARSERS)
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(
+    beginning=st.sampled_from(["", *FRAGMENTS]),
+    middle=st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=3).map("".join),
+    end=st.sampled_from(["", *FRAGMENTS]),
+)
+def test_any_text_is_read_in_linear_time(name: str, beginning: str, middle: str, end: str) -> None:
+    assert growth_of(PARSERS[name], beginning, middle, end) <= ALLOWED
+
+
+def test_the_measure_finds_quadratic_time() -> None:
+    def quadratic(text: str) -> int:
+        return sum(text.count("a", start) for start in range(len(text)))
+
+    assert growth_of(quadratic, "", "ab", "") > ALLOWED
+
+
+def hunt(names: list[str]) -> None:
+    """Try every pair of fragments, which takes hours of CPU: ``python -m tests.abuse.test_model_text``."""
+    for name in names:
+        for beginning, *middle in itertools.product(["", *FRAGMENTS], FRAGMENTS, ["", *FRAGMENTS]):
+            growth = growth_of(PARSERS[name], beginning, "".join(middle), "`")
+            if growth > ALLOWED:
+                print(name, ascii((beginning, middle)), growth, flush=True)  # noqa: T201  # a tool's output
+
+
+if __name__ == "__main__":
+    import sys
+
+    hunt(sys.argv[1:] or list(PARSERS))
