@@ -194,14 +194,24 @@ class Box:
         self.workers.submit(source.worker, request, _deadline(frame), copied, carried)
 
     def _worker_lost(self, worker: Worker, waiting: list[Waiting]) -> None:
-        """Answer what waited, tell of the rest, and clean up behind all."""
+        """Answer what waited, report the rest, and clean up behind all.
+
+        A worker works on one frame at a time, so those behind the first one have not been started. Of these,
+        a create goes to the next worker here; the others need their instance, which the host rebuilds.
+        """
         told = set()
         for position, each in enumerate(waiting):
             told.add(each.frame.instance_id)
             if worker.late and position == 0:
                 each.answer(each.frame.error("step_timeout", "the operation ran past its deadline"))
-            else:
+            elif position == 0 or not self._config.many_per_worker or self._resetting:
                 each.answer(each.frame.error("instance_lost", "the instance's worker is gone"))
+            elif each.frame.op is Op.CREATE:
+                self._move(each)
+            else:
+                failure = each.frame.error("instance_lost", "a neighbour ended the worker of the instance")
+                failure.meta["unstarted"] = True
+                each.answer(failure)
         reason = "a neighbour ran past its deadline" if worker.late else "the instance's worker is gone"
         for instance_id in list(worker.instances):
             instance = self.instances.get(instance_id)
@@ -211,6 +221,13 @@ class Box:
             if instance_id not in told:
                 meta = {"event": "lost", "reason": reason}
                 self._on_event(Frame(Op.EVENT, 0, instance_id, meta))
+
+    def _move(self, create: Waiting) -> None:
+        """Have an instance made by another worker than the one it was meant for."""
+        instance = self.instances[create.frame.instance_id]
+        instance.worker = self._worker()
+        instance.worker.instances.add(instance.instance_id)
+        self.workers.submit(instance.worker, create.frame, create.deadline_s, create.answer)
 
     def _reset(self, frame: Frame, answer: Callable[[Frame], None]) -> None:
         """End and clean everything; no event is sent for what this was asked to end."""

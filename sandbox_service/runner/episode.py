@@ -1,12 +1,19 @@
-"""One instance in a worker: its world, its step count, and the JSON of its results."""
+"""One instance in a worker: its world, its step count, and the JSON of its results.
+
+An action that uses up the computation, memory or recursion that a world has for one is the agent's doing: the
+episode ends there, and is graded as it stands. Whatever else a world raises is a defect of the environment.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from .world import Context, WorldError
+from .budget import OverBudget, cpu_budget
+from .world import Context, Outcome, Verdict, WorldError
 
 if TYPE_CHECKING:
     from .agent import BoxAgent
@@ -14,6 +21,13 @@ if TYPE_CHECKING:
     from .world import JsonObject, World
 
 __all__ = ["Episode", "Refusal"]
+
+_EXHAUSTED: dict[type[BaseException], str] = {
+    OverBudget: "computation",
+    MemoryError: "memory",
+    RecursionError: "recursion",
+}
+_STOPPED = "The action was stopped and the episode ended: it took more {} than an action may."
 
 
 class Refusal(Exception):  # noqa: N818  # an answer, not a fault
@@ -28,7 +42,10 @@ class Refusal(Exception):  # noqa: N818  # an answer, not a fault
 class Episode:
     """A world and how far it is. Raises Refusal for what cannot be done."""
 
-    def __init__(self, frame: Frame, world_class: type[World], agent: BoxAgent | None) -> None:
+    def __init__(
+        self, frame: Frame, world_class: type[World], agent: BoxAgent | None, step_cpu_s: float | None = None
+    ) -> None:
+        """``step_cpu_s`` is the CPU time that a step may take in this process; None for no limit."""
         request = _object(frame.body)
         context = Context(frame.instance_id, int(frame.meta["seed"]), request.get("params", {}), agent)
         self.instance_id = frame.instance_id
@@ -38,6 +55,9 @@ class Episode:
         self.agent = agent
         self.step_index = 0
         self.finished = False
+        self.exhausted: str | None = None
+        """What the last action used up."""
+        self._step_cpu_s = step_cpu_s
         self._last: tuple[int, bytes, Frame] | None = None
         self.world = world_class(request["task"], context)
 
@@ -66,8 +86,13 @@ class Episode:
         if self.finished:
             raise Refusal("instance_finished", "the episode is over; evaluate or release it")
         message = _object(frame.body)["message"]
+        _name_calls(message, self.step_index)
         started = time.perf_counter()
-        outcome = self.world.step(message, patience(frame))
+        try:
+            with contextlib.nullcontext() if self._step_cpu_s is None else cpu_budget(self._step_cpu_s):
+                outcome = self.world.step(message, patience(frame))
+        except tuple(_EXHAUSTED) as error:
+            outcome = self._exhaust(message, error)
         reward = _finite(outcome.reward)
         cut = outcome.truncated or (not outcome.terminated and self.step_index + 1 >= self.max_steps)
         if outcome.terminated or cut:
@@ -104,7 +129,7 @@ class Episode:
         request = _object(frame.body)
         started = time.perf_counter()
         self.world.evaluate_timeout_s = patience(frame)
-        verdict = self.world.evaluate(request.get("params", {}), request.get("grading", {}))
+        verdict = self._graded(request.get("params", {}), request.get("grading", {}))
         score, success = _finite(verdict.score), bool(verdict.success)
         result = {
             "instance_id": self.instance_id,
@@ -113,6 +138,26 @@ class Episode:
             "details": verdict.details,
         }
         return frame.reply(_json(result), {"score": score, "success": success, "run_ms": _since(started)})
+
+    def _exhaust(self, message: JsonObject, error: BaseException) -> Outcome:
+        """End the episode with an answer to the action."""
+        # For the operator: an environment that needs too much by its own fault ends here as well.
+        sys.excepthook(type(error), error, error.__traceback__)
+        self.exhausted = next(what for kind, what in _EXHAUSTED.items() if isinstance(error, kind))
+        text = _STOPPED.format(self.exhausted)
+        return Outcome(_answers(message, text), truncated=True, info={"exhausted": self.exhausted})
+
+    def _graded(self, params: JsonObject, grading: JsonObject) -> Verdict:
+        if self.exhausted is None:
+            return self.world.evaluate(params, grading)
+        try:
+            return self.world.evaluate(params, grading)
+        except WorldError as error:
+            if error.code == "invalid_request":
+                raise
+        except Exception as error:  # noqa: BLE001  # capture point: the action may have stopped anywhere
+            sys.excepthook(type(error), error, error.__traceback__)
+        return Verdict(0.0, False, {"exhausted": self.exhausted})
 
     def rename(self, instance_id: str) -> None:
         """This process is a copy: go on under another id."""
@@ -136,6 +181,23 @@ def patience(frame: Frame) -> float:
     """Seconds that a world is given: a little less than the deadline at which its worker is killed."""
     deadline = float(frame.meta.get("deadline_s", 60.0))
     return max(0.05, deadline - min(0.5, deadline * 0.1))
+
+
+def _name_calls(message: JsonObject, step_index: int) -> None:
+    """Give each tool call without an id one, since the tool message that answers it needs it."""
+    calls = message.get("tool_calls")
+    for index, call in enumerate(calls if isinstance(calls, list) else ()):
+        if isinstance(call, dict) and not call.get("id"):
+            call["id"] = f"call_{step_index}_{index}"
+
+
+def _answers(message: JsonObject, text: str) -> list[JsonObject]:
+    """One text as the answer to every call of a message, or to the message."""
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list) or not calls:
+        return [{"role": "user", "content": text}]
+    ids = [call.get("id") if isinstance(call, dict) else None for call in calls]
+    return [{"role": "tool", "tool_call_id": call_id, "content": text} for call_id in ids]
 
 
 def _object(body: bytes) -> JsonObject:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Worker"]
 
+_SHARED_STEP_CPU_S = 5.0
+"""CPU time of a step where many instances share the process; a hundred times what one takes."""
+
 
 class Worker:
     """The loop, and the instances by id."""
@@ -103,7 +106,7 @@ class Worker:
         if "workspace" in frame.meta:
             control = Control(socket.socket(fileno=self._descriptors.pop(0)))
             agent = BoxAgent(control, str(frame.meta["workspace"]))
-        episode = Episode(frame, self._world_class, agent)
+        episode = Episode(frame, self._world_class, agent, _SHARED_STEP_CPU_S if self._many else None)
         reply = episode.start(frame)
         self.episodes[frame.instance_id] = episode
         return reply

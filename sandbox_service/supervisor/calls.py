@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .endings import Endings
     from .instances import Instance
 
-__all__ = ["GRACE_S", "ask", "create_frame", "parse"]
+__all__ = ["GRACE_S", "NotStartedError", "ask", "create_frame", "parse"]
 
 GRACE_S = 2.0
 """Seconds past its own deadline within which the runner must say that the deadline passed."""
@@ -32,10 +32,15 @@ _WORKER_GONE = (ErrorCode.STEP_TIMEOUT, ErrorCode.INSTANCE_LOST, ErrorCode.UNKNO
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
+class NotStartedError(ServiceError):
+    """The worker ended before it came to the operation, which may be asked again of the rebuilt instance."""
+
+
 async def ask(endings: Endings, instance: Instance, box: LiveBox, frame: Frame, timeout_s: float) -> Frame:
     """The runner's answer: a REPLY, or an ERROR that leaves the instance as it is.
 
-    Raises ServiceError when the state of the instance is gone, or the instance ended meanwhile.
+    Raises ServiceError when the state of the instance is gone, or the instance ended meanwhile;
+    NotStartedError when the state can be rebuilt and does not have the operation in it.
     """
     try:
         reply = await box.request(frame, timeout_s + GRACE_S)
@@ -45,7 +50,10 @@ async def ask(endings: Endings, instance: Instance, box: LiveBox, frame: Frame, 
     if reply.op is Op.ERROR:
         refusal = error_of(reply)
         if refusal.code in _WORKER_GONE:
-            raise endings.failed(instance, refusal)
+            failure = endings.failed(instance, refusal)
+            if reply.meta.get("unstarted") and failure.code is ErrorCode.SANDBOX_FAILED:
+                raise NotStartedError(failure.code, failure.detail)
+            raise failure
     if instance.ended:
         raise gone(instance.state, instance.reason)
     return reply

@@ -16,7 +16,7 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.stream.failures import error_frame, reply_or_raise
 
-from .calls import ask, parse
+from .calls import NotStartedError, ask, parse
 from .executions import Answer, execute, repeat
 from .idempotency import RECORDED_AS, description_of_write, digest_of, recorded_answer
 from .instances import GONE, InstanceState
@@ -36,6 +36,8 @@ __all__ = ["Verbs"]
 
 _FINAL = (ErrorCode.STEP_TIMEOUT, ErrorCode.TASK_INVALID, ErrorCode.GRADER_FAILED)
 """Errors that an executed operation may end with: they stay the answer to its key."""
+_REBUILDS = 3
+"""How often an operation is asked when neighbours end the worker before it is started."""
 
 
 class Verbs:
@@ -193,9 +195,14 @@ class Verbs:
     async def _ask(
         self, instance: Instance, op: Op, meta: dict[str, Any], body: bytes, limit_s: float
     ) -> Frame:
-        box = instance.box or await self._recovery.rebuild(instance)
         frame = Frame(op, 0, instance.public_id, meta, body)
-        return reply_or_raise(await ask(self._parts.endings, instance, box, frame, limit_s))
+        for _ in range(_REBUILDS):
+            try:
+                box = instance.box or await self._recovery.rebuild(instance)
+                return reply_or_raise(await ask(self._parts.endings, instance, box, frame, limit_s))
+            except NotStartedError as error:
+                failure = error
+        raise failure
 
     def _answer(
         self,

@@ -41,6 +41,8 @@ class FakeSandbox:
         self.runner = FakeRunner(spec)
         self.hanging: set[Op] = set()
         """Operations that get no answer before their deadline, which is said to have passed at once."""
+        self.kept_from_starting = 0
+        """How many of the next steps wait behind a neighbour that ends their worker."""
         self.hang_destroy = False
         self.resets = 0
         self.alive = True
@@ -63,6 +65,12 @@ class FakeSandbox:
             raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, "the box is gone")
         if frame.op in self.hanging:
             raise ServiceError(ErrorCode.STEP_TIMEOUT, f"no answer within {timeout_s:g} s")
+        if frame.op is Op.STEP and self.kept_from_starting:
+            self.kept_from_starting -= 1
+            self.runner.places.pop(frame.instance_id, None)
+            failure = frame.error("instance_lost", "a neighbour ended the worker of the instance")
+            failure.meta["unstarted"] = True
+            return failure
         if frame.op in self._gates:
             await self._wait_at(self._gates[frame.op])
             if frame.op is not Op.CREATE and frame.instance_id not in self.runner.places:

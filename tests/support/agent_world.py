@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -85,6 +86,17 @@ class AgentWorld(World):
         time.sleep(seconds)
         return {}
 
+    def do_spin(self) -> JsonObject:
+        while True:
+            with contextlib.suppress(Exception):
+                sum(range(1000))
+
+    def do_recurse(self) -> JsonObject:
+        return self.do_recurse()
+
+    def do_exhaust(self) -> JsonObject:
+        raise MemoryError
+
     def do_exit(self, code: int) -> JsonObject:
         os._exit(code)
 
@@ -98,6 +110,8 @@ class AgentWorld(World):
             return {"raised": type(error).__name__, "detail": str(error)}
 
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
+        if "raise" in grading:
+            raise RuntimeError("as told")
         return Verdict(score=float(grading.get("score", 0)), success=True, details={"steps": self.steps})
 
 

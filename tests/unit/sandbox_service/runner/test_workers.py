@@ -7,6 +7,8 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+import pytest
+
 from sandbox_service.runner.frames import Op
 from tests.support.runner_box import ECHO, error_code, runner_box
 
@@ -67,6 +69,49 @@ def test_a_late_neighbour_costs_the_others_their_worker_and_they_are_told() -> N
         assert error_code(box.answer(second)) == "instance_lost"
         assert box.event().instance_id == "idle"
         assert box.create("new").op is Op.REPLY
+
+
+def test_what_a_late_neighbour_kept_waiting_was_not_started_and_a_create_is_made_elsewhere() -> None:
+    with runner_box("tests.support.agent_world", many_per_worker=True) as box:
+        box.create("slow")
+        box.create("waiting")
+        slow = {"message": {"role": "assistant", "content": json.dumps({"do": "sleep", "seconds": 60})}}
+        late = box.send(Op.STEP, "slow", meta={"deadline_s": 1}, body=slow)
+        step = box.send(Op.STEP, "waiting", meta={"deadline_s": 20}, body=slow)
+        body = {"environment": "echo", "task_id": "t", "task": {}, "params": {}}
+        meta = {"deadline_s": 20, "seed": 1, "max_steps": 9}
+        create = box.send(Op.CREATE, "new", meta=meta, body=body)
+        first, second = box.answer(late), box.answer(step)
+        assert (error_code(first), "unstarted" in first.meta) == ("step_timeout", False)
+        assert (error_code(second), second.meta["unstarted"]) == ("instance_lost", True)
+        assert box.answer(create).op is Op.REPLY
+        assert box.step("new", {"do": "sleep", "seconds": 0}).op is Op.REPLY
+
+
+@pytest.mark.parametrize(
+    ("call", "what"), [("spin", "computation"), ("recurse", "recursion"), ("exhaust", "memory")]
+)
+def test_an_action_that_exhausts_its_worker_ends_its_own_episode_alone(call: str, what: str) -> None:
+    with runner_box("tests.support.agent_world", many_per_worker=True) as box:
+        box.create("greedy")
+        pid = json.loads(box.create("neighbour").body)["info"]["pid"]
+        result = json.loads(box.step("greedy", {"do": call}, deadline_s=100).body)
+        assert (result["truncated"], result["reward"], result["info"]) == (True, 0.0, {"exhausted": what})
+        assert what in result["observation"]["messages"][0]["content"]
+        assert box.step("neighbour", {"do": "sleep", "seconds": 0}).op is Op.REPLY
+        assert [process["pid"] for process in box.processes() if process["role"] == "worker"] == [pid]
+        graded = box.request(Op.EVALUATE, "greedy", body={"grading": {"score": 0.5}})
+        assert json.loads(graded.body)["score"] == 0.5
+
+
+def test_an_episode_that_ended_in_exhaustion_scores_0_where_its_state_cannot_be_graded() -> None:
+    with runner_box("tests.support.agent_world", many_per_worker=True) as box:
+        box.create("greedy")
+        box.create("neighbour")
+        box.step("greedy", {"do": "exhaust"})
+        broken = {"grading": {"raise": True}}
+        assert json.loads(box.request(Op.EVALUATE, "greedy", body=broken).body)["score"] == 0.0
+        assert error_code(box.request(Op.EVALUATE, "neighbour", body=broken)) == "grader_failed"
 
 
 def test_the_clock_of_a_frame_runs_only_while_it_is_at_work() -> None:

@@ -79,6 +79,28 @@ async def test_a_worker_that_dies_takes_its_neighbours_state_and_not_their_histo
         assert (await service.step(second))["step_index"] == 1
 
 
+async def test_a_step_that_a_neighbour_kept_from_starting_is_taken_by_the_rebuilt_instance() -> None:
+    async with supervised() as service:
+        instance = await service.create()
+        await service.step(instance, "before")
+        box = service.factory.home_of(instance)
+        box.kept_from_starting = 2
+        assert (await service.step(instance, "after"))["step_index"] == 1
+        assert service.factory.executions(instance, "after") == 1
+        assert service.factory.executions(instance, "before") == 2
+        box.kept_from_starting = 9
+        assert await service.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.SANDBOX_FAILED
+        box.kept_from_starting = 0
+        assert (await service.step(instance, "last"))["step_index"] == 2
+
+
+async def test_an_instance_that_cannot_be_rebuilt_is_lost_to_a_neighbour() -> None:
+    async with supervised() as service:
+        instance = await service.create("diary")
+        service.factory.home_of(instance).kept_from_starting = 1
+        assert await service.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.INSTANCE_LOST
+
+
 async def test_a_fork_is_rebuilt_from_its_own_history_and_its_parents() -> None:
     async with supervised() as service:
         instance = await service.create()
