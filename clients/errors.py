@@ -187,6 +187,8 @@ FAILURE_CLASSES: Mapping[FailureClass, type[SandboxError]] = MappingProxyType(
 
 ERROR_CLASSES: Mapping[ErrorCode, type[SandboxError]] = MappingProxyType(
     {
+        ErrorCode.MALFORMED_HTTP: RequestError,
+        ErrorCode.HEAD_TOO_LARGE: RequestError,
         ErrorCode.MALFORMED_JSON: RequestError,
         ErrorCode.JSON_TOO_DEEP: RequestError,
         ErrorCode.INVALID_REQUEST: RequestError,

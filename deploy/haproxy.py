@@ -11,9 +11,10 @@ import shlex
 import socket
 import stat
 import sys
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.problems import PROBLEM_MEDIA_TYPE, ErrorCode, Problem
+from sandbox_service.contract.problems import ERROR_SPECS, PROBLEM_MEDIA_TYPE, ErrorCode, Problem
 
 from . import haproxy_guard
 
@@ -25,11 +26,20 @@ if TYPE_CHECKING:
 __all__ = ["find_haproxy", "front_environment"]
 
 _ERRORS = {
-    502: ErrorCode.OUTCOME_UNKNOWN,
-    503: ErrorCode.SUPERVISOR_UNAVAILABLE,
-    504: ErrorCode.OUTCOME_UNKNOWN,
+    400: (ErrorCode.MALFORMED_HTTP, "the request did not arrive whole, or is not valid HTTP"),
+    500: (ErrorCode.INTERNAL, "the HTTP front failed"),
+    502: (ErrorCode.OUTCOME_UNKNOWN, "the gateway gave no answer"),
+    503: (ErrorCode.SUPERVISOR_UNAVAILABLE, "no gateway is up: the service is starting, or replaces one"),
+    504: (ErrorCode.OUTCOME_UNKNOWN, "the gateway gave no answer in time"),
 }
-"""What it means when HAProxy has no answer of a replica; a retry with the same key settles it."""
+"""What HAProxy's own answers mean. Where a replica gave none, a retry with the same key settles it."""
+_TOO_LARGE = (
+    f"the URL is longer than {haproxy_guard.URL_BYTES} bytes, the headers are longer than "
+    f"{haproxy_guard.HEADER_BYTES} bytes, or there are more than {haproxy_guard.HEADERS} of them"
+)
+_SILENCE_S = 30
+"""How long a client may stall while it sends a body or reads an answer. It may wait for one as long as it
+takes: HAProxy does not count while the replica is to speak."""
 
 _REPLICA_DRAIN_S = 1
 _SPARE_DESCRIPTORS = 1024
@@ -50,9 +60,7 @@ def find_haproxy() -> str | None:
 def front_environment(config: ServiceConfig, binary: str, folder: Path) -> dict[str, str]:
     """Variables for the cluster's processes; writes HAProxy's launcher and error answers to ``folder``."""
     answers = folder / "answers"
-    answers.mkdir()
-    for status, code in _ERRORS.items():
-        (answers / f"{status}.http").write_bytes(_answer(code))
+    _write_answers(answers)
     deadline = config.deadline
     longest_s = max(deadline.step_s, deadline.evaluate_s, deadline.create_s + config.pool.queue_timeout_s)
     return {
@@ -68,6 +76,9 @@ def front_environment(config: ServiceConfig, binary: str, folder: Path) -> dict[
         # Ray shares the default port among all services of a machine.
         "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(_free_port()),
         "RAY_SERVE_HAPROXY_MAXCONN": str(_connections()),
+        "RAY_SERVE_HAPROXY_TIMEOUT_CLIENT_S": str(_SILENCE_S),
+        # Room for a head that is too large, so that it can be refused with a problem.
+        "RAY_SERVE_HAPROXY_TUNE_BUFSIZE": str(2 * (haproxy_guard.HEADER_BYTES + haproxy_guard.URL_BYTES)),
         # After a reload the old process may finish its requests for so long.
         "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": str(int(longest_s) + 60),
         # A dying replica is taken out of HAProxy's list within a second; Ray would wait for half a minute.
@@ -83,17 +94,30 @@ def _launcher(binary: str, answers: Path, folder: Path) -> Path:
     return launcher
 
 
-def _answer(code: ErrorCode) -> bytes:
-    problem = Problem.of(code, "the gateway gave no answer", retry_after_s=1.0)
-    body = json.dumps(problem.model_dump(mode="json", exclude_none=True)).encode()
-    head = (
-        f"HTTP/1.1 {problem.status} Service Unavailable",
+def _write_answers(folder: Path) -> None:
+    """Write whole answers for HAProxy's own errors, and the body of the refusal that is a rule."""
+    folder.mkdir()
+    for status, (code, detail) in _ERRORS.items():
+        problem = Problem.of(code, detail, retry_after_s=1.0 if ERROR_SPECS[code].retryable else None)
+        (folder / f"{status}.http").write_bytes(_answer(problem))
+    (folder / "431.json").write_bytes(_body(Problem.of(ErrorCode.HEAD_TOO_LARGE, _TOO_LARGE)))
+
+
+def _body(problem: Problem) -> bytes:
+    return json.dumps(problem.model_dump(mode="json", exclude_none=True)).encode()
+
+
+def _answer(problem: Problem) -> bytes:
+    body = _body(problem)
+    head = [
+        f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}",
         f"content-type: {PROBLEM_MEDIA_TYPE}",
         f"content-length: {len(body)}",
         "cache-control: no-store",
-        "retry-after: 1",
         "connection: close",
-    )
+    ]
+    if problem.retry_after_s is not None:
+        head.append(f"retry-after: {problem.retry_after_s:.0f}")
     return "\r\n".join(head).encode() + b"\r\n\r\n" + body
 
 

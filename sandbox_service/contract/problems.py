@@ -39,6 +39,8 @@ class FailureClass(StrEnum):
 class ErrorCode(StrEnum):
     """Stable names of everything that can go wrong."""
 
+    MALFORMED_HTTP = "malformed_http"
+    HEAD_TOO_LARGE = "head_too_large"
     MALFORMED_JSON = "malformed_json"
     JSON_TOO_DEEP = "json_too_deep"
     INVALID_REQUEST = "invalid_request"
@@ -101,6 +103,8 @@ def _sandbox(status: int, retryable: bool, title: str) -> ErrorSpec:
 
 ERROR_SPECS: Mapping[ErrorCode, ErrorSpec] = MappingProxyType(
     {
+        ErrorCode.MALFORMED_HTTP: _request(400, "The request is incomplete or not valid HTTP"),
+        ErrorCode.HEAD_TOO_LARGE: _request(431, "The URL or the headers are too large"),
         ErrorCode.MALFORMED_JSON: _request(400, "The body is not valid JSON"),
         ErrorCode.JSON_TOO_DEEP: _request(400, "The JSON is nested too deeply"),
         ErrorCode.INVALID_REQUEST: _request(422, "The request does not match its schema"),

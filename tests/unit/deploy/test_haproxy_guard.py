@@ -28,8 +28,14 @@ frontend prometheus
     no log
 frontend http_frontend
     bind 127.0.0.1:8080
+    # Routes endpoint
+    acl routes path -i /-/routes
+    http-request set-log-level debug if routes
+    http-request return status 200 content-type application/json string "{}" if routes
     default_backend default_backend
 backend default_backend
+    http-request return status 404 content-type text/plain lf-string "Path not found."
+backend gateway
     server r1 127.0.0.1:30000 check
 listen stats
   bind *:8404
@@ -54,10 +60,24 @@ def test_administration_is_for_this_user_and_nothing_is_logged_elsewhere():
     assert "514" not in text
 
 
-def test_answers_for_a_missing_replica_are_ours():
+def test_answers_for_a_missing_replica_are_problems():
     text = rewrite(CONFIG, "/answers")
     assert "errorfile 502 /answers/502.http" in text
     assert "errorfile 503 /answers/503.http" in text
+    assert "500.http" in text
+    assert "/tmp/x/500.http" not in text
+
+
+def test_paths_are_not_unknown_before_the_gateway_is_up_and_applications_are_not_named():
+    text = rewrite(CONFIG, "/answers")
+    assert "not found" not in text
+    assert "routes" not in [word for line in text.splitlines() if "#" not in line for word in line.split()]
+
+
+def test_one_address_holds_a_part_of_the_connections_beyond_loopback_only():
+    assert "conn_cur" not in rewrite(CONFIG, "/answers")
+    text = rewrite(CONFIG.replace("bind 127.0.0.1:8080", "bind 0.0.0.0:8080"), "/answers")
+    assert "reject if { sc0_conn_cur gt 3072 }" in text
 
 
 def test_a_door_that_nobody_knows_stops_the_start():

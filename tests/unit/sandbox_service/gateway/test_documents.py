@@ -40,7 +40,13 @@ AGENTGYM = {
 for server, looks in AGENTGYM.items():
     ROUTES |= {("post", f"/agentgym/{server}/{verb}") for verb in ("create", "reset", "step", "close")}
     ROUTES |= {("get", f"/agentgym/{server}"), *(("get", f"/agentgym/{server}/{look}") for look in looks)}
-NO_ROUTE = {ErrorCode.NOT_FOUND, ErrorCode.METHOD_NOT_ALLOWED}
+NO_ROUTE = {
+    ErrorCode.NOT_FOUND,
+    ErrorCode.METHOD_NOT_ALLOWED,
+    # The front answers these before a route is chosen.
+    ErrorCode.MALFORMED_HTTP,
+    ErrorCode.HEAD_TOO_LARGE,
+}
 
 
 @pytest.fixture

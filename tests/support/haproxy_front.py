@@ -1,0 +1,109 @@
+"""A real HAProxy with the configuration that Ray Serve writes, before a small replica."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+
+from deploy.free_port import free_port
+from deploy.haproxy import find_haproxy, front_environment
+from sandbox_service.config import ServiceConfig
+
+__all__ = ["front", "replica"]
+
+
+@contextlib.contextmanager
+def replica(slow_s: float = 0.0) -> Iterator[int]:
+    """An HTTP server that answers every request with ``OK``, ``/slow`` after some seconds; its port."""
+    loop = asyncio.new_event_loop()
+    port = free_port()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                length = head.partition(b"content-length:")[2].partition(b"\r\n")[0]
+                await reader.readexactly(int(length or 0))
+                if b"/slow" in head:
+                    await asyncio.sleep(slow_s)
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nOK")
+                await writer.drain()
+        writer.close()
+
+    server = loop.run_until_complete(asyncio.start_server(serve, "127.0.0.1", port))
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield port
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        server.close()
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+
+
+_WRITE = """
+import sys
+from ray.serve._private.haproxy import BackendConfig, HAProxyApi, HAProxyConfig, ServerConfig
+from ray.serve.config import HTTPOptions
+path, host, port, replica = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+servers = [ServerConfig(name="r1", host="127.0.0.1", port=replica)]
+backend = BackendConfig(name="gateway", path_prefix="/", app_name="sandbox-service", servers=servers)
+config = HAProxyConfig(http_options=HTTPOptions(host=host, port=port))
+HAProxyApi(config, {"gateway": backend} if replica else {}, path)._generate_config_file_internal()
+"""
+"""Serve reads the variables when it is imported, so its configuration is written by a process of its own."""
+
+
+@contextlib.contextmanager
+def front(
+    folder: Path, replica_port: int | None, *, host: str = "127.0.0.1", connections: int = 200
+) -> Iterator[int]:
+    """Run HAProxy as the service starts it, with room for some connections; its port."""
+    binary = find_haproxy()
+    assert binary is not None
+    variables = front_environment(ServiceConfig(), binary, folder)
+    variables["RAY_SERVE_HAPROXY_MAXCONN"] = str(connections)
+    port, path = free_port(), folder / "h" / "haproxy.cfg"
+    subprocess.run(
+        [sys.executable, "-c", _WRITE, str(path), host, str(port), str(replica_port or 0)],
+        env=os.environ | variables,
+        check=True,
+        timeout=120,
+    )
+    (folder / "h" / "server-state").touch()
+    process = subprocess.Popen(
+        [variables["RAY_SERVE_HAPROXY_BINARY_PATH"], "-db", "-f", str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        _await(process, port, 200 if replica_port else 503)
+        yield port
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _await(process: subprocess.Popen[str], port: int, status: int) -> None:
+    deadline = time.monotonic() + 30
+    while process.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(httpx.TransportError):
+            if httpx.get(f"http://127.0.0.1:{port}/", timeout=5).status_code == status:
+                return
+        time.sleep(0.05)
+    process.kill()
+    raise AssertionError(process.communicate()[0])
