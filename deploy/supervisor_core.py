@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_service.contract.problems import ErrorCode
@@ -35,7 +36,7 @@ class NodeSupervisor:
     async def start(self) -> None:
         """Open the sandboxes and the store, then start; ``close`` is for the caller, after a failure too."""
         config, name = self._config, self._seat.name
-        factory = await open_factory(config.sandbox, name, config.deadline.start_s)
+        factory = await open_factory(config.sandbox, name, config.deadline.start_s, _secret(config))
         self._owned.push_async_callback(factory.close)
         if not factory.is_boundary and not is_loopback(config.server.host):
             detail = f"{factory.kind} sandboxes are no security boundary and are served on loopback only"
@@ -60,6 +61,17 @@ class NodeSupervisor:
     async def close(self) -> None:
         """Destroy every box, flush the store, give everything back. Idempotent."""
         await self._owned.aclose()
+
+
+def _secret(config: ServiceConfig) -> list[Path]:
+    """Files that decide rewards or belong to others: the store, and tasks with their reference solutions."""
+    secret = list(config.environments.code.task_files)
+    if config.environments.code.mbpp_path is not None:
+        secret.append(config.environments.code.mbpp_path)
+    if config.store.url.startswith("sqlite:"):
+        store = Path(config.store.url.partition("///")[2])
+        secret += [store.parent, *(store.with_name(store.name + suffix) for suffix in ("", "-wal", "-shm"))]
+    return secret
 
 
 def core_builder(config: ServiceConfig) -> CoreBuilder:

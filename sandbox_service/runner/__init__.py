@@ -18,7 +18,9 @@
       copying         the fork verb
     launcher        makes and ends agent processes; never sees a task
       desk            what one instance's worker may ask of it
-      premises        whose processes and directories are whose, and their end
+      premises, families   whose processes and directories are whose, and their end
+      lodgings, quarters   what instances write, and folders that each has to itself
+      errands         cleaning in children, so that nothing waits for it
       sweep           ends processes by user id or by tree, and proves it
       janitor, cleaning   removes files and System V objects, and proves it
       spawn           from a fork to the first instruction that is not ours

@@ -46,6 +46,10 @@ class RunnerConfig:
     orphan_timeout_s: float = 300.0
     """The box ends itself when no host has been connected for so long."""
 
+    rooms: dict[str, str] = field(default_factory=dict)
+    """Folders that each instance gets to itself, with the mount options of their tmpfs; empty where the
+    runner may not mount, or the box has one instance."""
+
     @classmethod
     def parse(cls, values: dict[str, Any]) -> RunnerConfig:
         """From the JSON object of a HELLO. Raises ValueError, TypeError or KeyError when it does not fit."""

@@ -19,7 +19,8 @@ from .workspace_copy import copy_workspace
 if TYPE_CHECKING:
     import socket
 
-    from .premises import Premises, Root
+    from .families import Root
+    from .premises import Premises
 
 __all__ = ["Desk"]
 
@@ -113,10 +114,10 @@ class Desk:
         self._copying += 1
         self._premises.holds += 1
         self._tell({"copying": True})
-        place = self._premises.place(target, "copier")
         source = self._premises.config.workspace(self.serial)
-        run = partial(copy_workspace, place.directory, source, place.enter)
         try:
+            place = self._premises.place(target, "copier")
+            run = partial(copy_workspace, place.directory, source, place.enter)
             self._premises.start(self.serial, "copier", place, [], run)
         except OSError:
             self._tell({"copied": False})

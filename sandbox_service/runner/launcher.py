@@ -11,6 +11,7 @@ import contextlib
 import selectors
 import signal
 import socket
+from functools import partial
 
 from . import kernel
 from .channel import Message, receive, send
@@ -79,32 +80,30 @@ class Launcher:
             except (EOFError, OSError):
                 self._running = False
                 return
-            answer = self._do(message, descriptors)
-            if answer is not None:
-                with contextlib.suppress(OSError):
-                    send(self._upstream, {**answer, "request": message.get("request")})
+            self._do(message, descriptors)
 
-    def _do(self, message: Message, descriptors: list[int]) -> Message | None:
+    def _answer(self, message: Message, left: list[str]) -> None:
+        with contextlib.suppress(OSError):
+            send(self._upstream, {"clean": not left, "left": left, "request": message.get("request")})
+
+    def _do(self, message: Message, descriptors: list[int]) -> None:
         if message["do"] == "configure":
             config = RunnerConfig.parse(message["config"])
             self._premises = Premises(config)
-            return None
+            return
         assert self._premises is not None, "the runner configures first"
         if message["do"] == "mark":
             self._premises.mark_clean()
-            return None
-        if message["do"] == "open":
+        elif message["do"] == "open":
             self._open(message, socket.socket(fileno=descriptors[0]))
-            return None
-        if message["do"] == "release":
+        elif message["do"] == "release":
             serial = int(message["serial"])
             self._close(serial)
-            left = self._premises.release(serial)
+            self._premises.release(serial, partial(self._answer, message))
         else:
             for serial in list(self._desks):
                 self._close(serial)
-            left = self._premises.reset()
-        return {"clean": not left, "left": left}
+            self._answer(message, self._premises.reset())
 
     def _open(self, message: Message, control: socket.socket) -> None:
         assert self._premises is not None, "the runner configures first"

@@ -12,11 +12,12 @@ import contextlib
 import os
 import signal
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from . import janitor, sweep
+from . import sweep
+from .families import HELPERS, Family, Root
 from .kernel import Identity, Limits
+from .lodgings import Lodgings
 from .processes import Process, children, descendants, look_up, snapshot
 from .spawn import Place, fork_child
 
@@ -25,33 +26,11 @@ if TYPE_CHECKING:
 
     from .config import RunnerConfig
 
-__all__ = ["Premises", "Root"]
+__all__ = ["Premises"]
 
 _QUIET_LOOKS = 20
 _HUNT_S = 1.0
 _DYING_S = 0.1
-_HELPERS = ("files", "copier")
-
-
-@dataclass(frozen=True, slots=True)
-class Root:
-    """A child of ours that an instance asked for."""
-
-    pid: int
-    serial: int
-    kind: str
-    """session, shell, files, candidate or copier."""
-
-
-@dataclass(slots=True)
-class Family:
-    """Instances that share a user id."""
-
-    uid: int | None
-    """None where ids are not dropped."""
-    members: set[int] = field(default_factory=set)
-    touched: bool = False
-    """Whether any process ever ran under the id."""
 
 
 class Premises:
@@ -64,8 +43,8 @@ class Premises:
         self._roots: dict[int, Root] = {}
         self._families: dict[int, Family] = {}
         self._graded: set[int] = set()
+        self._lodgings = Lodgings(config)
         self._ended: list[tuple[Root, int]] = []
-        self._janitor = janitor.Janitor(config)
 
     def admit(self, serial: int, copy_of: int | None) -> None:
         """An instance moves in, alone or into the family of the one it is a copy of."""
@@ -78,7 +57,7 @@ class Premises:
         """Where and as whom a process of that kind runs."""
         config, limits = self.config, self.config.limits
         uid = config.grader_uid(serial) if kind == "candidate" else self._families[serial].uid
-        helper = kind in _HELPERS
+        helper = kind in HELPERS
         identity = None if uid is None else Identity(uid, config.keeper_uid if helper else uid)
         if helper:
             limits = Limits(open_files=limits.open_files, file_mib=limits.file_mib)
@@ -86,7 +65,9 @@ class Premises:
         if kind == "candidate":
             directory = config.candidate_directory(serial)
         temporary = config.temporary_directory(serial)
-        return Place(directory, temporary, identity, limits, config.filter)
+        lodgings, family = self._lodgings, self._families[serial]
+        quarters = lodgings.of_candidate(serial) if kind == "candidate" else lodgings.of_family(family)
+        return Place(directory, temporary, identity, limits, config.filter, quarters)
 
     def start(
         self, serial: int, kind: str, place: Place, descriptors: list[int], run: Callable[[], None]
@@ -117,7 +98,7 @@ class Premises:
         while self._ended:
             now, self._ended = self._ended, []
             ended += now
-            if any(root.kind not in _HELPERS for root, _ in now):
+            if any(root.kind not in HELPERS for root, _ in now):
                 self.end_strays()
         return ended
 
@@ -126,7 +107,9 @@ class Premises:
 
     def _note(self, pid: int, code: int) -> None:
         root = self._roots.pop(pid, None)
-        if root is not None:
+        if root is None:
+            self._lodgings.errands.ended(pid, code)
+        else:
             self._ended.append((root, code))
 
     def owns(self, serial: int, pid: int) -> bool:
@@ -134,16 +117,21 @@ class Premises:
         root = self._roots.get(pid)
         return root is not None and root.serial == serial
 
+    @property
+    def _owned(self) -> set[int]:
+        """Children of ours that are no strays."""
+        return self._roots.keys() | self._lodgings.errands.pids
+
     def _strays(self, processes: dict[int, Process]) -> set[int]:
         if self.holds:
             return set()
         own = os.getpid()
-        orphans = [p.pid for p in processes.values() if p.parent == own and p.pid not in self._roots]
+        orphans = [p.pid for p in processes.values() if p.parent == own and p.pid not in self._owned]
         return descendants(processes, orphans)
 
     def end_strays(self) -> bool:
         """End every child of ours that no instance owns, with what is below it."""
-        if self.holds or self._roots.keys() >= set(children()):
+        if self.holds or self._owned >= set(children()):
             return True
         self._catch_orphans()
         if sweep.end(self._strays, self._reap):
@@ -174,7 +162,7 @@ class Premises:
         deadline = time.monotonic() + _HUNT_S
         while quiet < _QUIET_LOOKS and time.monotonic() < deadline:
             self._reap()
-            orphans = [pid for pid in children() if pid not in self._roots]
+            orphans = [pid for pid in children() if pid not in self._owned]
             quiet = 0 if orphans else quiet + 1
             for pid in orphans:
                 with contextlib.suppress(OSError):
@@ -196,7 +184,7 @@ class Premises:
         else:
             ended = sweep.end(self._tree_of(serial, candidate=True), self._reap)
         left = [] if ended else [f"processes of candidate {serial}"]
-        return left + self._janitor.clean(uid, [self.config.candidate_directory(serial)])
+        return left + self._lodgings.clear_candidate(serial)
 
     def signal_agent(self, serial: int, number: signal.Signals) -> bool:
         """Stop or resume every process of an instance's agent."""
@@ -243,37 +231,42 @@ class Premises:
         if root.kind == "candidate":
             return self.config.grader_uid(root.serial)
         family = self._families.get(root.serial)
-        return None if family is None or root.kind in _HELPERS else family.uid
+        return None if family is None or root.kind in HELPERS else family.uid
 
-    def release(self, serial: int) -> list[str]:
-        """An instance moves out: end its processes, remove its files; what could not be."""
+    def release(self, serial: int, done: Callable[[list[str]], None]) -> None:
+        """An instance moves out: end its processes, remove its files; ``done`` gets what could not be."""
         family = self._families.get(serial)
-        if family is None:
-            return []
+        if family is None or not family.touched:
+            self._forget(serial)
+            done([])
+            return
         left: list[str] = []
-        if family.touched:
-            if not self.end_agent(serial):
-                left.append(f"processes of {serial}")
-            if serial in self._graded:
-                left += self.end_candidate(serial)
-            left += self._janitor.clean_instance(serial, family.uid, last=family.members == {serial})
-        del self._families[serial]
-        family.members.discard(serial)
+        if not self.end_agent(serial):
+            left.append(f"processes of {serial}")
+        if serial in self._graded:
+            left += self.end_candidate(serial)
+        self._forget(serial)
+        self._lodgings.clear(serial, family, lambda rest: done(left + rest))
+
+    def _forget(self, serial: int) -> None:
+        family = self._families.pop(serial, None)
+        if family is not None:
+            family.members.discard(serial)
         self._graded.discard(serial)
-        return left
 
     def mark_clean(self) -> None:
         """What lies in the shared directories now belongs to the world, not to an agent."""
-        self._janitor.mark()
+        self._lodgings.janitor.mark()
 
     def reset(self) -> list[str]:
         """Everybody moves out; what is left anywhere in the box."""
         for serial in list(self._families):
-            self.release(serial)
+            self.release(serial, lambda _: None)
+        self._lodgings.errands.await_all(self._reap)
         self.holds = 0
         if not self.end_everything():
             return ["processes"]
-        return self._janitor.clean_all()
+        return self._lodgings.janitor.clean_all()
 
     def end_everything(self) -> bool:
         """End every process that came from us; workers and zygote are not among them."""

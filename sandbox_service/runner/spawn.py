@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .kernel import Identity, Limits
+    from .quarters import Quarters
 
 __all__ = ["Place", "fork_child", "run_candidate", "run_files", "run_session", "run_shell"]
 
@@ -52,6 +53,8 @@ class Place:
     limits: Limits
     system_calls: bytes = b""
     """The filter of its system calls; empty for none."""
+    quarters: Quarters | None = None
+    """Its private folders; None where instances share them."""
 
     def enter(self) -> None:
         """Make the directories where they are missing, see that they are ours, and go there."""
@@ -99,6 +102,8 @@ def fork_child(place: Place, descriptors: list[int], run: Callable[[], None]) ->
 def _settle(place: Place, descriptors: list[int]) -> None:
     os.setsid()
     kernel.reset_signals()
+    if place.quarters is not None:
+        place.quarters.enter()
     _arrange(descriptors)
     # While undumpable, /proc/self belongs to root.
     kernel.be_undumpable(False)

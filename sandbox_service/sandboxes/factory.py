@@ -13,6 +13,9 @@ from .base import SandboxLimits
 from .state import StateDir
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from sandbox_service.config import SandboxConfig
 
     from .base import SandboxFactory
@@ -33,12 +36,14 @@ MOUNT_RACES = (((1, 1, 12), (1, 2, 8)), ((1, 3, 0), (1, 3, 3)))
 """From and up to: versions with CVE-2025-31133, CVE-2025-52565 and CVE-2025-52881."""
 
 
-async def open_factory(config: SandboxConfig, node: str, start_timeout_s: float = 60.0) -> SandboxFactory:
+async def open_factory(
+    config: SandboxConfig, node: str, start_timeout_s: float = 60.0, secret: Sequence[Path] = ()
+) -> SandboxFactory:
     """The factory that the configuration asks for.
 
     ``node`` names this supervisor on this machine: it labels what the factory makes, and ``sweep`` removes
-    only what carries it. Raises ServiceError(SANDBOX_FAILED) when ``docker`` is asked for and no engine
-    answers.
+    only what carries it. ``secret`` are files and folders that process boxes are not to see. Raises
+    ServiceError(SANDBOX_FAILED) when ``docker`` is asked for and no engine answers.
     """
     limits = SandboxLimits(**config.limits.model_dump())
     engine = await _engine_for(config)
@@ -51,6 +56,7 @@ async def open_factory(config: SandboxConfig, node: str, start_timeout_s: float 
             limits,
             start_timeout_s=start_timeout_s,
             instances_per_box=config.process_instances_per_box,
+            secret=secret,
         )
     from .container import ContainerFactory
 

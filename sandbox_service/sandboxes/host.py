@@ -9,15 +9,18 @@ import secrets
 import stat
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .namespaces import namespaces_work
+from .covers import coverable, own_places
+from .namespaces import Enclosure, namespaces_work
 from .seccomp import filter_program
 from .state import remove_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .base import SandboxLimits
     from .state import StateDir
 
@@ -54,6 +57,8 @@ class Host:
     """The filter of system calls around agents and environment; None where the kernel takes none."""
     abstract_sockets_apart: bool = False
     """Agents reach no abstract socket of others."""
+    hidden: tuple[Path, ...] | None = None
+    """Places of this machine that boxes find empty; None where they cannot be covered."""
 
     def protections(self) -> dict[str, bool]:
         """Return what keeps agent code apart from this machine, and whether it does here."""
@@ -62,19 +67,36 @@ class Host:
             "own process, network, IPC and mount namespaces": self.namespaces,
             "system calls filtered": self.system_calls is not None,
             "abstract sockets apart": self.abstract_sockets_apart,
+            "files of service and users covered, processes of others hidden": self.hidden is not None,
         }
 
 
-async def look_around(state: StateDir, code: Path, limits: SandboxLimits, *, packages: bool = False) -> Host:
-    """Find out what protects process boxes here, and log it; ``packages`` are built for one version."""
+async def look_around(
+    state: StateDir,
+    code: Path,
+    limits: SandboxLimits,
+    *,
+    packages: bool = False,
+    secret: Sequence[Path] = (),
+) -> Host:
+    """Find out what protects process boxes here, and log it.
+
+    ``packages`` are built for one version of the interpreter; ``secret`` are files and folders that boxes are
+    not to see, besides those of this process and its user.
+    """
     interpreter, drops_uids = choose_interpreter(state.path, packages=packages)
     probe = state.make_box_dir(f"probe-{secrets.token_hex(4)}", drops_uids)
+    hidden: tuple[Path, ...] | None = coverable([*own_places(), state.path, *secret], interpreter)
     try:
-        namespaces = await namespaces_work(probe, code, limits, interpreter)
+        enclosure = Enclosure(probe, code, None, limits, 1 if drops_uids else None, hidden)
+        namespaces = await namespaces_work(enclosure, interpreter)
+        if not namespaces:
+            hidden = None
+            namespaces = await namespaces_work(replace(enclosure, hidden=None), interpreter)
         filtered, apart = await asyncio.to_thread(_confinement, interpreter, code)
     finally:
         remove_folder(probe)
-    host = Host(interpreter, drops_uids, namespaces, filter_program() if filtered else None, apart)
+    host = Host(interpreter, drops_uids, namespaces, filter_program() if filtered else None, apart, hidden)
     log.warning(
         "process sandboxes are no security boundary (%s). Use Docker for models that you do not trust.",
         ", ".join(f"{name}: {'on' if on else 'off'}" for name, on in host.protections().items()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from sandbox_service.contract.problems import ErrorCode
@@ -46,6 +46,8 @@ class Places:
     """The environment's packages."""
     data: str | None = None
     """The environment's data."""
+    rooms: dict[str, str] = field(default_factory=dict)
+    """Folders that each instance gets to itself, with mount options; empty where the runner may not mount."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class RunnerConfig:
     env_uid: int
     limits: RunnerLimits
     system_calls: str
+    rooms: dict[str, str]
 
     def body(self) -> dict[str, object]:
         """As JSON."""
@@ -111,4 +114,5 @@ def configure(
         env_uid=uids.start if uids is not None else 0,
         limits=limits,
         system_calls=(system_calls or b"").hex(),
+        rooms=places.rooms,
     )

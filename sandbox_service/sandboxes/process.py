@@ -7,12 +7,7 @@ limits for each process, user ids of the box's own where we are root, and namesp
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
-import os
 import secrets
-import subprocess
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,16 +16,17 @@ from sandbox_service.errors import ServiceError
 
 from .box import Box
 from .content import box_files
+from .covers import coverable
 from .hardening import SCRATCH
 from .host import look_around
 from .launch import Places, RunnerLimits, configure, interpreter_arguments
-from .namespaces import INSIDE, wrapped
-from .proctree import ProcessEntry, end_tree, entry_of
-from .state import SOCKET_FOLDER, SOCKET_NAME, remove_folder, storage_errors
+from .namespaces import INSIDE, Enclosure
+from .process_body import ProcessBody, sweep_boxes
+from .state import SOCKET_FOLDER, SOCKET_NAME, remove_folder
 from .uids import UidRanges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from sandbox_service.environments.base import EnvironmentSpec, Provisions
@@ -40,104 +36,9 @@ if TYPE_CHECKING:
     from .host import Host
     from .state import StateDir
 
-__all__ = ["ProcessBody", "ProcessFactory"]
+__all__ = ["ProcessFactory"]
 
-log = logging.getLogger(__name__)
-
-_END_S = 10.0
-_RECORD = "record.json"
-_LOG = "runner.log"
-_LOG_BYTES = 4096
 _NAME_PREFIX = "process-"
-
-
-class ProcessBody:
-    """One runner process and its folder."""
-
-    def __init__(
-        self,
-        folder: Path,
-        command: list[str],
-        uids: range | None,
-        limits: SandboxLimits,
-        on_removed: Callable[[], None],
-    ) -> None:
-        self.name = folder.name
-        self.socket = folder / SOCKET_FOLDER / SOCKET_NAME
-        self._folder = folder
-        self._command = command
-        self._uids = uids
-        self._limits = limits
-        self._on_removed = on_removed
-        self._spawning: asyncio.Future[subprocess.Popen[bytes]] | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._entry: ProcessEntry | None = None
-        self._exit: asyncio.Future[int] | None = None
-
-    async def start(self, timeout_s: float) -> None:
-        # Whoever stops waiting does not stop the thread; ``remove`` waits for what it makes.
-        self._spawning = asyncio.ensure_future(asyncio.to_thread(self._spawn))
-        with storage_errors("start a process box"):
-            self._process = await asyncio.shield(self._spawning)
-        self._exit = asyncio.ensure_future(_exit_of(self._process))
-
-    def _spawn(self) -> subprocess.Popen[bytes]:
-        blocks = self._limits.workspace_mib * 2048
-        bounded = ["sh", "-c", f'ulimit -c 0 && ulimit -f {blocks} && exec "$@"', "sh", *self._command]
-        with (self._folder / _LOG).open("wb") as log_file:
-            process = subprocess.Popen(
-                bounded,
-                stdin=subprocess.DEVNULL,
-                stdout=log_file,
-                stderr=log_file,
-                env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
-                cwd="/",
-                start_new_session=True,
-            )
-        # Our own child that nobody has waited for is in the table, dead or alive.
-        self._entry = entry_of(process.pid)
-        record = {
-            "pid": process.pid,
-            "started": self._entry.started if self._entry else 0,
-            "uids": [self._uids.start, self._uids.stop] if self._uids else None,
-        }
-        (self._folder / _RECORD).write_text(json.dumps(record))
-        return process
-
-    async def ended(self) -> str:
-        if self._exit is None:
-            return "it was never started"
-        await asyncio.shield(self._exit)
-        return await self.condition()
-
-    async def condition(self) -> str:
-        if self._process is None or self._process.returncode is None:
-            return "the runner's process lives, but does not answer"
-        said = await asyncio.to_thread(self._last_words)
-        return f"exit code {self._process.returncode}{': ' + said if said else ''}"
-
-    async def remove(self) -> None:
-        if self._process is None and self._spawning is not None:
-            with suppress(OSError):
-                self._process = await self._spawning
-        if self._process is not None:
-            if self._exit is None:
-                self._exit = asyncio.ensure_future(_exit_of(self._process))
-            await asyncio.to_thread(end_tree, self._entry, self._uids, _END_S)
-            try:
-                async with asyncio.timeout(_END_S):
-                    await self._exit
-            except TimeoutError:
-                log.warning("process %d of box %s does not end", self._process.pid, self.name)
-        await asyncio.to_thread(remove_folder, self._folder)
-        self._on_removed()
-
-    def _last_words(self) -> str:
-        try:
-            lines = (self._folder / _LOG).read_bytes()[-_LOG_BYTES:].decode(errors="replace").splitlines()
-        except OSError:
-            return ""
-        return lines[-1] if lines else ""
 
 
 class ProcessFactory:
@@ -154,8 +55,11 @@ class ProcessFactory:
         *,
         start_timeout_s: float = 60.0,
         instances_per_box: int = 32,
+        secret: Sequence[Path] = (),
     ) -> None:
+        """``secret`` are files and folders of the service that boxes are not to see."""
         self._state = state
+        self._secret = secret
         self._limits = limits
         self._start_timeout_s = start_timeout_s
         self._instances_per_box = instances_per_box
@@ -187,7 +91,9 @@ class ProcessFactory:
             code = self._code[spec.name]
             packages = spec.provisions is not None
             if packages not in self._hosts:
-                self._hosts[packages] = await look_around(self._state, code, self._limits, packages=packages)
+                self._hosts[packages] = await look_around(
+                    self._state, code, self._limits, packages=packages, secret=self._secret
+                )
             host = self._hosts[packages]
         name = _NAME_PREFIX + secrets.token_hex(5)
         uids = self._ranges.take()
@@ -216,8 +122,19 @@ class ProcessFactory:
         runner_code = INSIDE / "code" if host.namespaces else code
         runner = interpreter_arguments(str(runner_code), str(inside / SOCKET_FOLDER / SOCKET_NAME))
         command = [host.interpreter, *runner]
+        rooms: dict[str, str] = {}
         if host.namespaces:
-            command = wrapped(folder, code, spec.provisions, self._shared_limits, host.drops_uids, command)
+            env_uid = uids.start if host.drops_uids else None
+            enclosure = Enclosure(
+                folder,
+                code,
+                spec.provisions,
+                self._shared_limits,
+                env_uid,
+                self._hidden(host, spec.provisions),
+            )
+            command = enclosure.around(command)
+            rooms = enclosure.rooms(self._limits)
         body = ProcessBody(folder, command, own_uids, self._limits, lambda: self._ranges.give_back(uids))
         limits = RunnerLimits(
             open_files=self._limits.open_files,
@@ -228,9 +145,16 @@ class ProcessFactory:
         # Where neither users nor mounts tell boxes apart, agents get temporary folders in their workspaces.
         scratch = SCRATCH if host.drops_uids or host.namespaces else ()
         packages, data = _provided(spec.provisions, inside if host.namespaces else None)
-        places = Places(str(inside / "workspaces"), scratch, packages, data)
+        places = Places(str(inside / "workspaces"), scratch, packages, data, rooms)
         config = configure(spec, places, own_uids, limits, host.system_calls)
         return Box(body, config, self._start_timeout_s, on_event, on_death)
+
+    def _hidden(self, host: Host, provisions: Provisions | None) -> tuple[Path, ...] | None:
+        """What a box of an environment does not see; its own packages and data lie elsewhere in it."""
+        if host.hidden is None or provisions is None:
+            return host.hidden
+        own = [path for path in (provisions.folder.parent, provisions.operator_data) if path is not None]
+        return coverable([*host.hidden, *own], host.interpreter)
 
     async def sweep(self) -> int:
         return await asyncio.to_thread(sweep_boxes, self._state.boxes)
@@ -247,32 +171,3 @@ def _provided(provisions: Provisions | None, box: Path | None) -> tuple[str | No
     if box is None:
         return str(provisions.packages), str(provisions.data)
     return str(box / "environment" / "packages"), str(box / "environment" / "data")
-
-
-def sweep_boxes(boxes: Path) -> int:
-    """End the boxes that are on record in a folder and remove what is left of them; how many there were."""
-    found = [folder for folder in boxes.iterdir() if folder.is_dir()]
-    for folder in found:
-        try:
-            record = json.loads((folder / _RECORD).read_bytes())
-            pid, started, uids = int(record["pid"]), int(record["started"]), record["uids"]
-        except (OSError, ValueError, KeyError, TypeError):
-            log.warning("box %s left no readable record; its processes, if any, are not ended", folder.name)
-        else:
-            end_tree(ProcessEntry(pid, 0, "", started), range(*uids) if uids else None, _END_S)
-        remove_folder(folder)
-    return len(found)
-
-
-async def _exit_of(process: subprocess.Popen[bytes]) -> int:
-    """The exit status of a child, without a thread that waits for it."""
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    descriptor = os.pidfd_open(process.pid)
-    loop.add_reader(descriptor, ended.set)
-    try:
-        await ended.wait()
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
-    return process.wait()

@@ -95,6 +95,7 @@ class StateDir:
                 SOCKET_FOLDER: 0o700,
                 "code": 0o755,
                 "environment": 0o700,
+                "python": 0o755,
                 "workspaces": 0o700,
             }
             for part, mode in parts.items():

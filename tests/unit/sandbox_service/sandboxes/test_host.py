@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from sandbox_service.environments.base import Provisions
-from sandbox_service.sandboxes import host
+from sandbox_service.sandboxes import host, namespaces
 from sandbox_service.sandboxes.base import SandboxLimits
 from sandbox_service.sandboxes.host import choose_interpreter, look_around, reachable
-from sandbox_service.sandboxes.namespaces import INSIDE, namespaces_work, wrapped
+from sandbox_service.sandboxes.namespaces import INSIDE, Enclosure, namespaces_work
 from sandbox_service.sandboxes.state import StateDir
 
 LIMITS = SandboxLimits(workspace_mib=8, workspace_inodes=100)
@@ -63,24 +63,52 @@ async def test_what_a_process_box_is_not_is_said(state, caplog):
 
 async def test_without_the_tool_there_are_no_namespaces(state, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    assert await namespaces_work(state.boxes, state.code, LIMITS, host.sys.executable) is False
+    assert await namespaces_work(enclosure(state.boxes, state.code), host.sys.executable) is False
 
 
 async def test_an_interpreter_that_private_folders_would_hide_gets_none(state):
-    assert await namespaces_work(state.boxes, state.code, LIMITS, "/tmp/venv/bin/python3") is False
+    assert await namespaces_work(enclosure(state.boxes, state.code), "/tmp/venv/bin/python3") is False
 
 
-@pytest.mark.parametrize(("many_users", "mode"), [(True, "1777"), (False, "700")])
-def test_the_command_in_namespaces_sees_its_box_and_bounded_folders(many_users, mode):
+@pytest.mark.parametrize(("env_uid", "mode"), [(5000, "1777"), (None, "700")])
+def test_the_command_in_namespaces_sees_its_box_and_bounded_folders(env_uid, mode):
     provisions = Provisions(Path("/cache/games"), "d1", Path("/srv/data"))
-    box, code = Path("/state/boxes/b"), Path("/state/code/d")
-    command = wrapped(box, code, provisions, LIMITS, many_users, ["python3", "-I"])
+    inside = enclosure(Path("/state/boxes/b"), Path("/state/code/d"), provisions=provisions, env_uid=env_uid)
+    command = inside.around(["/usr/bin/python3", "-I"])
     assert command[0] == "unshare"
     assert {"--pid", "--net", "--ipc", "--kill-child"} <= set(command)
-    assert command[-6:-4] == ["/state/boxes/b", "/state/code/d"]
-    assert command[-4:] == ["/cache/games", "/srv/data", "python3", "-I"]
+    assert command[-2:] == ["/usr/bin/python3", "-I"]
     script = command[command.index("-c") + 1]
-    assert f"mount -c --rbind . {INSIDE}" in script
+    assert "cd /state/code/d && mount -c --bind . /state/boxes/b/code" in script
+    assert "cd /cache/games && mount -c --bind . /state/boxes/b/environment\n" in script
+    assert "cd /srv/data && mount -c --bind . /state/boxes/b/environment/data" in script
+    assert f"cd /state/boxes/b && mount -c --rbind . {INSIDE}" in script
     for path in ("/tmp", "/var/tmp", "/dev/shm", "/mnt/workspaces"):
         assert f"tmpfs {path}\n" in script
     assert script.count(f"nr_inodes=100,mode={mode}") == 4
+    assert "hidepid" not in script
+
+
+def test_a_box_covers_what_it_need_not_see_and_hides_the_processes_of_others():
+    inside = enclosure(Path("/b"), Path("/c"), env_uid=5000, hidden=(Path("/srv/a b"),))
+    script = inside.around(["/usr/bin/python3"])[-3]
+    assert script.index("--rbind . /mnt") < script.index("tmpfs '/srv/a b'") < script.index("remount,ro")
+    assert "mount -o remount,hidepid=2,gid=5000 /proc" in script
+
+
+def test_an_interpreter_below_a_cover_is_put_back():
+    own = str(Path(sys.executable).resolve())
+    prefix = Path(sys.base_prefix).resolve()
+    script = enclosure(Path("/b"), Path("/c"), hidden=(prefix.parent,)).around([own])[-3]
+    cover = script.index(f"then mount -c -t tmpfs -o {namespaces._EMPTY} tmpfs {prefix.parent};")
+    assert cover < script.index(f"cd /mnt/python && mount -c --rbind . {prefix}")
+
+
+def test_each_instance_has_folders_bounded_like_those_of_a_container():
+    rooms = enclosure(Path("/b"), Path("/c"), env_uid=5000).rooms(LIMITS)
+    assert set(rooms) == {"/mnt/workspaces", "/tmp", "/var/tmp", "/dev/shm"}
+    assert all("size=8m,nr_inodes=100,mode=1777" in options for options in rooms.values())
+
+
+def enclosure(box, code, provisions=None, env_uid=None, hidden=None):
+    return Enclosure(box, code, provisions, LIMITS, env_uid, hidden)

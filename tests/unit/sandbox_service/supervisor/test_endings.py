@@ -88,6 +88,22 @@ async def test_a_release_without_an_answer_destroys_the_box() -> None:
         assert len(service.factory.alive) == 1
 
 
+async def test_a_late_release_costs_no_neighbour_its_life() -> None:
+    async with supervised(PoolConfig(min_boxes=0, max_boxes=2)) as service:
+        slow, neighbour = await service.create(), await service.create()
+        box = service.factory.home_of(slow)
+        assert service.factory.home_of(neighbour) is box
+        box.hanging.add(Op.RELEASE)
+        assert await service.release(slow) is True
+        assert await service.step(neighbour, "still here")
+        assert not box.destroyed
+        assert service.factory.home_of(await service.create()) is not box
+        box.hanging.clear()
+        assert await service.release(neighbour) is True
+        await service.create()
+        assert box.destroyed
+
+
 @pytest.mark.parametrize("environment", ["echo", "diary"])
 async def test_an_unclean_box_is_not_used_again(environment: str) -> None:
     async with supervised(PoolConfig(min_boxes=0, max_boxes=1)) as service:

@@ -1,4 +1,4 @@
-"""Process boxes: what starts, what is remembered of them, and what a sweep makes of it."""
+"""Bodies of process boxes: what starts, what is remembered of them, and what a sweep makes of it."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.base import SandboxLimits
-from sandbox_service.sandboxes.process import ProcessBody, sweep_boxes
+from sandbox_service.sandboxes.process_body import ProcessBody, sweep_boxes
 from sandbox_service.sandboxes.proctree import entry_of
 from sandbox_service.sandboxes.state import StateDir
 

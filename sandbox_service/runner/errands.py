@@ -1,0 +1,104 @@
+"""Work that children of the launcher do while it goes on: cleaning takes as long as an agent made it take.
+
+An errand has a deadline of its own. It ends with a list of what it could not do, which the launcher reads
+when it collects the child.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from . import kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Errands"]
+
+_LONGEST_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class _Errand:
+    what: str
+    report: int
+    done: Callable[[list[str]], None]
+
+
+class Errands:
+    """Errands that are under way."""
+
+    def __init__(self) -> None:
+        self._errands: dict[int, _Errand] = {}
+
+    @property
+    def pids(self) -> set[int]:
+        """Processes of errands."""
+        return set(self._errands)
+
+    def run(
+        self,
+        what: str,
+        work: Callable[[], list[str]],
+        done: Callable[[list[str]], None],
+        handed_over: int | None = None,
+    ) -> None:
+        """Have a child do ``work``; ``done`` gets what it says is left, or ``what`` when it came to no end.
+
+        The child alone has the descriptor ``handed_over`` when it begins, so that what goes with the last
+        holder goes there.
+        """
+        report = os.memfd_create("report")
+        begin, waiting = os.pipe()
+        try:
+            pid = os.fork()
+        except OSError:
+            os.close(report)
+            done([what])
+        else:
+            if pid == 0:
+                _serve(work, begin, waiting, report)
+            self._errands[pid] = _Errand(what, report, done)
+        finally:
+            if handed_over is not None:
+                os.close(handed_over)
+            os.close(waiting)
+            os.close(begin)
+
+    def ended(self, pid: int, code: int) -> bool:
+        """Hear that a child has ended; False when it was on no errand."""
+        errand = self._errands.pop(pid, None)
+        if errand is None:
+            return False
+        size = os.fstat(errand.report).st_size
+        left = json.loads(os.pread(errand.report, size, 0)) if code == 0 else [errand.what]
+        os.close(errand.report)
+        errand.done(left)
+        return True
+
+    def await_all(self, reap: Callable[[], None]) -> None:
+        """Wait until no errand is left; each has its deadline."""
+        while self._errands:
+            reap()
+            time.sleep(0.0005)
+
+
+def _serve(work: Callable[[], list[str]], begin: int, waiting: int, report: int) -> None:
+    """Be the child."""
+    code = 1
+    try:
+        kernel.die_with_parent()
+        kernel.reset_signals()
+        signal.alarm(_LONGEST_S)
+        os.close(waiting)
+        os.read(begin, 1)
+        left = work()
+        os.write(report, json.dumps(left).encode())
+        code = 0
+    finally:
+        os._exit(code)

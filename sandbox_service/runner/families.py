@@ -1,0 +1,37 @@
+"""Instances by user id, and the processes that they asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .quarters import Quarters
+
+__all__ = ["HELPERS", "Family", "Root"]
+
+HELPERS = ("files", "copier")
+"""Kinds of processes that run our code with an agent's rights to files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A child of ours that an instance asked for."""
+
+    pid: int
+    serial: int
+    kind: str
+    """session, shell, files, candidate or copier."""
+
+
+@dataclass(slots=True)
+class Family:
+    """Instances that share a user id."""
+
+    uid: int | None
+    """None where ids are not dropped."""
+    members: set[int] = field(default_factory=set)
+    touched: bool = False
+    """Whether any process ever ran under the id."""
+    quarters: Quarters | None = None
+    """The folders of its own, made for its first process."""

@@ -1,0 +1,147 @@
+"""The body of a process box: its first process, its folder, and its record for a later service."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import subprocess
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from .proctree import ProcessEntry, end_tree, entry_of
+from .state import SOCKET_FOLDER, SOCKET_NAME, remove_folder, storage_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .base import SandboxLimits
+
+__all__ = ["ProcessBody", "sweep_boxes"]
+
+log = logging.getLogger(__name__)
+
+_END_S = 10.0
+_RECORD = "record.json"
+_LOG = "runner.log"
+_LOG_BYTES = 4096
+
+
+class ProcessBody:
+    """One runner process and its folder."""
+
+    def __init__(
+        self,
+        folder: Path,
+        command: list[str],
+        uids: range | None,
+        limits: SandboxLimits,
+        on_removed: Callable[[], None],
+    ) -> None:
+        self.name = folder.name
+        self.socket = folder / SOCKET_FOLDER / SOCKET_NAME
+        self._folder = folder
+        self._command = command
+        self._uids = uids
+        self._limits = limits
+        self._on_removed = on_removed
+        self._spawning: asyncio.Future[subprocess.Popen[bytes]] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._entry: ProcessEntry | None = None
+        self._exit: asyncio.Future[int] | None = None
+
+    async def start(self, timeout_s: float) -> None:
+        # Whoever stops waiting does not stop the thread; ``remove`` waits for what it makes.
+        self._spawning = asyncio.ensure_future(asyncio.to_thread(self._spawn))
+        with storage_errors("start a process box"):
+            self._process = await asyncio.shield(self._spawning)
+        self._exit = asyncio.ensure_future(_exit_of(self._process))
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        blocks = self._limits.workspace_mib * 2048
+        bounded = ["sh", "-c", f'ulimit -c 0 && ulimit -f {blocks} && exec "$@"', "sh", *self._command]
+        with (self._folder / _LOG).open("wb") as log_file:
+            process = subprocess.Popen(
+                bounded,
+                stdin=subprocess.DEVNULL,
+                stdout=log_file,
+                stderr=log_file,
+                env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+                cwd="/",
+                start_new_session=True,
+            )
+        # Our own child that nobody has waited for is in the table, dead or alive.
+        self._entry = entry_of(process.pid)
+        record = {
+            "pid": process.pid,
+            "started": self._entry.started if self._entry else 0,
+            "uids": [self._uids.start, self._uids.stop] if self._uids else None,
+        }
+        (self._folder / _RECORD).write_text(json.dumps(record))
+        return process
+
+    async def ended(self) -> str:
+        if self._exit is None:
+            return "it was never started"
+        await asyncio.shield(self._exit)
+        return await self.condition()
+
+    async def condition(self) -> str:
+        if self._process is None or self._process.returncode is None:
+            return "the runner's process lives, but does not answer"
+        said = await asyncio.to_thread(self._last_words)
+        return f"exit code {self._process.returncode}{': ' + said if said else ''}"
+
+    async def remove(self) -> None:
+        if self._process is None and self._spawning is not None:
+            with suppress(OSError):
+                self._process = await self._spawning
+        if self._process is not None:
+            if self._exit is None:
+                self._exit = asyncio.ensure_future(_exit_of(self._process))
+            await asyncio.to_thread(end_tree, self._entry, self._uids, _END_S)
+            try:
+                async with asyncio.timeout(_END_S):
+                    await self._exit
+            except TimeoutError:
+                log.warning("process %d of box %s does not end", self._process.pid, self.name)
+        await asyncio.to_thread(remove_folder, self._folder)
+        self._on_removed()
+
+    def _last_words(self) -> str:
+        try:
+            lines = (self._folder / _LOG).read_bytes()[-_LOG_BYTES:].decode(errors="replace").splitlines()
+        except OSError:
+            return ""
+        return lines[-1] if lines else ""
+
+
+def sweep_boxes(boxes: Path) -> int:
+    """End the boxes that are on record in a folder and remove what is left of them; how many there were."""
+    found = [folder for folder in boxes.iterdir() if folder.is_dir()]
+    for folder in found:
+        try:
+            record = json.loads((folder / _RECORD).read_bytes())
+            pid, started, uids = int(record["pid"]), int(record["started"]), record["uids"]
+        except (OSError, ValueError, KeyError, TypeError):
+            log.warning("box %s left no readable record; its processes, if any, are not ended", folder.name)
+        else:
+            end_tree(ProcessEntry(pid, 0, "", started), range(*uids) if uids else None, _END_S)
+        remove_folder(folder)
+    return len(found)
+
+
+async def _exit_of(process: subprocess.Popen[bytes]) -> int:
+    """The exit status of a child, without a thread that waits for it."""
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    descriptor = os.pidfd_open(process.pid)
+    loop.add_reader(descriptor, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+    return process.wait()

@@ -1,0 +1,51 @@
+"""What children of the launcher do while it goes on."""
+
+from __future__ import annotations
+
+import os
+
+from sandbox_service.runner import sweep
+from sandbox_service.runner.errands import Errands
+
+
+def outcome(errands: Errands) -> None:
+    errands.await_all(lambda: sweep.reap(lambda pid, code: _hear(errands, pid, code)))
+
+
+def _hear(errands: Errands, pid: int, code: int) -> None:
+    errands.ended(pid, code)
+
+
+def test_the_launcher_hears_what_is_left() -> None:
+    errands, heard = Errands(), []
+    errands.run("files", lambda: ["/tmp/left"], heard.append)
+    assert len(errands.pids) == 1
+    outcome(errands)
+    assert heard == [["/tmp/left"]]
+    assert errands.pids == set()
+
+
+def test_an_errand_that_comes_to_no_end_has_left_all(capfd: object) -> None:
+    errands, heard = Errands(), []
+    errands.run("files of 7", lambda: os._exit(9), heard.append)
+    outcome(errands)
+    assert heard == [["files of 7"]]
+
+
+def test_a_descriptor_that_is_handed_over_is_the_childs_alone_when_it_begins() -> None:
+    errands, heard = Errands(), []
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+
+    def work() -> list[str]:
+        os.close(writing)
+        return [repr(os.read(reading, 1))]
+
+    errands.run("pipe", work, heard.append, handed_over=writing)
+    outcome(errands)
+    os.close(reading)
+    assert heard == [["b''"]]
+
+
+def test_other_children_are_no_errands() -> None:
+    assert Errands().ended(12345, 0) is False
