@@ -12,9 +12,13 @@ CHEATING_TASK = {
         "assert solve([3, 1, 2]) == [1, 2, 3]",
         "data = [2, 1]\nresult = solve(data)\nassert result == sorted(data) and len(result) == 2",
         "assert all(map(lambda pair: solve(list(pair)) == sorted(pair), [(2, 1), (4, 3)]))",
+        "data = [5, 3, 9, 1]\nresult = solve(list(data))\n"
+        "assert all(first <= second for first, second in zip(result, list(result)[1:]))\n"
+        "assert sorted(result) == sorted(data) and len(result) == len(data)",
     ],
     "timeout_s": 5.0,
     "write_back": False,
+    "live": [],
 }
 
 _WALK = """import sys, gc
@@ -26,7 +30,40 @@ def everything():
         frame = frame.f_back
 """
 
+_FICKLE = """
+class Fickle:
+    def __init__(self, data):
+        self.data, self.looks = data, 0
+    def look(self):
+        self.looks += 1
+        return [0] * len(self.data) if self.looks <= 2 else self.data
+    def __iter__(self): return iter(self.look())
+    def __getitem__(self, key): return self.look()[key]
+    def __len__(self): return len(self.data)
+    def __eq__(self, other): return True
+def solve(data):
+    return Fickle(data)
+"""
+"""Looks sorted at first, and like the data afterwards."""
+
 CHEATS = {
+    "answers each look differently": _FICKLE,
+    "hides its answer in an answer": _FICKLE.replace("return Fickle(data)", "return iter(Fickle(data))"),
+    "is a sequence that answers each look differently": "import collections.abc\n"
+    + _FICKLE.replace("class Fickle:", "class Fickle(collections.abc.Sequence):"),
+    "sends a handle where data was asked for": _FICKLE
+    + """
+import sandbox_service.environments.code.candidate as candidate
+candidate._Objects.answer = lambda self, value, kind: candidate.encode(value, self.refer)
+""",
+    "sends a handle in a snapshot": _FICKLE
+    + """
+import sandbox_service.environments.code.candidate as candidate
+candidate._Objects.answer = lambda self, value, kind: (
+    {"$": "object", "v": [True, "", [self.refer(value)]]} if isinstance(value, Fickle)
+    else candidate.encode(value, self.refer)
+)
+""",
     "leaves with success": """
 import os
 os._exit(0)

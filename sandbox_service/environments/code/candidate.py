@@ -14,7 +14,8 @@ import types
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from .codec import decode, encode
+from .codec import CodecError, decode, encode
+from .snapshots import Freezer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,14 +33,24 @@ class _Objects:
     def __init__(self) -> None:
         self._kept: list[object] = []
 
-    def refer(self, value: object) -> int:
-        """The number of an object, new at each mention."""
+    def refer(self, value: object, depth: int = 0) -> JsonObject:
+        """Name an object by a number, new at each mention."""
         self._kept.append(value)
-        return len(self._kept) - 1
+        return {"$": "handle", "v": len(self._kept) - 1}
 
-    def resolve(self, number: int) -> object:
-        """The object of a number."""
-        return self._kept[number]
+    def resolve(self, tag: object, content: Any, depth: int = 0) -> object:  # noqa: ANN401 - JSON
+        """The object of a number. Raises CodecError for other tags."""
+        if tag != "handle":
+            raise CodecError(f"no argument has the tag {tag!r}")
+        return self._kept[content]
+
+    def answer(self, value: object, kind: object) -> Any:  # noqa: ANN401 - JSON
+        """Write a value as the request wants it: "live", a "name" that may be called, or data."""
+        if kind == "live":
+            return encode(value, self.refer)
+        if kind == "name" and callable(value):
+            return encode(value, self.refer)
+        return encode(value, Freezer().freeze)
 
 
 def serve(receive: Callable[[], JsonObject], send: Callable[[JsonObject], None]) -> None:
@@ -88,21 +99,24 @@ def _load(module: types.ModuleType, objects: _Objects, request: JsonObject) -> J
 
 
 def _get(module: types.ModuleType, objects: _Objects, request: JsonObject) -> JsonObject:
-    return {"value": encode(getattr(module, request["name"]), objects.refer)}
+    return {"value": objects.answer(getattr(module, request["name"]), request["kind"])}
 
 
 def _call(module: types.ModuleType, objects: _Objects, request: JsonObject) -> JsonObject:
     """Call an object, or a built-in function; send back the arguments as they are afterwards, when asked."""
     function = (
-        objects.resolve(request["target"]) if "target" in request else getattr(builtins, request["builtin"])
+        objects.resolve("handle", request["target"])
+        if "target" in request
+        else getattr(builtins, request["builtin"])
     )
     arguments = [decode(item, objects.resolve) for item in request["args"]]
     named = {name: decode(item, objects.resolve) for name, item in request["kwargs"].items()}
     result = function(*arguments, **named)  # type: ignore[operator]
-    answer: JsonObject = {"value": encode(result, objects.refer)}
+    answer: JsonObject = {"value": objects.answer(result, request["kind"])}
     if request["write_back"]:
         answer["args"] = [
-            encode(item, objects.refer) if isinstance(item, _MUTABLE) else None for item in arguments
+            objects.answer(item, request["write_back"]) if isinstance(item, _MUTABLE) else None
+            for item in arguments
         ]
     return answer
 

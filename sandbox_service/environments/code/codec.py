@@ -2,7 +2,8 @@
 
 JSON's own scalars and lists stand for themselves; everything else is ``{"$": tag, "v": ...}``. Subclasses are
 sent as the plain value they extend, so that no method written by a candidate reaches the grader. What has no
-data form is offered to ``refer``, which may give a number that names it. Standard library only.
+data form is left to the caller: ``express`` writes it, with tags of its own, which ``resolve`` reads.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ _TYPES = {
 _BUILDERS: dict[str, Callable[[list[Any]], Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset}
 
 
-class CodecError(ValueError):
+class CodecError(Exception):
     """The value has no data form, or the data does not stand for a value."""
 
 
-def encode(value: object, refer: Callable[[object], int], depth: int = MAX_DEPTH) -> Any:  # noqa: ANN401 - JSON
+def encode(value: object, express: Callable[[object, int], Any], depth: int = MAX_DEPTH) -> Any:  # noqa: ANN401
     """The JSON form of ``value``, as the plain type it extends. Raises CodecError when it is too deep."""
     if depth <= 0:
         raise CodecError(f"the value is nested deeper than {MAX_DEPTH}")
@@ -48,20 +49,21 @@ def encode(value: object, refer: Callable[[object], int], depth: int = MAX_DEPTH
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, numbers.Number):
-        return _encode_number(value, refer)
+        return _encode_number(value, express, depth)
     for kind, tag in _CONTAINERS:
         if isinstance(value, kind):
-            items = [encode(item, refer, depth - 1) for item in value]
+            items = [encode(item, express, depth - 1) for item in value]
             return items if tag == "list" else {"$": tag, "v": items}
     if isinstance(value, dict):
         pairs = [
-            [encode(key, refer, depth - 1), encode(item, refer, depth - 1)] for key, item in dict.items(value)
+            [encode(key, express, depth - 1), encode(item, express, depth - 1)]
+            for key, item in dict.items(value)
         ]
         return {"$": "dict", "v": pairs}
-    return _encode_rare(value, refer, depth)
+    return _encode_rare(value, express, depth)
 
 
-def _encode_number(value: numbers.Number, refer: Callable[[object], int]) -> Any:  # noqa: ANN401 - JSON
+def _encode_number(value: numbers.Number, express: Callable[[object, int], Any], depth: int) -> Any:  # noqa: ANN401
     if isinstance(value, numbers.Integral):
         whole = int(value)
         return whole if abs(whole) < _SAFE_INTEGER else {"$": "int", "v": hex(whole)}
@@ -74,10 +76,10 @@ def _encode_number(value: numbers.Number, refer: Callable[[object], int]) -> Any
         return {"$": "decimal", "v": decimal.Decimal.__str__(value)}
     if isinstance(value, fractions.Fraction):
         return {"$": "fraction", "v": [hex(value.numerator), hex(value.denominator)]}
-    return {"$": "handle", "v": refer(value)}
+    return express(value, depth)
 
 
-def _encode_rare(value: object, refer: Callable[[object], int], depth: int) -> Any:  # noqa: ANN401 - JSON
+def _encode_rare(value: object, express: Callable[[object, int], Any], depth: int) -> Any:  # noqa: ANN401 - JSON
     if isinstance(value, bytes | bytearray):
         return {"$": type(value).__name__ if type(value) is bytearray else "bytes", "v": bytes(value).hex()}
     for name, kind in _TYPES.items():
@@ -89,12 +91,15 @@ def _encode_rare(value: object, refer: Callable[[object], int], depth: int) -> A
         tag = "datetime" if isinstance(value, datetime.datetime) else "date"
         return {"$": tag, "v": value.isoformat()}
     if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
-        return encode(value.tolist(), refer, depth - 1)
-    return {"$": "handle", "v": refer(value)}
+        return encode(value.tolist(), express, depth - 1)
+    return express(value, depth)
 
 
-def decode(data: Any, resolve: Callable[[int], object], depth: int = MAX_DEPTH) -> Any:  # noqa: ANN401 - any value
-    """The value that ``data`` stands for. Raises CodecError for anything that ``encode`` does not write."""
+def decode(data: Any, resolve: Callable[[object, Any, int], object], depth: int = MAX_DEPTH) -> Any:  # noqa: ANN401
+    """The value that ``data`` stands for; ``resolve`` takes tag, content and depth of what is no plain value.
+
+    Raises CodecError for anything that neither ``encode`` nor ``express`` writes.
+    """
     if depth <= 0:
         raise CodecError(f"the data is nested deeper than {MAX_DEPTH}")
     if data is None or isinstance(data, bool | int | float | str):
@@ -111,9 +116,9 @@ def decode(data: Any, resolve: Callable[[int], object], depth: int = MAX_DEPTH) 
             return {
                 decode(key, resolve, depth - 1): decode(item, resolve, depth - 1) for key, item in content
             }
-        if tag == "handle" and type(content) is int:
-            return resolve(content)
-        return _SCALARS[tag](content)
+        if isinstance(tag, str) and tag in _SCALARS:
+            return _SCALARS[tag](content)
+        return resolve(tag, content, depth)
     except CodecError:
         raise
     except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:

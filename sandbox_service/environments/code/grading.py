@@ -128,6 +128,7 @@ def _tested(agent: Agent, submission: Submission, grading: JsonObject, deadline:
             grading["setup"],
             float(grading["timeout_s"]),
             write_back=grading["write_back"],
+            live=tuple(grading.get("live", ())),
         )
         for code in grading["tests"]
     ]

@@ -1,8 +1,10 @@
 """The grader's view of a candidate: functions and objects that live in another process.
 
-A handle offers calls, attributes, items, iteration, length, truth and text; each is asked of the candidate
-and comes back as data. A handle is never equal to anything and has no arithmetic, so an object made to equal
-everything equals nothing here. Standard library only.
+What a call returns is data, or an object frozen to data: a test that looks twice sees the same. A task may
+declare names as live; what these give stays an object of the solution, a handle, and each look at it is asked
+of the candidate: calls, attributes, items, iteration, length, truth and text. A handle is never equal to
+anything and has no arithmetic, so an object made to equal everything equals nothing here. Standard library
+only.
 """
 
 from __future__ import annotations
@@ -11,14 +13,15 @@ import builtins
 import time
 from typing import TYPE_CHECKING, Any
 
+from . import snapshots
 from .codec import CodecError, decode, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from sandbox_service.runner.world import Candidate
 
-__all__ = ["CandidateError", "CandidateLost", "CandidateTimeout", "Handle", "Session"]
+__all__ = ["CandidateError", "CandidateLost", "CandidateTimeout", "Function", "Handle", "Session"]
 
 JsonObject = dict[str, Any]
 
@@ -41,10 +44,18 @@ class CandidateTimeout(BaseException):
 class Session:
     """The conversation with one candidate, up to a deadline on the monotonic clock."""
 
-    def __init__(self, candidate: Candidate, deadline: float, *, write_back: bool = False) -> None:
+    def __init__(
+        self,
+        candidate: Candidate,
+        deadline: float,
+        *,
+        write_back: bool = False,
+        live: Collection[str] = (),
+    ) -> None:
         self._candidate = candidate
         self._deadline = deadline
         self._write_back = write_back
+        self._live = frozenset(live)
 
     def load(self, source: str) -> None:
         """Run the solution's code. Raises what it raises."""
@@ -52,29 +63,56 @@ class Session:
 
     def get(self, name: str) -> Any:  # noqa: ANN401 - whatever the solution defines
         """A name of the solution. Raises AttributeError."""
-        return self._value(self._ask({"op": "get", "name": name}))
+        kind = self._kind(name)
+        return self._value(self._ask({"op": "get", "name": name, "kind": kind}).get("value"), kind, name)
 
-    def call(self, target: Handle | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: ANN401
-        """Call an object of the candidate, or a built-in function there."""
-        request: JsonObject = {"op": "call", "write_back": self._write_back and isinstance(target, Handle)}
-        request |= {"builtin": target} if isinstance(target, str) else {"target": _number(target)}
-        request["args"] = [encode(item, _number) for item in args]
-        request["kwargs"] = {name: encode(item, _number) for name, item in kwargs.items()}
+    def attribute(self, target: Handle, name: str) -> Any:  # noqa: ANN401 - any value
+        """An attribute of an object: a function of it, data, or live when its name is declared."""
+        kind = self._kind(name)
+        request = self._request([target, name], {}, kind) | {"builtin": "getattr"}
+        return self._value(self._ask(request).get("value"), kind, name)
+
+    def call(self, target: _Remote, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: ANN401
+        """Call an object of the candidate."""
+        name = _name(target)
+        kind = "live" if name in self._live else "data"
+        request = self._request(args, kwargs, kind) | {"target": _number(target)}
+        # A changed argument may hold objects again that it held before.
+        changed = "live" if self._live else "data"
+        if self._write_back:
+            request["write_back"] = changed
         answer = self._ask(request)
-        if request["write_back"]:
-            self._copy_back(args, answer.get("args"))
-        return self._value(answer)
+        if self._write_back:
+            self._copy_back(args, answer.get("args"), changed)
+        return self._value(answer.get("value"), kind, "__call__")
+
+    def ask(self, function: str, *args: object) -> Any:  # noqa: ANN401 - any value
+        """Data that a built-in function gives there."""
+        request = self._request(args, {}, "data") | {"builtin": function}
+        return self._value(self._ask(request).get("value"), "data", "")
 
     def items(self, target: Handle) -> Iterator[Any]:
         """What iterating over an object gives."""
-        iterator = self.call("iter", (target,), {})
+        request = self._request([target], {}, "live") | {"builtin": "iter"}
+        iterator = self._value(self._ask(request).get("value"), "live", "")
+        kind = "live" if "__iter__" in self._live else "data"
         while True:
-            args = [encode(iterator, _number)]
-            request = {"op": "call", "builtin": "next", "args": args, "kwargs": {}, "write_back": False}
-            answer = self._answer(request)
+            answer = self._answer(self._request([iterator], {}, kind) | {"builtin": "next"})
             if answer.get("stop"):
                 return
-            yield self._value(answer)
+            yield self._value(answer.get("value"), kind, "__call__")
+
+    def _kind(self, name: str) -> str:
+        return "live" if name in self._live else "name"
+
+    def _request(self, args: Collection[Any], kwargs: dict[str, Any], kind: str) -> JsonObject:
+        return {
+            "op": "call",
+            "kind": kind,
+            "args": [encode(item, _reference) for item in args],
+            "kwargs": {name: encode(item, _reference) for name, item in kwargs.items()},
+            "write_back": None,
+        }
 
     def _ask(self, request: JsonObject) -> JsonObject:
         """The answer to a request; only ``items`` may take a StopIteration for an end."""
@@ -99,19 +137,29 @@ class Session:
             raise _exception(answer["error"])
         return answer
 
-    def _value(self, answer: JsonObject) -> Any:  # noqa: ANN401 - any value
+    def _value(self, data: Any, kind: str, name: str) -> Any:  # noqa: ANN401 - JSON, any value
+        """The value that an answer brings; objects of the candidate only where ``kind`` lets them be."""
+
+        def resolve(tag: object, content: Any, depth: int) -> object:  # noqa: ANN401 - JSON
+            if tag == "handle" and type(content) is int and kind == "live":
+                return Handle(self, content, name)
+            return snapshots.resolve(tag, content, depth)
+
         try:
-            return decode(answer.get("value"), lambda number: Handle(self, number))
-        except CodecError as error:
+            named = kind == "name" and isinstance(data, dict) and data.get("$") == "handle"
+            if named and type(data["v"]) is int:
+                return Function(self, data["v"], name)
+            return decode(data, resolve)
+        except (CodecError, KeyError) as error:
             raise CandidateError(f"unreadable answer: {error}") from None
 
-    def _copy_back(self, args: tuple[Any, ...], changed: object) -> None:
+    def _copy_back(self, args: tuple[Any, ...], changed: object, kind: str) -> None:
         if not isinstance(changed, list) or len(changed) != len(args):
             raise CandidateError("the answer lacks the arguments")
         for argument, data in zip(args, changed, strict=True):
             if data is None:
                 continue
-            value = self._value({"value": data})
+            value = self._value(data, kind, "__call__")
             if isinstance(argument, list | bytearray) and isinstance(value, type(argument)):
                 argument[:] = value
             elif isinstance(argument, dict | set) and isinstance(value, type(argument)):
@@ -119,10 +167,18 @@ class Session:
                 argument.update(value)
 
 
+def _reference(value: object, depth: int = 0) -> JsonObject:
+    return {"$": "handle", "v": _number(value)}
+
+
 def _number(value: object) -> int:
-    if isinstance(value, Handle):
+    if isinstance(value, _Remote):
         return object.__getattribute__(value, "_number")  # type: ignore[no-any-return]
     raise CandidateError(f"a {type(value).__name__} cannot be passed to a solution")
+
+
+def _name(value: _Remote) -> str:
+    return object.__getattribute__(value, "_name")  # type: ignore[no-any-return]
 
 
 def _exception(error: object) -> Exception:
@@ -139,51 +195,71 @@ def _exception(error: object) -> Exception:
     return CandidateError(text)
 
 
-class Handle:
-    """An object of the candidate."""
+class _Remote:
+    """Something of the candidate that can be called. It equals nothing."""
 
-    __slots__ = ("_number", "_session")
+    __slots__ = ("_name", "_number", "_session")
 
-    def __init__(self, session: Session, number: int) -> None:
+    def __init__(self, session: Session, number: int, name: str) -> None:
         object.__setattr__(self, "_session", session)
         object.__setattr__(self, "_number", number)
+        object.__setattr__(self, "_name", name)
 
-    def _ask(self, function: str, *args: object) -> Any:  # noqa: ANN401 - any value
-        session: Session = object.__getattribute__(self, "_session")
-        return session.call(function, (self, *args), {})
+    def __call__(self, *args: object, **kwargs: object) -> Any:  # noqa: ANN401 - any value
+        return self._conversation().call(self, args, kwargs)
+
+    def _conversation(self) -> Session:
+        return object.__getattribute__(self, "_session")  # type: ignore[no-any-return]
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+class Function(_Remote):
+    """A function, method or class of the solution: it is called, and gives data."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> object:
+        raise snapshots.NotLiveError(
+            f"{name!r} was asked of {_name(self)!r}, which the task does not declare live"
+        )
+
+
+class Handle(_Remote):
+    """An object of the candidate."""
+
+    __slots__ = ()
 
     def _text(self, function: str) -> str:
-        text = self._ask(function)
+        text = self._conversation().ask(function, self)
         if not isinstance(text, str):
             raise CandidateError(f"{function}() gave no string")
         return text
 
-    def __call__(self, *args: object, **kwargs: object) -> Any:  # noqa: ANN401 - any value
-        session: Session = object.__getattribute__(self, "_session")
-        return session.call(self, args, kwargs)
-
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any value
-        return self._ask("getattr", name)
+        return self._conversation().attribute(self, name)
 
     def __setattr__(self, name: str, value: object) -> None:
-        self._ask("setattr", name, value)
+        self._conversation().ask("setattr", self, name, value)
 
     def __getitem__(self, key: object) -> Any:  # noqa: ANN401 - any value
-        session: Session = object.__getattribute__(self, "_session")
-        return session.call(session.call("getattr", (self, "__getitem__"), {}), (key,), {})
+        return self._conversation().attribute(self, "__getitem__")(key)
 
     def __iter__(self) -> Iterator[Any]:
-        session: Session = object.__getattribute__(self, "_session")
-        return session.items(self)
+        return self._conversation().items(self)
 
     def __len__(self) -> int:
-        length = self._ask("len")
+        length = self._conversation().ask("len", self)
         if type(length) is not int or length < 0:
             raise CandidateError("len() gave no length")
         return length
 
     def __bool__(self) -> bool:
-        return self._ask("bool") is True
+        return self._conversation().ask("bool", self) is True
 
     def __str__(self) -> str:
         return self._text("str")
@@ -192,14 +268,4 @@ class Handle:
         return self._text("repr")
 
     def __instancecheck__(self, instance: object) -> bool:
-        return isinstance(instance, Handle) and self._ask_isinstance(instance)
-
-    def _ask_isinstance(self, instance: Handle) -> bool:
-        session: Session = object.__getattribute__(self, "_session")
-        return session.call("isinstance", (instance, self), {}) is True
-
-    def __eq__(self, other: object) -> bool:
-        return False
-
-    def __hash__(self) -> int:
-        return id(self)
+        return isinstance(instance, Handle) and self._conversation().ask("isinstance", instance, self) is True

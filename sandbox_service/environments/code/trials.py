@@ -25,6 +25,7 @@ from sandbox_service.runner.allowance import Allowance
 from sandbox_service.runner.usage import usage_of
 
 from .proxies import CandidateLost, CandidateTimeout, Session
+from .snapshots import NotLiveError
 
 if TYPE_CHECKING:
     from sandbox_service.runner.world import Agent, Candidate
@@ -50,6 +51,8 @@ class Result(StrEnum):
     """The solution's code raised when it was loaded."""
     TIMEOUT = "timeout"
     """The test was not through when its time was used up."""
+    NOT_DATA = "not_data"
+    """The test used a result as an object, and the task does not declare it live."""
     DIED = "died"
     """The solution's process, or the test's own, ended too early."""
     STARVED = "starved"
@@ -70,6 +73,8 @@ class HiddenTest:
     """What test and solution may compute and sleep in all."""
     write_back: bool = False
     """Changes that the solution makes to its arguments are made in the test as well."""
+    live: tuple[str, ...] = ()
+    """Names that give live objects of the solution instead of data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +109,8 @@ def _in_child(
     pid = os.fork()
     if pid == 0:
         end = time.monotonic() + patience_s
-        _child(writing, Session(candidate, end, write_back=test.write_back), source, test)
+        session = Session(candidate, end, write_back=test.write_back, live=test.live)
+        _child(writing, session, source, test)
     os.close(writing)
     allowance = Allowance(test.timeout_s, patience_s, lambda: usage_of([pid]) + candidate.usage())
     word = None
@@ -166,6 +172,8 @@ def _judge(session: Session, source: str, test: HiddenTest) -> Result:
         return Result.TIMEOUT
     except CandidateLost:
         return Result.DIED if other is Result.ERROR else other
+    except NotLiveError:
+        return Result.NOT_DATA if other is Result.ERROR else other
     except BaseException as error:  # noqa: BLE001 - whatever the solution raises, or the test for its values
         return Result.FAILED if other is Result.ERROR and isinstance(error, AssertionError) else other
     return Result.PASSED

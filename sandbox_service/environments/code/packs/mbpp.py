@@ -52,7 +52,7 @@ def _task(data: object, place: str) -> CodeTask:
         row = _Row.model_validate(data)
         setup, code = _unix(row.test_setup_code), _unix(row.code)
         tests = tuple(_unix(test) for test in (*row.test_list, *row.challenge_test_list))
-        names, modules = _names(code, [setup, *tests])
+        names, live, modules = _names(code, [setup, *tests])
     except ValidationError as error:
         raise mismatch(place, error) from None
     except SyntaxError as error:
@@ -64,7 +64,9 @@ def _task(data: object, place: str) -> CodeTask:
     return CodeTask(
         id=f"MBPP/{row.task_id}",
         prompt=_prompt(row.text, names, setup, tests[0]),
-        grader=TestsGrader(kind="tests", names=names, tests=tests, setup=imports + setup, timeout_s=15.0),
+        grader=TestsGrader(
+            kind="tests", names=names, live=live, tests=tests, setup=imports + setup, timeout_s=15.0
+        ),
         category="mbpp",
         reference=(ReferenceCall(tool="str_replace_editor", arguments={**create}),),
     )
@@ -83,14 +85,17 @@ def _prompt(text: str, names: tuple[str, ...], setup: str, example: str) -> str:
     return "\n\n".join(parts)
 
 
-def _names(code: str, programs: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the solution that the tests use, and modules that they take from its imports."""
-    used = {
-        node.id for text in programs for node in ast.walk(parse_python(text)) if isinstance(node, ast.Name)
-    }
+def _names(code: str, programs: Iterable[str]) -> tuple[tuple[str, ...], ...]:
+    """Names of the solution that tests use, those that give objects, and modules that it imports for them."""
+    nodes = [node for text in programs for node in ast.walk(parse_python(text))]
+    used = {node.id for node in nodes if isinstance(node, ast.Name)}
     body = parse_python(code).body
-    defined = [node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-    names = tuple(dict.fromkeys(name for name in defined if name in used))
+    defined = [node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    names = tuple(dict.fromkeys(node.name for node in defined if node.name in used))
+    live = {node.name for node in defined if isinstance(node, ast.ClassDef)} & used
+    if live:
+        # Tests that build trees reach their nodes through attributes.
+        live |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     imported = [alias.name for node in body if isinstance(node, ast.Import) for alias in node.names]
     free = used - set(names) - set(vars(builtins))
-    return names, tuple(module for module in dict.fromkeys(imported) if module in free)
+    return names, tuple(sorted(live)), tuple(module for module in dict.fromkeys(imported) if module in free)

@@ -148,6 +148,8 @@ class TestsGrader(_Model):
     """Time for each test."""
     write_back: bool = False
     """Whether tests see changes that the solution makes to its arguments."""
+    live: tuple[PythonName, ...] = ()
+    """Functions, classes, methods and attributes that give tests objects of the solution instead of data."""
 
 
 Grader = Annotated[

@@ -13,13 +13,17 @@ from hypothesis import strategies as st
 from sandbox_service.environments.code.codec import MAX_DEPTH, CodecError, decode, encode
 
 
-def refuse(value: object) -> int:
-    raise AssertionError(f"{value!r} became a handle")
+def refuse(value: object, depth: int) -> int:
+    raise AssertionError(f"{value!r} was taken for an object")
+
+
+def unknown(tag: object, content: object, depth: int) -> object:
+    raise CodecError(f"unknown: {tag}")
 
 
 def across(value: object) -> Any:
     """The value after the way through JSON text."""
-    return decode(json.loads(json.dumps(encode(value, refuse))), lambda number: number)
+    return decode(json.loads(json.dumps(encode(value, refuse))), unknown)
 
 
 SCALARS = (
@@ -127,17 +131,17 @@ def test_subclasses_become_the_plain_value_they_extend(value: object, plain: obj
     assert not isinstance(found, Everything)
 
 
-def test_other_objects_become_handles() -> None:
-    kept: list[object] = []
+def test_other_objects_are_the_callers_business() -> None:
+    def express(value: object, depth: int) -> object:
+        return {"$": "mine", "v": [str(value), depth]}
 
-    def refer(value: object) -> int:
-        kept.append(value)
-        return len(kept) - 1
-
-    marker = object()
-    data = encode([marker, len], refer)
-    assert kept == [marker, len]
-    assert decode(data, lambda number: ("handle", number)) == [("handle", 0), ("handle", 1)]
+    data = encode([open, {1: (Ellipsis,)}], express)
+    found = decode(data, lambda tag, content, depth: (tag, *content, depth))
+    depth = MAX_DEPTH
+    assert found == [
+        ("mine", str(open), depth - 1, depth - 1),
+        {1: (("mine", "Ellipsis", depth - 3, depth - 3),)},
+    ]
 
 
 def test_depth_is_bounded_both_ways() -> None:
@@ -147,7 +151,7 @@ def test_depth_is_bounded_both_ways() -> None:
     with pytest.raises(CodecError, match="deeper"):
         encode(deep, refuse)
     with pytest.raises(CodecError, match="deeper"):
-        decode(deep, lambda number: number)
+        decode(deep, unknown)
     cycle: list[Any] = []
     cycle.append(cycle)
     with pytest.raises(CodecError):
@@ -182,4 +186,4 @@ def test_depth_is_bounded_both_ways() -> None:
 )
 def test_forged_data_is_refused(data: object) -> None:
     with pytest.raises(CodecError):
-        decode(data, lambda number: number)
+        decode(data, unknown)

@@ -19,6 +19,7 @@ TESTS = {
     "setup": "",
     "timeout_s": 5.0,
     "write_back": False,
+    "live": [],
 }
 
 

@@ -1,5 +1,5 @@
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from sandbox_service.environments.code.proxies import (
     Handle,
     Session,
 )
+from sandbox_service.environments.code.snapshots import NotLiveError, Snapshot
 from sandbox_service.environments.code.trials import ENTRY
 from tests.fakes.agent import FakeAgent
 
@@ -21,9 +22,11 @@ Load = Callable[..., Session]
 def load(agent: FakeAgent) -> Iterator[Load]:
     started = []
 
-    def start(source: str, limit_s: float = 10.0, *, write_back: bool = False) -> Session:
+    def start(
+        source: str, limit_s: float = 10.0, *, write_back: bool = False, live: Collection[str] = ()
+    ) -> Session:
         started.append(agent.candidate(ENTRY))
-        session = Session(started[-1], time.monotonic() + limit_s, write_back=write_back)
+        session = Session(started[-1], time.monotonic() + limit_s, write_back=write_back, live=live)
         session.load(source)
         return session
 
@@ -83,8 +86,11 @@ class Empty:
 """
 
 
-def test_classes_work_through_handles(load: Load) -> None:
-    session = load(POINT)
+LIVE = ("Point", "Empty", "origin", "moved")
+
+
+def test_classes_that_are_declared_live_work_through_handles(load: Load) -> None:
+    session = load(POINT, live=LIVE)
     point = session.get("Point")(3, y=4)
     assert isinstance(point, Handle)
     assert (point.x, point.y, point.kind) == (3, 4, "point")
@@ -101,7 +107,7 @@ def test_classes_work_through_handles(load: Load) -> None:
 
 
 def test_handles_equal_nothing_and_hide_no_containment(load: Load) -> None:
-    session = load(POINT)
+    session = load(POINT, live=LIVE)
     point = session.get("origin")()
     for other in (point, 0, None, [0, 0], session.get("origin")()):
         assert (point == other) is False
@@ -113,7 +119,7 @@ def test_handles_equal_nothing_and_hide_no_containment(load: Load) -> None:
 
 @pytest.mark.parametrize("expression", ["point + 1", "point < 1", "abs(point)", "float(point)", "[1][point]"])
 def test_handles_have_no_arithmetic(load: Load, expression: str) -> None:
-    point = load(POINT).get("origin")()
+    point = load(POINT, live=LIVE).get("origin")()
     with pytest.raises(TypeError):
         eval(expression, {"point": point})
 
@@ -148,14 +154,99 @@ def test_missing_names_are_attribute_errors(load: Load) -> None:
         load("x = 1").get("y")
 
 
-def test_generators_are_read_item_by_item(load: Load) -> None:
-    session = load("def count():\n    n = 0\n    while True:\n        yield n\n        n += 1")
+COUNT = "def count():\n    n = 0\n    while True:\n        yield n\n        n += 1"
+
+
+def test_generators_that_are_declared_live_are_read_item_by_item(load: Load) -> None:
     numbers: list[Any] = []
-    for number in session.get("count")():
+    for number in load(COUNT, live=["count"]).get("count")():
         numbers.append(number)
         if number == 3:
             break
     assert numbers == [0, 1, 2, 3]
+
+
+def test_other_generators_are_read_to_their_end_once(load: Load) -> None:
+    session = load("def some():\n    yield from [1, (2, {3})]\ndef none():\n    return map(str, [])")
+    found = session.get("some")()
+    assert next(found) == 1
+    assert list(found) == [(2, {3})]
+    assert list(found) == list(session.get("none")()) == []
+    with pytest.raises(CandidateError, match="hold more than"):
+        load(COUNT).get("count")()
+
+
+FICKLE = """
+import collections, pathlib
+class Fickle:
+    looks = 0
+    def look(self):
+        Fickle.looks += 1
+        return Fickle.looks
+    def __iter__(self): return iter([self.look(), [self.look()]])
+    def __len__(self): return self.look()
+    def __getitem__(self, key): return self.look()
+    def __bool__(self): return self.look() == 1
+    def __str__(self): return f"look {self.look()}"
+    def __call__(self): return self.look()
+    def __eq__(self, other): return True
+def fickle(): return Fickle()
+def nested(): return {"a": [Fickle()]}
+def mutable(data): data.append(Fickle())
+def plain(): return object()
+def queue(): return collections.deque([1, [2]])
+def keys(): return {"a": 1, "b": 2}.keys()
+def maker(): return lambda: 1
+class Solver:
+    limits = collections.deque([3])
+    def solve(self): return Fickle()
+"""
+
+
+def test_an_object_that_answers_each_look_differently_is_frozen(load: Load) -> None:
+    session = load(FICKLE)
+    found = session.get("fickle")()
+    for each in (found, session.get("nested")()["a"][0]):
+        first = list(each)
+        assert first == list(each) == [each[0], each[1]]
+        assert (len(each), str(each), bool(each)) == (len(first), str(each), bool(each))
+        assert each not in [[first], [(*first,)]]
+        assert (each == each, each == first, first == each) == (False, False, False)
+    with pytest.raises(NotLiveError):
+        found()
+    with pytest.raises(NotLiveError):
+        found.looks  # noqa: B018 - the look is the point
+
+
+def test_arguments_that_come_back_hold_no_live_object(load: Load) -> None:
+    data: list[Any] = []
+    load(FICKLE, write_back=True).get("mutable")(data)
+    assert isinstance(data[0], Snapshot)
+
+
+def test_honest_objects_keep_their_truth_text_and_items(load: Load) -> None:
+    session = load(FICKLE)
+    assert bool(session.get("plain")())
+    assert str(session.get("plain")()).startswith("<object object")
+    with pytest.raises(NotLiveError, match="no items"):
+        list(session.get("plain")())
+    queue = session.get("queue")()
+    assert (len(queue), queue[1], [2] in queue, list(reversed(queue))) == (2, [2], True, [[2], 1])
+    assert sorted(session.get("keys")()) == ["a", "b"]
+    with pytest.raises(NotLiveError):
+        session.get("maker")()()
+
+
+def test_only_declared_names_give_live_objects(load: Load) -> None:
+    solver = load(FICKLE, live=["Solver"]).get("Solver")()
+    assert isinstance(solver, Handle)
+    assert isinstance(solver.solve(), Snapshot)
+    assert list(solver.limits) == [3]
+    assert isinstance(solver.limits, Snapshot)
+    solver = load(FICKLE, live=["Solver", "solve", "__call__"]).get("Solver")()
+    assert isinstance(solver.solve(), Handle)
+    with pytest.raises(NotLiveError, match="declare live"):
+        load(FICKLE).get("Solver").solve  # noqa: B018
 
 
 def test_the_trusted_side_passes_data_only(load: Load) -> None:
@@ -196,6 +287,12 @@ def forge():
     [
         {"value": {"$": "exec", "v": "1"}},
         {"value": {"$": "handle", "v": -1.5}},
+        {"value": {"$": "handle", "v": 0}},
+        {"value": [{"$": "handle", "v": 0}]},
+        {"value": {"$": "object", "v": [True, "", 3]}},
+        {"value": {"$": "object", "v": [1, "", None]}},
+        {"value": {"$": "object", "v": [True, "", [{"$": "handle", "v": 0}]]}},
+        {"value": {"$": "iterator", "v": {"$": "handle", "v": 0}}},
         {"error": {"types": ["SystemExit"], "text": 3}},
         {"error": None},
         {"error": {"types": 5}},

@@ -131,6 +131,7 @@ TESTED = {
     "setup": "",
     "timeout_s": 5.0,
     "write_back": False,
+    "live": [],
 }
 
 
