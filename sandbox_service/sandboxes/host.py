@@ -9,7 +9,7 @@ import secrets
 import stat
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +53,7 @@ class Host:
     """Agents get user ids of their own."""
     namespaces: bool
     """Boxes get namespaces of their own."""
-    system_calls: bytes | None = None
+    system_calls: bytes | None = field(default=None, repr=False)
     """The filter of system calls around agents and environment; None where the kernel takes none."""
     abstract_sockets_apart: bool = False
     """Agents reach no abstract socket of others."""

@@ -88,10 +88,11 @@ class Enclosure:
             for path in SCRATCH
         ]
         for path in self.hidden or ():
-            lines.append(_cover(path))
-            if path in around_prefix:
-                lines += [f"mkdir -p {_quoted(prefix)}", _bind(INSIDE / "python", prefix)]
-            lines.append(f"[ ! -d {_quoted(path)} ] || mount -c -o remount,ro,{_EMPTY} {_quoted(path)}")
+            if path not in around_prefix:
+                lines.append(_cover(path, f"ro,{_EMPTY}"))
+                continue
+            lines += [_cover(path, _EMPTY), f"mkdir -p {_quoted(prefix)}", _bind(INSIDE / "python", prefix)]
+            lines.append(f"mount -c -o remount,bind,ro,nosuid,nodev,noexec {_quoted(path)}")
         if self.hidden is not None and self.env_uid is not None:
             lines.append(f"mount -o remount,hidepid=2,gid={self.env_uid} /proc")
         return lines
@@ -103,10 +104,10 @@ def _bind(source: Path, target: Path, *, whole: bool = True) -> str:
     return f"cd {_quoted(source)} && mount -c {'--rbind' if whole else '--bind'} . {_quoted(target)}"
 
 
-def _cover(path: Path) -> str:
+def _cover(path: Path, options: str) -> str:
     """An empty folder over a folder, /dev/null over a file; nothing over what is gone by now."""
     place = _quoted(path)
-    empty = f"mount -c -t tmpfs -o {_EMPTY} tmpfs {place}"
+    empty = f"mount -c -t tmpfs -o {options} tmpfs {place}"
     return f"if [ -d {place} ]; then {empty}; elif [ -e {place} ]; then mount -c --bind /dev/null {place}; fi"
 
 

@@ -8,7 +8,7 @@ import logging
 import os
 import subprocess
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from .proctree import ProcessEntry, end_tree, entry_of
 from .state import SOCKET_FOLDER, SOCKET_NAME, remove_folder, storage_errors
@@ -62,7 +62,7 @@ class ProcessBody:
     def _spawn(self) -> subprocess.Popen[bytes]:
         blocks = self._limits.workspace_mib * 2048
         bounded = ["sh", "-c", f'ulimit -c 0 && ulimit -f {blocks} && exec "$@"', "sh", *self._command]
-        with (self._folder / _LOG).open("wb") as log_file:
+        with _private(self._folder / _LOG) as log_file:
             process = subprocess.Popen(
                 bounded,
                 stdin=subprocess.DEVNULL,
@@ -79,7 +79,8 @@ class ProcessBody:
             "started": self._entry.started if self._entry else 0,
             "uids": [self._uids.start, self._uids.stop] if self._uids else None,
         }
-        (self._folder / _RECORD).write_text(json.dumps(record))
+        with _private(self._folder / _RECORD) as record_file:
+            record_file.write(json.dumps(record).encode())
         return process
 
     async def ended(self) -> str:
@@ -116,6 +117,11 @@ class ProcessBody:
         except OSError:
             return ""
         return lines[-1] if lines else ""
+
+
+def _private(path: Path) -> BinaryIO:
+    """A new file that agents of the box cannot read."""
+    return open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
 def sweep_boxes(boxes: Path) -> int:

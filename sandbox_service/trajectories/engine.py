@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +59,8 @@ def _normalised(url: URL) -> URL:
 def _sqlite(url: URL, *, create: bool) -> Engine:
     path = Path(str(url.database))
     if create:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _keep_private(path)
     elif not path.is_file():
         raise FileNotFoundError(f"there is no trajectory store at {path}")
     engine = sa.create_engine(url, pool_size=4, max_overflow=0)
@@ -70,3 +73,16 @@ def _sqlite(url: URL, *, create: bool) -> Engine:
         cursor.close()
 
     return engine
+
+
+def _keep_private(path: Path) -> None:
+    """Keep the trajectories, which are every tenant's, from other users; a group that was let in stays in.
+
+    SQLite gives the files beside the database the database's own mode.
+    """
+    path.touch(mode=0o600)
+    mode = stat.S_IMODE(path.stat().st_mode) & ~0o007
+    for file in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+        # Another user's file is that user's to open or close.
+        with suppress(FileNotFoundError, PermissionError):
+            file.chmod(mode)

@@ -80,7 +80,11 @@ class RunFolder:
         if resume:
             folder._check(config, RunConfig.model_validate_json(there.read_text(encoding="utf-8")))
             _refuse_claimed(folder.path)
-        folder.logs.mkdir(parents=True, exist_ok=True)
+        # Trajectories, tasks and weights are nothing for other users, agents' user ids among them.
+        folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not resume:
+            folder.path.chmod(0o700)
+        folder.logs.mkdir(exist_ok=True)
         there.write_text(json.dumps(config.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8")
         return folder
 

@@ -92,7 +92,7 @@ def test_the_command_in_namespaces_sees_its_box_and_bounded_folders(env_uid, mod
 def test_a_box_covers_what_it_need_not_see_and_hides_the_processes_of_others():
     inside = enclosure(Path("/b"), Path("/c"), env_uid=5000, hidden=(Path("/srv/a b"),))
     script = inside.around(["/usr/bin/python3"])[-3]
-    assert script.index("--rbind . /mnt") < script.index("tmpfs '/srv/a b'") < script.index("remount,ro")
+    assert script.index("--rbind . /mnt") < script.index("tmpfs '/srv/a b'")
     assert "mount -o remount,hidepid=2,gid=5000 /proc" in script
 
 

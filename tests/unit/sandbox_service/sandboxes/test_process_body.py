@@ -1,6 +1,7 @@
 """Bodies of process boxes: what starts, what is remembered of them, and what a sweep makes of it."""
 
 import json
+import stat
 import subprocess
 
 import pytest
@@ -53,6 +54,7 @@ async def test_what_runs_is_on_record(make):
     await body.start(5)
     record = json.loads((folder / "record.json").read_text())
     assert entry_of(record["pid"]).started == record["started"]
+    assert {stat.S_IMODE((folder / name).stat().st_mode) for name in ("record.json", "runner.log")} == {0o600}
     await body.remove()
     assert entry_of(record["pid"]) is None
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import os
 import sqlite3
+import stat
 
 import pytest
 
@@ -68,6 +70,31 @@ async def test_a_store_that_cannot_write_refuses_and_later_loses_nothing(path):
     assert [one.sequence for one in await store.events("s1.a")] == list(range(taken))
     store.append(event(sequence=taken))
     await store.close()
+
+
+def modes(folder):
+    return {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
+
+
+async def test_a_new_store_and_the_files_beside_it_are_its_users_alone(tmp_path):
+    before = os.umask(0o022)
+    try:
+        store = open_store(config(tmp_path / "new" / "trajectories.sqlite"))
+        store.open_instance(instance())
+        await store.flush()
+        found = modes(tmp_path / "new")
+        await store.close()
+    finally:
+        os.umask(before)
+    assert found == dict.fromkeys((f"trajectories.sqlite{end}" for end in ("", "-wal", "-shm")), 0o600)
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+
+
+async def test_a_store_that_others_could_read_is_closed_to_them_and_stays_open_to_its_group(path):
+    await open_store(config(path)).close()
+    path.chmod(0o644)
+    await open_store(config(path)).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
 async def test_a_flush_gives_up_when_the_store_cannot_write(path):

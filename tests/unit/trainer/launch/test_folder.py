@@ -1,3 +1,5 @@
+import stat
+
 import pytest
 
 from trainer.config import AlgorithmConfig, RunConfig
@@ -14,6 +16,15 @@ def test_a_run_is_never_written_over_another(config):
     RunFolder.open(config, resume=False)
     with pytest.raises(ConfigError, match="go on with it by --resume"):
         RunFolder.open(config, resume=False)
+
+
+def test_the_folder_of_a_run_is_its_users_alone_unless_that_user_opens_it(config):
+    config.folder.mkdir(parents=True, mode=0o755)
+    folder = RunFolder.open(config, resume=False)
+    assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
+    folder.path.chmod(0o750)
+    RunFolder.open(config, resume=True)
+    assert stat.S_IMODE(folder.path.stat().st_mode) == 0o750
 
 
 def test_there_must_be_a_run_to_resume(config):
