@@ -16,6 +16,7 @@ __all__ = [
     "LeaseConfig",
     "LimitsConfig",
     "PoolConfig",
+    "QuotaConfig",
     "SandboxConfig",
     "ServerConfig",
     "ServiceConfig",
@@ -91,6 +92,8 @@ class PoolConfig(Branch):
     """Most boxes at once; when missing, 16 a core, with at most half of the node's memory at 64 MiB a box."""
     max_starting: Positive | None = None
     """Most boxes that start at once; when missing, as many as the node has cores, at least 2."""
+    max_creating: Positive | None = None
+    """Most instances that are set up at once, while others wait; when missing, as the environment says."""
     max_uses: Positive = 256
     """Instances after which a box with agent code is destroyed."""
     queue_limit: Count = 4096
@@ -99,6 +102,17 @@ class PoolConfig(Branch):
     """Longest wait for a box."""
     max_instances_per_tenant: Positive | None = None
     """Most live instances of one tenant on one node."""
+
+
+class QuotaConfig(Branch):
+    """What one tenant may have of one node; applied where ``server.api_keys`` names several tenants."""
+
+    box_share: Annotated[float, Field(gt=0, le=1)] = 0.75
+    """Share of an environment's boxes that one tenant may use at once; at least one box is left to others."""
+    max_instances: Positive = 4096
+    """Most live instances of all environments."""
+    stored_mib_per_day: Positive = 65_536
+    """Most bytes of requests and results that are recorded within 24 hours; past it, no new instance."""
 
 
 class LeaseConfig(Branch):
@@ -178,6 +192,8 @@ class ServiceConfig(Branch):
     """Boxes of each environment on each node."""
     pools: dict[str, PoolConfig] = {}
     """Pool settings of single environments, in place of ``pool``."""
+    quota: QuotaConfig = QuotaConfig()
+    """What one tenant may have, where there are several."""
     lease: LeaseConfig = LeaseConfig()
     """How long an unused instance lives."""
     deadline: DeadlineConfig = DeadlineConfig()
@@ -188,6 +204,11 @@ class ServiceConfig(Branch):
     """Settings of each environment."""
     fleet: FleetConfig = FleetConfig()
     """The Ray cluster and the supervisors on it."""
+
+    @property
+    def tenants(self) -> int:
+        """How many tenants there are; one where no keys are configured."""
+        return max(1, len(set(self.server.api_keys.values())))
 
     def pool_of(self, environment: str) -> PoolConfig:
         """The pool settings of one environment."""

@@ -60,6 +60,8 @@ def has_place_for(state: PoolState, tenant: str, *, fresh: bool) -> bool:
 
 
 def _grant(state: PoolState, tenant: str, now: float, decisions: Decisions) -> bool:
+    if not state.may_set_up():
+        return False
     for waiter in state.queues.queue(tenant).heads():
         box = _box_for(state, tenant, fresh=waiter.fresh)
         if box is not None:
@@ -76,6 +78,8 @@ def _box_for(state: PoolState, tenant: str, *, fresh: bool) -> Box | None:
         for box in state.boxes.values()
         if state.has_room(box) and box.tenant in (None, tenant) and not (fresh and box.uses)
     ]
+    if usable and not state.may_use_another(tenant):
+        usable = [box for box in usable if box.instances]
     return min(
         usable,
         key=lambda box: (-len(box.instances), box.tenant is None, box.idle_since, box.serial),
@@ -86,6 +90,8 @@ def _box_for(state: PoolState, tenant: str, *, fresh: bool) -> Box | None:
 def _provide(state: PoolState, tenant: str, now: float, decisions: Decisions) -> bool:
     """Get one more box under way for a tenant whose waiters find no place."""
     queue = state.queues.queue(tenant)
+    if not (state.may_set_up() and state.may_use_another(tenant)):
+        return False
     if _boxes_missing(state, tenant, queue) <= 0:
         return False
     if (spare := _unclaimed_start(state)) is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sandbox_service.config import PoolConfig
 
-__all__ = ["FORK_ALLOWANCE", "NodeSize", "PoolPolicy"]
+__all__ = ["FORK_ALLOWANCE", "NodeSize", "PoolPolicy", "Sharing"]
 
 FORK_ALLOWANCE = 64
 """Copies by which the instances of a box may exceed its capacity; the contract's largest fork."""
@@ -40,6 +40,22 @@ class NodeSize:
 
 
 @dataclass(frozen=True, slots=True)
+class Sharing:
+    """How tenants share the boxes of an environment."""
+
+    tenants: int = 1
+    """How many there may be; a single one has no bound."""
+    box_share: float = 1.0
+    """Share of the boxes that one of several may use at once."""
+
+    def tenant_boxes(self, max_boxes: int) -> int:
+        """Return how many boxes one tenant may use at once: one fewer than there are, or its share."""
+        if self.tenants == 1:
+            return max_boxes
+        return max(1, min(max_boxes - 1, int(max_boxes * self.box_share)))
+
+
+@dataclass(frozen=True, slots=True)
 class PoolPolicy:
     """Bounds of the boxes of one environment on one node."""
 
@@ -55,10 +71,23 @@ class PoolPolicy:
     queue_limit: int
     queue_timeout_s: float
     fork_allowance: int = FORK_ALLOWANCE
+    tenants: int = 1
+    tenant_boxes: int | None = None
+    """Boxes that one tenant may use at once; None for no bound."""
+    max_creating: int | None = None
+    """Instances that are set up at once; None for no bound."""
 
     @classmethod
     def of(
-        cls, config: PoolConfig, node: NodeSize, *, capacity: int, agent_code: bool, box_memory_mib: int = 0
+        cls,
+        config: PoolConfig,
+        node: NodeSize,
+        *,
+        capacity: int,
+        agent_code: bool,
+        box_memory_mib: int = 0,
+        creates_per_core: int = 0,
+        sharing: Sharing = Sharing(),
     ) -> PoolPolicy:
         """Return the policy of a pool; bounds that the configuration leaves open follow the node's size."""
         max_boxes = config.max_boxes or max(config.min_boxes, node.max_boxes(box_memory_mib))
@@ -71,4 +100,7 @@ class PoolPolicy:
             max_uses=config.max_uses if agent_code else None,
             queue_limit=config.queue_limit,
             queue_timeout_s=config.queue_timeout_s,
+            tenants=sharing.tenants,
+            tenant_boxes=sharing.tenant_boxes(max_boxes),
+            max_creating=config.max_creating or node.cores * creates_per_core or None,
         )

@@ -67,6 +67,7 @@ class PoolState:
         self.started_total = 0
         self.destroyed_total = 0
         self._instances: Counter[str] = Counter()
+        self._setting_up: set[str] = set()
         self._serial = 0
 
     def __repr__(self) -> str:
@@ -89,6 +90,33 @@ class PoolState:
     def coming(self, tenant: str) -> int:
         """Boxes on their way for a tenant's waiters."""
         return sum(box.wanted_by == tenant for box in self.boxes.values())
+
+    def in_use(self, tenant: str) -> int:
+        """Boxes that a tenant keeps from others; an idle one can be given up at any time."""
+        return self._in_use()[tenant]
+
+    def may_use_another(self, tenant: str) -> bool:
+        """Whether a tenant may use one more box.
+
+        The first one is never refused. The last boxes are kept for the tenants that use none: a share alone
+        would let two tenants starve a third.
+        """
+        most = self.policy.tenant_boxes
+        in_use = self._in_use()
+        if most is None or self.policy.tenants == 1 or not in_use[tenant]:
+            return True
+        without = max(0, self.policy.tenants - len(in_use))
+        kept = min(without, self.policy.max_boxes - most)
+        return in_use[tenant] < most and in_use.total() + kept < self.policy.max_boxes
+
+    def may_set_up(self) -> bool:
+        """Whether one more instance may be set up beside those that are."""
+        most = self.policy.max_creating
+        return most is None or len(self._setting_up) < most
+
+    def set_up(self, instance_id: str) -> None:
+        """An instance that got a place is set up in it."""
+        self._setting_up.discard(instance_id)
 
     def has_room(self, box: Box) -> bool:
         """Whether a box can take one more instance of its tenant now."""
@@ -126,6 +154,7 @@ class PoolState:
         self.queues.serve(waiter)
         self.pace.granted(now)
         self._enter(box, waiter.tenant, waiter.instance_id)
+        self._setting_up.add(waiter.instance_id)
 
     def admit_copy(self, serial: int, instance_id: str) -> bool:
         """A fork is to live beside its source; False when the box holds as many copies as it may."""
@@ -183,6 +212,16 @@ class PoolState:
         del self.boxes[serial]
         self.destroyed_total += 1
 
+    def _in_use(self) -> Counter[str]:
+        """Boxes in use by tenant, those on their way for it included."""
+        used = (BoxState.BUSY, BoxState.RESETTING)
+        return Counter(
+            tenant
+            for box in self.boxes.values()
+            for tenant in (box.wanted_by, box.tenant if box.state in used else None)
+            if tenant is not None
+        )
+
     def _after_last(self, box: Box) -> BoxState:
         if box.condemned or self.closing:
             return BoxState.DESTROYING
@@ -199,6 +238,7 @@ class PoolState:
 
     def _exit(self, box: Box, instance_id: str) -> None:
         box.instances.discard(instance_id)
+        self._setting_up.discard(instance_id)
         tenant = box.tenant or ""
         self._instances[tenant] -= 1
         if not self._instances[tenant]:

@@ -15,12 +15,13 @@ from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import CapacityError, ServiceError
 from sandbox_service.pool.decisions import assign, has_place_for
 from sandbox_service.pool.fairness import Waiter
-from sandbox_service.pool.policy import PoolPolicy
+from sandbox_service.pool.policy import PoolPolicy, Sharing
 from sandbox_service.pool.state import BoxState, PoolState
 from sandbox_service.telemetry import get_logger
 from sandbox_service.trajectories.records import public_id
 
 from .background import BackgroundTasks
+from .live_box import LiveBox
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,44 +31,17 @@ if TYPE_CHECKING:
     from sandbox_service.pool.decisions import Grant
     from sandbox_service.pool.policy import NodeSize
     from sandbox_service.runner.frames import Frame
-    from sandbox_service.sandboxes.base import Sandbox, SandboxFactory
+    from sandbox_service.sandboxes.base import SandboxFactory
 
     from .clock import Clock
 
     Lost = Callable[[str, str], None]
 
-__all__ = ["BoxPool", "LiveBox"]
+__all__ = ["BoxPool"]
 
 _LASTING = (ErrorCode.IMAGE_MISSING, ErrorCode.STORAGE_FULL)
 
 _log = get_logger(__name__)
-
-
-class LiveBox:
-    """A box that is up, as instances hold it."""
-
-    __slots__ = ("doomed", "pool", "sandbox", "serial")
-
-    def __init__(self, pool: BoxPool, serial: int, sandbox: Sandbox) -> None:
-        self.pool = pool
-        self.serial = serial
-        self.sandbox = sandbox
-        self.doomed = False
-        """It is being destroyed, and answers nothing any more."""
-
-    async def request(self, frame: Frame, timeout_s: float) -> Frame:
-        """Ask the runner; see ``Sandbox.request``."""
-        if self.doomed:
-            raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, "the sandbox is gone")
-        return await self.sandbox.request(frame, timeout_s)
-
-    def leave(self, instance_id: str, *, clean: bool) -> None:
-        """An instance has left the box."""
-        self.pool.leave(self, instance_id, clean=clean)
-
-    def doom(self, reason: str) -> None:
-        """Destroy the box now, whoever is in it."""
-        self.pool.doom(self.serial, reason)
 
 
 class BoxPool:
@@ -82,6 +56,7 @@ class BoxPool:
         clock: Clock,
         on_lost: Lost,
         node: NodeSize,
+        sharing: Sharing | None = None,
     ) -> None:
         self._spec = spec
         self._deadlines = deadlines
@@ -94,6 +69,8 @@ class BoxPool:
             capacity=factory.capacity(spec),
             agent_code=spec.agent_code,
             box_memory_mib=spec.memory_mib,
+            creates_per_core=spec.creates_per_core,
+            sharing=sharing or Sharing(),
         )
         self.state = PoolState(policy)
         self._boxes: dict[int, LiveBox] = {}
@@ -113,9 +90,7 @@ class BoxPool:
         for serial in decisions.destroys:
             self._tasks.spawn(self._destroy(serial))
         for waiter in decisions.expired:
-            self._refuse(
-                waiter, ServiceError(ErrorCode.QUEUE_TIMEOUT, retry_after_s=self._retry_after(waiter))
-            )
+            self._refuse(waiter, self._late(waiter))
         for waiter in decisions.hopeless:
             self._refuse(waiter, self._failure)
 
@@ -135,6 +110,12 @@ class BoxPool:
         except asyncio.CancelledError:
             self._abandon(waiter, place)
             raise
+
+    def set_up(self, instance_id: str) -> None:
+        """An instance that was given a place is set up: the next one's turn has come."""
+        self.state.set_up(instance_id)
+        if self.state.policy.max_creating is not None:
+            self.decide()
 
     def admit_copy(self, box: LiveBox, instance_id: str) -> None:
         """A place beside the source of a fork. Raises CapacityError(QUOTA_EXCEEDED)."""
@@ -231,9 +212,18 @@ class BoxPool:
         if not place.done():
             place.set_exception(error)
 
-    def _retry_after(self, waiter: Waiter) -> float:
-        queues = self.state.queues
-        return self.state.pace.retry_after_s(queues.waiting(waiter.tenant) + 1, len(queues.tenants()))
+    def _late(self, waiter: Waiter) -> ServiceError:
+        """Why a waiter got no place in time."""
+        state, queues = self.state, self.state.queues
+        wait = state.pace.retry_after_s(queues.waiting(waiter.tenant) + 1, len(queues.tenants()))
+        if state.may_use_another(waiter.tenant):
+            return ServiceError(ErrorCode.QUEUE_TIMEOUT, retry_after_s=wait)
+        detail = (
+            f"the tenant uses {state.in_use(waiter.tenant)} sandboxes of {self._spec.name} and may use "
+            f"{state.policy.tenant_boxes} of {state.policy.max_boxes} at once (quota.box_share), of which "
+            "the last are kept for tenants that use none; release instances"
+        )
+        return CapacityError(detail, wait, ErrorCode.QUOTA_EXCEEDED)
 
     def _follow(self, serial: int, state: BoxState | None) -> None:
         if state is BoxState.RESETTING:

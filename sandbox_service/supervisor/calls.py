@@ -17,9 +17,9 @@ from .instances import gone
 if TYPE_CHECKING:
     from sandbox_service.environments.base import TaskPayload
 
-    from .boxes import LiveBox
     from .endings import Endings
     from .instances import Instance
+    from .live_box import LiveBox
 
 __all__ = ["GRACE_S", "NotStartedError", "ask", "create_frame", "parse"]
 

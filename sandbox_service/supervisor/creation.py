@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.contract.episodes import CreateInstanceRequest
 from sandbox_service.contract.problems import ErrorCode
-from sandbox_service.errors import CapacityError, ServiceError
+from sandbox_service.errors import ServiceError
 from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.stream.failures import error_of
 from sandbox_service.trajectories.records import EventKind, InstanceRecord, record_id
@@ -20,6 +20,7 @@ from sandbox_service.trajectories.records import EventKind, InstanceRecord, reco
 from .calls import GRACE_S, create_frame, parse
 from .executions import Answer, execute, repeat
 from .idempotency import KeyMemory, digest_of, recorded_answer
+from .quotas import check_quota
 from .used_keys import MOST_KEYS, UsedKeys
 
 if TYPE_CHECKING:
@@ -29,12 +30,11 @@ if TYPE_CHECKING:
     from .instances import Instance
     from .parts import Parts
 
-__all__ = ["Creation", "check_quota", "new_id"]
+__all__ = ["Creation", "new_id"]
 
 _REMEMBERED_ANSWERS = 2048
 _REMEMBERED_KEYS = 65_536
 """Keys whose running or latest creates are in memory; all others are looked up."""
-_QUOTA_WAIT_S = 5.0
 
 
 class Creation:
@@ -131,7 +131,9 @@ class Creation:
                 if last or error.code is not ErrorCode.OUTCOME_UNKNOWN:
                     raise ServiceError(ErrorCode.SANDBOX_FAILED, error.detail) from error
             else:
-                return _made(reply), queue_ms
+                made = _made(reply)
+                pool.set_up(instance.instance_id)
+                return made, queue_ms
         raise AssertionError("the second try returns or raises")
 
     def _record(self, instance: Instance, frame: Frame, reply: Frame, timing: dict[str, float]) -> None:
@@ -187,11 +189,3 @@ def _made(reply: Frame) -> Frame:
 def new_id(supervisor: str) -> str:
     """An unguessable id that names its supervisor."""
     return f"{supervisor}.{secrets.token_hex(16)}"
-
-
-def check_quota(parts: Parts, tenant: str, environment: str, wanted: int) -> None:
-    """Raise CapacityError(QUOTA_EXCEEDED) when the tenant may not have so many more instances."""
-    limit = parts.config.pool_of(environment).max_instances_per_tenant
-    if limit is not None and parts.table.count(tenant) + wanted > limit:
-        detail = f"the tenant has {parts.table.count(tenant)} of {limit} instances"
-        raise CapacityError(detail, _QUOTA_WAIT_S, ErrorCode.QUOTA_EXCEEDED)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from sandbox_service.config import DeadlineConfig
 
     from .background import BackgroundTasks
-    from .boxes import LiveBox
     from .instances import Instance, InstanceTable
     from .journal import Journal
+    from .live_box import LiveBox
 
 __all__ = ["Endings"]
 

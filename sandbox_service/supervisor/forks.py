@@ -13,14 +13,15 @@ from sandbox_service.stream.failures import reply_or_raise
 from sandbox_service.trajectories.records import EventKind, EventRecord, InstanceRecord
 
 from .calls import ask, parse
-from .creation import check_quota, new_id
+from .creation import new_id
 from .executions import Answer
 from .instances import InstanceState
+from .quotas import check_quota
 
 if TYPE_CHECKING:
-    from .boxes import LiveBox
     from .creation import Creation
     from .instances import Instance
+    from .live_box import LiveBox
     from .parts import Parts
     from .recovery import Recovery
     from .verbs import Verbs

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from sandbox_service.environments.base import Catalog, EnvironmentSpec
 
     from .answers import AnswerMemory
-    from .boxes import LiveBox
     from .clock import Clock
+    from .live_box import LiveBox
 
 __all__ = ["GONE", "Instance", "InstanceState", "InstanceTable", "Tombstone", "gone", "unknown"]
 

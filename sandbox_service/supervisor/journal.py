@@ -11,6 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from sandbox_service.errors import ServiceError
+from sandbox_service.pool.usage import DailyBytes
 from sandbox_service.telemetry import get_logger
 from sandbox_service.trajectories.records import EventKind, EventRecord, InstanceRecord
 
@@ -32,6 +33,8 @@ class Journal:
         self._store = store
         self._clock = clock
         self._backlog: deque[EventRecord] = deque()
+        self.recorded = DailyBytes()
+        """How much each tenant had recorded."""
 
     def event(
         self,
@@ -48,6 +51,7 @@ class Journal:
         """The next event of an instance."""
         sequence = instance.sequence
         instance.sequence += 1
+        self.recorded.add(instance.tenant, len(request) + len(response), self._clock.monotonic())
         return EventRecord(
             instance.instance_id,
             sequence,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from sandbox_service.pool.policy import Sharing
+
 from .boxes import BoxPool
 from .node import measure_node
 
@@ -34,8 +36,11 @@ class Pools:
     ) -> None:
         self._factory = factory
         node = measure_node()
+        sharing = Sharing(config.tenants, config.quota.box_share)
         self._pools = {
-            name: BoxPool(catalog.spec, config.pool_of(name), config.deadline, factory, clock, on_lost, node)
+            name: BoxPool(
+                catalog.spec, config.pool_of(name), config.deadline, factory, clock, on_lost, node, sharing
+            )
             for name, catalog in registry.catalogs.items()
         }
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from sandbox_service.trajectories.records import InstanceRecord
 
-    from .boxes import LiveBox
     from .instances import Instance
+    from .live_box import LiveBox
     from .parts import Parts
 
 __all__ = ["Recovery"]
@@ -99,6 +99,8 @@ class Recovery:
                 # A recorded step was killed, not the caller's: that one has not been tried.
                 raise ServiceError(ErrorCode.SANDBOX_FAILED, "the replay ran past its deadline") from error
             raise
+        finally:
+            box.pool.set_up(instance.instance_id)
         parts.journal.keep(parts.journal.event(instance, EventKind.REPLAY))
         return box
 

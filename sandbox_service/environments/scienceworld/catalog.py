@@ -51,6 +51,8 @@ class ScienceworldCatalog(GameCatalog):
             deterministic=True,
             image="sandbox-scienceworld",
             instances_per_box=config.instances_per_box,
+            # The engine loads a house for each, one after another in the Java process that all share.
+            creates_per_core=2,
             provisions=provisions,
         )
         facts = GameFacts(

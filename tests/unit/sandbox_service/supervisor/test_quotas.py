@@ -1,0 +1,87 @@
+"""What several tenants may have of one node, and what the one that wants more is told."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sandbox_service.config import PoolConfig, QuotaConfig, ServerConfig
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.runner.frames import Op
+from tests.fakes.gateway import digest
+from tests.fakes.supervised import supervised
+from tests.fakes.waiting import settle
+
+TWO = ServerConfig(api_keys={digest("ada"): "ada", digest("bob"): "bob"})
+FOUR_BOXES = PoolConfig(min_boxes=0, max_boxes=4, max_starting=4)
+DIARY = {"environment": "diary", "task_id": "echo-1"}
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+async def test_four_greedy_creates_starve_no_other_tenant(fresh: bool) -> None:
+    async with supervised(FOUR_BOXES, server=TWO) as service:
+        for _ in range(3):
+            await service.create("diary", fresh=fresh)
+        late = asyncio.create_task(service.ask(Op.CREATE, "", {**DIARY, "fresh": fresh}))
+        await settle()
+        await service.tenant_named("bob").create("diary", fresh=fresh)
+        service.pass_time(60)
+        with pytest.raises(ServiceError) as refused:
+            await late
+        assert refused.value.code is ErrorCode.QUOTA_EXCEEDED
+        assert refused.value.retry_after_s is not None
+        assert "3 of 4" in refused.value.detail
+        assert "quota.box_share" in refused.value.detail
+
+
+async def test_a_single_tenant_has_all_boxes_and_no_quota() -> None:
+    quota = QuotaConfig(max_instances=1, stored_mib_per_day=1)
+    async with supervised(FOUR_BOXES, quota=quota) as service:
+        for _ in range(4):
+            await service.step(await service.create("diary", fresh=True), "x" * 600_000)
+
+
+async def test_live_instances_are_counted_by_tenant() -> None:
+    async with supervised(server=TWO, quota=QuotaConfig(max_instances=2)) as service:
+        first = await service.create()
+        body = {"instance_id": first, "count": 2}
+        assert await service.refusal(Op.FORK, first, body) is ErrorCode.QUOTA_EXCEEDED
+        await service.create()
+        with pytest.raises(ServiceError, match=r"2 of 2 .*quota\.max_instances") as refused:
+            await service.create()
+        assert (refused.value.code, refused.value.retry_after_s) == (ErrorCode.QUOTA_EXCEEDED, 5.0)
+        await service.tenant_named("bob").create()
+        await service.release(first)
+        await service.create()
+
+
+async def test_a_tenant_that_had_too_much_recorded_gets_no_new_instance_and_its_others_go_on() -> None:
+    async with supervised(server=TWO, quota=QuotaConfig(stored_mib_per_day=1)) as service:
+        instance = await service.create("echo", "echo-endless")
+        await service.step(instance, "x" * 600_000)
+        with pytest.raises(ServiceError, match=r"quota\.stored_mib_per_day") as refused:
+            await service.create()
+        assert refused.value.code is ErrorCode.QUOTA_EXCEEDED
+        assert refused.value.retry_after_s == 3600
+        body = {"instance_id": instance}
+        assert await service.refusal(Op.FORK, instance, body) is ErrorCode.QUOTA_EXCEEDED
+        await service.tenant_named("bob").create()
+        await service.step(instance, "y" * 600_000)
+        assert service.store.kinds(instance) == ["create", "step", "step"], "no record is dropped"
+        service.pass_time(25 * 3600)
+        await service.create()
+
+
+async def test_costly_instances_are_set_up_a_few_at_a_time_and_none_fails() -> None:
+    pool = PoolConfig(min_boxes=0, max_boxes=1, max_creating=2)
+    async with supervised(pool) as service:
+        await service.release(await service.create())
+        box = service.factory.alive[0]
+        box.hold(Op.CREATE)
+        creates = [asyncio.create_task(service.create()) for _ in range(6)]
+        await settle()
+        assert next(pool.queued for pool in service.core.stats().pools if pool.environment == "echo") == 4
+        box.let_go(Op.CREATE)
+        assert len(set(await asyncio.gather(*creates))) == 6
