@@ -16,7 +16,7 @@ from .candidates import CandidateProcess
 from .capture import Capture
 from .packets import MAX_BLOB, JsonObject, receive_packet, send_packet
 from .session_end import SessionEnd
-from .usage import usage_of
+from .usage import Usage, usage_of
 from .world import Execution, FileInfo, WorldError
 
 if TYPE_CHECKING:
@@ -68,7 +68,10 @@ class BoxAgent:
                 # The agent itself may have used up the processes that it is allowed.
                 return Execution(f"cannot start: {error}\n", None, died=True)
         session, capture = self._session, Capture(max_output)
-        allowance = Allowance(timeout_s, patience_s or timeout_s, session.usage)
+        # What we compute meanwhile answers its questions and takes its output.
+        allowance = Allowance(
+            timeout_s, patience_s or timeout_s, lambda: session.usage() + Usage(time.process_time())
+        )
         code_or_none = session.run(code, capture, allowance, serve)
         timed_out = code_or_none is None and allowance.over()
         if code_or_none is None:

@@ -63,22 +63,28 @@ class Allowance:
         """Whether the time is used up, or patience has ended; looks at the processes when a look is due."""
         now = time.monotonic()
         if now >= min(self._last + self._pause_s, self.end):
-            self._account(now)
+            # When we come late to a look, the machine kept us waiting, and perhaps what we look at for us.
+            self._account(now, min(now - self._last, self._pause_s))
         return self.charged_s >= self.time_s or now >= self.end
 
     def starved(self) -> bool:
         """Whether the machine is to blame for the end, not what ran; asked when all of it is dead."""
         return kept_waiting(self.charged_s, self.time_s, self.patience_s)
 
-    def _account(self, now: float) -> None:
-        # When we come late to a look, the machine kept us waiting, and perhaps what we look at for us.
-        passed = min(now - self._last, self._pause_s)
+    def blocked(self) -> None:
+        """Look after a wait for what runs itself, in which no look could be made."""
+        now = time.monotonic()
+        self._account(now, now - self._last)
+
+    def _account(self, now: float, passed: float) -> None:
         usage = self._look()
-        if self._cpu_s is None:
+        if not usage.runnable:
             self._charged_s += passed
-        else:
-            # A process that nobody waited for takes its time with it.
-            self._charged_s += max(0.0, usage.cpu_s - self._cpu_s) + (0.0 if usage.runnable else passed)
+        elif self._cpu_s is None:
+            self._charged_s += min(passed, self._pause_s)
+        if self._cpu_s is not None:
+            # Processes for which no other waited take their time with them.
+            self._charged_s += max(0.0, usage.cpu_s - self._cpu_s)
         self._cpu_s = usage.cpu_s
         self._last = now
         self._pause_s = self._draw(time.monotonic() - now)

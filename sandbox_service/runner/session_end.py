@@ -65,7 +65,10 @@ class SessionEnd:
         request = {"do": "cell", "number": self._number, "serves": serve is not None}
         try:
             send_packet(self._end, request, code.encode("utf-8", "replace"), (capture.writing,), deadline)
-        except (EOFError, TimeoutError):
+        except EOFError:
+            return None
+        except TimeoutError:
+            allowance.blocked()
             return None
         finally:
             capture.close_writing()
@@ -81,7 +84,10 @@ class SessionEnd:
                     self._answer(message, serve, deadline)
                 else:
                     answers.append(message.get("ok") is True)
-            except (EOFError, TimeoutError):
+            except EOFError:
+                return True
+            except TimeoutError:
+                allowance.blocked()
                 return True
             return bool(answers)
 

@@ -28,11 +28,13 @@ class AgentWorld(World):
         return Outcome(messages=[], info={**info, "steps": self.steps})
 
     def do_python(
-        self, code: str, timeout_s: float = 20, max_output: int = 65536, patience_s: float | None = None
+        self, code: str, timeout_s: float = 20, max_output: int = 65536, patience_s: float = 60
     ) -> JsonObject:
         return asdict(self.context.agent.python(code, timeout_s, max_output, patience_s=patience_s))
 
-    def do_serve(self, code: str, timeout_s: float = 20, max_output: int = 65536) -> JsonObject:
+    def do_serve(
+        self, code: str, timeout_s: float = 20, max_output: int = 65536, patience_s: float | None = None
+    ) -> JsonObject:
         """Run a cell whose questions are answered by what they were, and how many came before."""
         asked: list[JsonObject] = []
 
@@ -44,11 +46,11 @@ class AgentWorld(World):
                 "padding": "x" * int(request.get("wanted", 0)),
             }
 
-        execution = self.context.agent.python(code, timeout_s, max_output, serve)
+        execution = self.context.agent.python(code, timeout_s, max_output, serve, patience_s)
         return {**asdict(execution), "questions": len(asked)}
 
     def do_shell(
-        self, command: str, timeout_s: float = 20, max_output: int = 65536, patience_s: float | None = None
+        self, command: str, timeout_s: float = 20, max_output: int = 65536, patience_s: float = 60
     ) -> JsonObject:
         return asdict(self.context.agent.shell(command, timeout_s, max_output, patience_s))
 

@@ -160,3 +160,11 @@ def test_code_cannot_make_itself_look_starved(quiet_box: RunnerBox, code: str) -
     result = quiet_box.act("cheat", do="python", code=code, timeout_s=0.6, patience_s=2)
     assert (result["timed_out"], result["exit_code"]) == (True, None)
     assert quiet_box.release("cheat")
+
+
+def test_a_session_that_keeps_its_world_waiting_is_charged_for_it(busy_box: RunnerBox) -> None:
+    busy_box.create("half")
+    code = "import os, time\nos.write(3, bytes([0, 0, 0, 4, 0, 0, 0, 0]) + b'nul')\ntime.sleep(1000)"
+    result = busy_box.act("half", do="serve", code=code, timeout_s=1.5)
+    assert (result["timed_out"], result["exit_code"]) == (True, None)
+    assert busy_box.release("half")
