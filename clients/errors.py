@@ -216,6 +216,7 @@ ERROR_CLASSES: Mapping[ErrorCode, type[SandboxError]] = MappingProxyType(
         ErrorCode.TASK_INVALID: TaskError,
         ErrorCode.GRADER_FAILED: TaskError,
         ErrorCode.INSTANCE_LOST: InstanceLost,
+        ErrorCode.INSTANCE_RECOVERED: SandboxFailure,
         ErrorCode.SANDBOX_FAILED: SandboxFailure,
         ErrorCode.IMAGE_MISSING: SandboxFailure,
         ErrorCode.STORAGE_FULL: SandboxFailure,

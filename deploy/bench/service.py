@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,6 +42,7 @@ class Setting:
     """Kind of the sandboxes."""
     pools: Mapping[str, object]
     environments: Mapping[str, object]
+    store: Mapping[str, object] = field(default_factory=dict)
 
 
 @contextmanager
@@ -65,7 +66,7 @@ def _config(setting: Setting, key: str, folder: Path) -> ServiceConfig:
             "server": {"port": free_port(), "api_keys": {sha256(key.encode()).hexdigest(): "bench"}},
             "sandbox": {"kind": setting.kind},
             "pools": setting.pools,
-            "store": {"url": f"sqlite:///{folder / 'trajectories.sqlite'}"},
+            "store": {"url": f"sqlite:///{folder / 'trajectories.sqlite'}", **setting.store},
             "lease": {"idle_timeout_s": 3600.0},
             "environments": setting.environments,
         }

@@ -15,10 +15,11 @@ from sandbox_service.config import ServiceConfig
 
 from .client import queued_calls
 from .context import rounded
+from .durability import measure_durability
 from .environments import measure_variant
 from .machine import describe_machine
 from .service import SPARE_BOXES, Setting, running_bench
-from .suites import CLIENT, EPISODES, SUITES, Pools
+from .suites import CLIENT, DURABILITY, EPISODES, SUITES, Pools
 from .yardstick import running_yardstick
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ def measure(plan: Plan, tell: Callable[[str], None]) -> Figures:
             report[CLIENT] = asyncio.run(queued_calls(yardstick, sizes))
         for kind in plan.kinds if set(plan.suites) - {CLIENT} else ():
             figures = _of_kind(kind, plan, yardstick, tell)
+            if DURABILITY in plan.suites:
+                tell(f"{kind}: {DURABILITY}")
+                figures[DURABILITY] = measure_durability(kind, sizes, yardstick, tell)
             if EPISODES in plan.suites:
                 tell(f"{kind}: {EPISODES}")
                 figures[EPISODES] = {

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 
     from .context import Bench, Figures
 
-__all__ = ["CLIENT", "EPISODES", "SUITES", "Pools", "Suite"]
+__all__ = ["CLIENT", "DURABILITY", "EPISODES", "SUITES", "Pools", "Suite"]
 
 CLIENT = "client"
 """The suite that needs no service."""
+DURABILITY = "durability"
+"""The suite that has a service for each mode of the store."""
 EPISODES = "episodes"
 """The suite that has a service for each environment."""
 

@@ -13,7 +13,7 @@ from deploy.bench.context import Sizes
 from deploy.bench.environments import problems
 from deploy.bench.load import LoadError
 from deploy.bench.session import Plan, measure
-from deploy.bench.suites import CLIENT, EPISODES, SUITES
+from deploy.bench.suites import CLIENT, DURABILITY, EPISODES, SUITES
 from deploy.bench.variants import VariantError, playable
 from sandbox_service.config import SandboxConfig
 from sandbox_service.errors import ServiceError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["bench"]
 
 _KINDS = ("process", "docker")
-_NAMES = (CLIENT, *SUITES, EPISODES)
+_NAMES = (CLIENT, *SUITES, DURABILITY, EPISODES)
 _CLIENTS = [1, 8, 32, 128]
 
 

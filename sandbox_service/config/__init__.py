@@ -18,6 +18,7 @@ from .environments import (
 )
 from .service import (
     DeadlineConfig,
+    Durability,
     FleetConfig,
     LeaseConfig,
     LimitsConfig,
@@ -36,6 +37,7 @@ __all__ = [
     "BfclConfig",
     "CodeConfig",
     "DeadlineConfig",
+    "Durability",
     "EnvironmentsConfig",
     "FleetConfig",
     "LeaseConfig",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,6 +13,7 @@ from .environments import EnvironmentsConfig
 
 __all__ = [
     "DeadlineConfig",
+    "Durability",
     "FleetConfig",
     "LeaseConfig",
     "LimitsConfig",
@@ -143,15 +145,28 @@ class DeadlineConfig(Branch):
     """Finishing what runs at shutdown."""
 
 
+class Durability(StrEnum):
+    """What an answer promises of its record."""
+
+    ACKNOWLEDGED = "acknowledged"
+    """It is committed before the answer leaves."""
+    FAST = "fast"
+    """It is queued, and committed within ``batch_interval_s``."""
+
+
 class StoreConfig(Branch):
     """Where trajectories are kept."""
 
     url: str = "sqlite:///var/trajectories.sqlite"
     """SQLAlchemy URL; ``postgresql+psycopg://...`` survives the loss of a node."""
+    durability: Durability = Durability.ACKNOWLEDGED
+    """``acknowledged``: answers wait for the commit of their records; ``fast``: they do not."""
+    fsync: bool = False
+    """SQLite: commits reach the disk, so that they survive a power failure and not only a killed process."""
     batch_size: Positive = 256
     """Most records a transaction."""
     batch_interval_s: Seconds = 0.05
-    """Longest time that a record waits for its transaction."""
+    """Longest time that a record waits for its transaction where no answer waits for it."""
     max_failing_s: Seconds = 10.0
     """How long the database may fail before operations fail with storage_full; writing is tried on and on."""
     answers_mib: Positive = 64

@@ -214,6 +214,8 @@ class SupervisorStats(Result):
     """Its node."""
     draining: bool
     """Whether it refuses new instances."""
+    storing: bool = True
+    """Whether its trajectory store takes records; operations fail with storage_full while it does not."""
     uptime_s: float
     """Seconds since it started."""
     pools: tuple[PoolStats, ...]

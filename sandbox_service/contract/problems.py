@@ -68,6 +68,7 @@ class ErrorCode(StrEnum):
     TASK_INVALID = "task_invalid"
     GRADER_FAILED = "grader_failed"
     INSTANCE_LOST = "instance_lost"
+    INSTANCE_RECOVERED = "instance_recovered"
     SANDBOX_FAILED = "sandbox_failed"
     IMAGE_MISSING = "image_missing"
     STORAGE_FULL = "storage_full"
@@ -132,6 +133,9 @@ ERROR_SPECS: Mapping[ErrorCode, ErrorSpec] = MappingProxyType(
         ErrorCode.TASK_INVALID: ErrorSpec(500, FailureClass.TASK, False, "The task could not be set up"),
         ErrorCode.GRADER_FAILED: ErrorSpec(500, FailureClass.TASK, False, "The grader failed"),
         ErrorCode.INSTANCE_LOST: _sandbox(410, False, "The instance was lost with its sandbox"),
+        ErrorCode.INSTANCE_RECOVERED: _sandbox(
+            409, False, "The instance was recovered and may lack its last steps"
+        ),
         ErrorCode.SANDBOX_FAILED: _sandbox(503, True, "The sandbox failed"),
         ErrorCode.IMAGE_MISSING: _sandbox(503, False, "The sandbox image is missing"),
         ErrorCode.STORAGE_FULL: _sandbox(507, False, "The service has no storage left"),

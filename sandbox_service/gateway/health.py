@@ -42,7 +42,9 @@ class HealthRoutes:
         router = APIRouter(tags=["operation"], default_response_class=PlainTextResponse)
         alive: dict[int | str, dict[str, Any]] = {200: {"description": "The body is `OK`."}}
         router.add_api_route("/healthz", self.healthz, response_class=Response, responses=alive)
-        unready = problem_responses((ErrorCode.SUPERVISOR_UNAVAILABLE, ErrorCode.DRAINING), keyed=False)
+        unready = problem_responses(
+            (ErrorCode.SUPERVISOR_UNAVAILABLE, ErrorCode.DRAINING, ErrorCode.STORAGE_FULL), keyed=False
+        )
         router.add_api_route("/readyz", self.readyz, responses={**_TEXT, **unready})
         router.add_api_route("/metrics", self.metrics, responses={**_TEXT, **problem_responses(())})
         return router
@@ -58,6 +60,9 @@ class HealthRoutes:
             raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, "no supervisor answers", retry_after_s=1.0)
         if all(supervisor.draining for supervisor in fleet):
             raise ServiceError(ErrorCode.DRAINING, "every supervisor is draining", retry_after_s=5.0)
+        if not any(supervisor.storing and not supervisor.draining for supervisor in fleet):
+            detail = "no supervisor that takes instances can write to its trajectory store"
+            raise ServiceError(ErrorCode.STORAGE_FULL, detail, retry_after_s=5.0)
         return PlainTextResponse("OK")
 
     async def metrics(self, request: Request) -> Response:

@@ -61,6 +61,7 @@ ON_INSTANCE = (
     ErrorCode.INSTANCE_RELEASED,
     ErrorCode.INSTANCE_EXPIRED,
     ErrorCode.INSTANCE_LOST,
+    ErrorCode.INSTANCE_RECOVERED,
     ErrorCode.INSTANCE_BUSY,
     ErrorCode.SANDBOX_FAILED,
     ErrorCode.STORAGE_FULL,

@@ -65,6 +65,7 @@ class SupervisorCore:
         self._recovery = Recovery(self._parts)
         self._upkeep = Upkeep(self._parts)
         self._verbs = self._table_of_verbs()
+        self._began_life = False
         self._closed = False
 
     def __repr__(self) -> str:
@@ -79,6 +80,7 @@ class SupervisorCore:
         """Clear what an earlier life left, warm the pools and begin the upkeep."""
         await self._parts.pools.start()
         await self._recovery.settle_earlier_life()
+        self._began_life = True
         await self._creation.recall()
         self._upkeep.start()
 
@@ -105,6 +107,7 @@ class SupervisorCore:
             name=self._parts.name,
             node=self._node,
             draining=self.draining,
+            storing=self._parts.journal.open_for_writing(),
             uptime_s=self._parts.clock.monotonic() - self._began,
             pools=self._parts.pools.stats(),
         )
@@ -130,7 +133,9 @@ class SupervisorCore:
         await self._parts.pools.close()
         await self._parts.tasks.finish(self._parts.config.deadline.release_s)
         await self._parts.tasks.cancel()
-        await self._parts.store.flush()
+        if self._began_life:
+            self._parts.journal.settle()
+            await self._parts.store.end_life(self._parts.name)
 
     def _table_of_verbs(self) -> Mapping[Op, Verb]:
         verbs = Verbs(self._parts, self._recovery)

@@ -62,7 +62,9 @@ class Creation:
         tenant, key = frame.meta["tenant"], frame.meta.get("key")
         slot: tuple[str, str] | None = None if key is None else (tenant, key)
         if slot is not None and (entry := self._keys.get(slot)) is not None:
-            return await repeat(self._keys, entry, frame, frame.body, lambda: self._recorded(*slot))
+            known = await repeat(self._keys, entry, frame, frame.body, lambda: self._recorded(*slot))
+            await parts.journal.committed()
+            return known
         if self.refusing:
             raise ServiceError(ErrorCode.DRAINING, retry_after_s=1.0)
         task = parts.tasks.spawn(self._execute(slot, frame))
@@ -76,7 +78,7 @@ class Creation:
     async def _create(self, frame: Frame) -> Answer:
         earlier = await self._on_record(frame)
         if earlier is not None:
-            return Answer(recorded_answer(earlier, frame, frame.body))
+            return Answer(recorded_answer(earlier, frame, frame.body), recorded=False)
         started = self._parts.clock.monotonic()
         request = parse(CreateInstanceRequest, frame.body)
         payload = self._parts.registry.catalog(request.environment).payload(request.task_id)

@@ -41,6 +41,8 @@ class Answer:
     frame: Frame
     event: EventRecord | None = None
     """What is still to be written of it."""
+    recorded: bool = True
+    """Something of it was or is to be written, so the answer waits until that is safe."""
 
 
 async def execute(
@@ -52,6 +54,8 @@ async def execute(
         answer = await work
         if answer.event is not None:
             journal.write(answer.event)
+        if answer.recorded:
+            await journal.committed()
     except ServiceError as error:
         return error_frame(frame, error)
     except Exception as error:  # noqa: BLE001  # capture point: an operation's own failure is an answer

@@ -85,6 +85,8 @@ class Instance:
     """An operation runs."""
     replayable: bool = False
     """All that made its state is on record, and the environment is deterministic."""
+    doubtful: bool = False
+    """It was recovered, and steps that were answered may be on no record."""
     vacating: asyncio.Task[None] | None = None
     """The clearing of the place that it has left."""
     reason: str = ""

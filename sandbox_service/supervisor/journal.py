@@ -65,8 +65,24 @@ class Journal:
             timing_ms or {},
         )
 
+    def open_for_writing(self) -> bool:
+        """Return whether the store takes records."""
+        try:
+            self.settle()
+        except ServiceError:
+            return False
+        return True
+
+    async def committed(self) -> None:
+        """Wait until what was written is as durable as an answer promises.
+
+        Raises ServiceError(STORAGE_FULL) when the store is stuck.
+        """
+        await self._store.committed()
+
     def settle(self) -> None:
-        """Write what the store refused before. Raises ServiceError(STORAGE_FULL) while it still does."""
+        """Write what the store refused before. Raises ServiceError(STORAGE_FULL) while it still refuses."""
+        self._store.check()
         while self._backlog:
             self._store.append(self._backlog[0])
             self._backlog.popleft()

@@ -18,6 +18,7 @@ from sandbox_service.trajectories.records import EventKind, EventRecord
 from .calls import ask, create_frame
 from .idempotency import RECORDED_AS, digest_of
 from .instances import InstanceState, Tombstone, gone, unknown
+from .takeover import in_doubt, last_writer, record_takeover
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,9 +50,13 @@ class Recovery:
 
     async def settle_earlier_life(self) -> None:
         """Take over what an earlier supervisor of this name left: to be rebuilt at its next use, or lost."""
-        store = self._parts.store
-        for record in await store.unended(self._parts.name):
-            self._adopt(record, await store.events(record.instance_id))
+        store, name = self._parts.store, self._parts.name
+        complete = await store.is_complete(name)
+        for record in await store.unended(name):
+            self._adopt(record, await store.events(record.instance_id), complete=complete)
+        # Before the earlier life is forgotten, or a death between would forget the doubts.
+        await store.flush()
+        await store.begin_life(name)
 
     async def find(self, tenant: str, instance_id: str, *, adopt: bool = False) -> Instance:
         """An instance that only the store knows. Raises ServiceError when it is unknown, or gone.
@@ -68,7 +73,9 @@ class Recovery:
                 raise gone(_ENDED[event.kind])
         if record.supervisor != parts.name and not adopt:
             raise unknown(instance_id)
-        self._adopt(record, events)
+        complete = await parts.store.is_complete(last_writer(record, events))
+        self._adopt(record, events, complete=complete)
+        await parts.store.flush()
         instance = parts.table.find(tenant, instance_id)
         if instance is None:
             raise unknown(instance_id)
@@ -127,7 +134,8 @@ class Recovery:
         self._parts.endings.lose(instance, f"the instance could not be rebuilt: {reason}")
         raise gone(instance.state, instance.reason)
 
-    def _adopt(self, record: InstanceRecord, events: Sequence[EventRecord]) -> None:
+    def _adopt(self, record: InstanceRecord, events: Sequence[EventRecord], *, complete: bool) -> None:
+        """Make the instance ours; ``complete`` says whether all that was answered is among the events."""
         parts = self._parts
         if record.instance_id in parts.table:
             return
@@ -140,6 +148,9 @@ class Recovery:
         instance.params = json.loads(record.params_json)
         instance.sequence = _next_sequence(record, events)
         finished = _restore(instance, events)
+        instance.doubtful = not complete or in_doubt(record, events)
+        if instance.doubtful or record.supervisor != parts.name:
+            record_takeover(parts.journal, instance, parts.name)
         parts.table.activate(instance, finished=finished)
 
     def _bury(self, record: InstanceRecord, events: Sequence[EventRecord]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from sandbox_service.contract.episodes import ReleaseInstanceResult
@@ -42,6 +43,9 @@ class Releases:
             raise ServiceError(ErrorCode.INSTANCE_BUSY, "the instance is being created")
         body = _body(frame, released=True)
         await self._parts.endings.release(instance, frame, body)
+        # It has ended, whatever becomes of the record: freeing a box must not need a disk.
+        with contextlib.suppress(ServiceError):
+            await self._parts.journal.committed()
         return frame.reply(body, self._timing(started))
 
     async def _find(self, frame: Frame) -> Instance | None:

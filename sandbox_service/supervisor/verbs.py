@@ -20,6 +20,7 @@ from .calls import NotStartedError, ask, parse
 from .executions import Answer, execute, repeat
 from .idempotency import RECORDED_AS, description_of_write, digest_of, recorded_answer
 from .instances import GONE, InstanceState
+from .takeover import require_proof
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -90,7 +91,10 @@ class Verbs:
             key is not None
             and (known := await self._answer_of_key(instance, key, frame, request)) is not None
         ):
+            await parts.journal.committed()
             return known
+        if instance.doubtful:
+            require_proof(instance, frame)
         if instance.busy or instance.state is InstanceState.CREATING:
             raise ServiceError(ErrorCode.INSTANCE_BUSY)
         parts.table.begin_use(instance)
@@ -176,7 +180,8 @@ class Verbs:
     async def _read_files(self, instance: Instance, frame: Frame, started: float) -> Answer:
         reply = await self._ask_for_files(instance, frame)
         meta = {**reply.meta, **self._timing(reply, started)}
-        return Answer(Frame(Op.REPLY, frame.request_id, instance.public_id, meta, reply.body))
+        answer = Frame(Op.REPLY, frame.request_id, instance.public_id, meta, reply.body)
+        return Answer(answer, recorded=False)
 
     async def _write_file(self, described: bytes, instance: Instance, frame: Frame, started: float) -> Answer:
         # The content is on no record, so a replay would not have it.

@@ -29,6 +29,17 @@ class TrajectoryStore(Protocol):
         """Record that something happened to it."""
         ...
 
+    def check(self) -> None:
+        """Raise ServiceError(STORAGE_FULL) while records would be refused."""
+        ...
+
+    async def committed(self) -> None:
+        """Wait until what was queued so far is as durable as an answer promises (``store.durability``).
+
+        Raises ServiceError(STORAGE_FULL) when that takes too long; what was queued is written when it can be.
+        """
+        ...
+
     async def flush(self) -> None:
         """Wait until everything queued so far is written."""
         ...
@@ -47,6 +58,18 @@ class TrajectoryStore(Protocol):
 
     async def unended(self, supervisor: str) -> Sequence[InstanceRecord]:
         """Instances of a supervisor that have no ending event: what a restart has to settle."""
+        ...
+
+    async def is_complete(self, supervisor: str) -> bool:
+        """Return whether all that a supervisor answered in its latest life is on record."""
+        ...
+
+    async def begin_life(self, supervisor: str) -> None:
+        """Note that a supervisor begins to write."""
+        ...
+
+    async def end_life(self, supervisor: str) -> None:
+        """Note that a supervisor ends in order (flushes first)."""
         ...
 
     async def event_of_key(self, tenant: str, public_id: str, key: str) -> EventRecord | None:

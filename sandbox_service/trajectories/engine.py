@@ -27,20 +27,21 @@ _POSTGRES_PROMPT = {
 
 _SQLITE_PRAGMAS = (
     "PRAGMA journal_mode=WAL",
-    "PRAGMA synchronous=NORMAL",
     "PRAGMA busy_timeout=5000",
     "PRAGMA journal_size_limit=67108864",
 )
 
 
-def connect(url: str, *, create: bool = True) -> Engine:
+def connect(url: str, *, create: bool = True, fsync: bool = False) -> Engine:
     """The engine of a store's URL; makes the folder of an SQLite file unless ``create`` is off.
+
+    ``fsync`` makes each commit to an SQLite file wait for the disk.
 
     Raises ValueError for a URL of neither kind, and FileNotFoundError for a file that is missed.
     """
     parsed = _normalised(make_url(url))
     if parsed.get_backend_name() == "sqlite":
-        return _sqlite(parsed, create=create)
+        return _sqlite(parsed, create=create, fsync=fsync)
     query = {**_POSTGRES_PROMPT, **parsed.query}
     return sa.create_engine(parsed.set(query=query), pool_pre_ping=True, pool_size=4, max_overflow=0)
 
@@ -56,7 +57,7 @@ def _normalised(url: URL) -> URL:
     return url.set(drivername="sqlite+pysqlite")
 
 
-def _sqlite(url: URL, *, create: bool) -> Engine:
+def _sqlite(url: URL, *, create: bool, fsync: bool) -> Engine:
     path = Path(str(url.database))
     if create:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -68,7 +69,8 @@ def _sqlite(url: URL, *, create: bool) -> Engine:
     @sa.event.listens_for(engine, "connect")
     def _pragmas(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DBAPI connection has no type
         cursor = connection.cursor()
-        for pragma in _SQLITE_PRAGMAS:
+        # In WAL mode a commit survives the process in either case; FULL adds the power failure.
+        for pragma in (*_SQLITE_PRAGMAS, f"PRAGMA synchronous={'FULL' if fsync else 'NORMAL'}"):
             cursor.execute(pragma)
         cursor.close()
 

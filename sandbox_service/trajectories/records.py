@@ -20,6 +20,7 @@ class EventKind(StrEnum):
     WRITE_FILE = "write_file"
     LOST = "lost"
     REPLAY = "replay"
+    RECOVER = "recover"
 
     @property
     def ends(self) -> bool:

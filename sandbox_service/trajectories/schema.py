@@ -15,7 +15,7 @@ from sqlalchemy.exc import DatabaseError
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection, Engine
 
-__all__ = ["SCHEMA_VERSION", "SchemaError", "events", "instances", "prepare"]
+__all__ = ["SCHEMA_VERSION", "SchemaError", "events", "instances", "lives", "prepare"]
 
 SCHEMA_VERSION = 1
 
@@ -73,6 +73,17 @@ events = sa.Table(
 )
 
 
+lives = sa.Table(
+    "trajectory_lives",
+    metadata,
+    sa.Column("supervisor", sa.Text, primary_key=True),
+    sa.Column("durability", sa.Text, nullable=False),
+    sa.Column("needs_boot", sa.Text, nullable=False),
+    sa.Column("ended", sa.Boolean, nullable=False),
+)
+"""One row a supervisor: how its latest life wrote. Databases of earlier versions lack it and are given it."""
+
+
 class SchemaError(Exception):
     """The database is no trajectory store of this version; the text says what to do."""
 
@@ -90,6 +101,8 @@ def prepare(engine: Engine, *, create: bool = True) -> None:
             tables = set(sa.inspect(connection).get_table_names())
             if version.name in tables:
                 _check(connection, name)
+                if create:
+                    lives.create(connection, checkfirst=True)
             elif tables & {instances.name, events.name}:
                 raise SchemaError(
                     f"{name} has tables named instances or events that are not a trajectory store's; "

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from sandbox_service.config import Durability
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.telemetry import get_logger
 
 from . import reader
+from .commits import Commits, unwritable
 from .engine import connect
+from .lives import begin_life, end_life, is_complete
 from .pages import read_page
 from .schema import prepare
 from .writer import Writer, WriterStats
@@ -47,6 +50,7 @@ class SqlTrajectoryStore:
         self._engine = engine
         self._config = config
         self._writer = Writer(engine, config)
+        self._commits = Commits(self._writer)
         self._readers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="trajectory-reader")
         self._closed = False
 
@@ -56,14 +60,19 @@ class SqlTrajectoryStore:
     def append(self, event: EventRecord) -> None:
         self._writer.put(event)
 
+    def check(self) -> None:
+        self._writer.check()
+
+    async def committed(self) -> None:
+        if self._config.durability is Durability.ACKNOWLEDGED:
+            await self._commits.wait()
+
     async def flush(self) -> None:
         written = asyncio.wrap_future(self._writer.flushed())
         while not written.done():
             await asyncio.wait({written}, timeout=min(1.0, self._config.max_failing_s))
             if not written.done() and self._writer.stuck():
-                raise ServiceError(
-                    ErrorCode.STORAGE_FULL, "the trajectory store cannot be written; its log line says why"
-                )
+                raise unwritable()
 
     async def instance(self, tenant: str, public_id: str) -> InstanceRecord | None:
         await self.flush()
@@ -81,6 +90,16 @@ class SqlTrajectoryStore:
     async def unended(self, supervisor: str) -> Sequence[InstanceRecord]:
         await self.flush()
         return await self._read(lambda connection: reader.unended_of(connection, supervisor))
+
+    async def is_complete(self, supervisor: str) -> bool:
+        return await self._read(lambda connection: is_complete(connection, supervisor))
+
+    async def begin_life(self, supervisor: str) -> None:
+        await self._change(lambda connection: begin_life(connection, supervisor, self._config))
+
+    async def end_life(self, supervisor: str) -> None:
+        await self.flush()
+        await self._change(lambda connection: end_life(connection, supervisor))
 
     async def event_of_key(self, tenant: str, public_id: str, key: str) -> EventRecord | None:
         await self.flush()
@@ -111,6 +130,16 @@ class SqlTrajectoryStore:
             _log.error("trajectory_records_left", records=left)
             raise ServiceError(ErrorCode.STORAGE_FULL, f"{left} trajectory records could not be written")
 
+    async def _change(self, change: Callable[[Connection], None]) -> None:
+        def run() -> None:
+            with self._engine.begin() as connection:
+                change(connection)
+
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._readers, run)
+        except SQLAlchemyError as error:
+            raise unwritable() from error
+
     async def _read(self, query: Callable[[Connection], _T]) -> _T:
         def run() -> _T:
             with self._engine.connect() as connection:
@@ -130,7 +159,7 @@ def open_store(config: StoreConfig) -> SqlTrajectoryStore:
     Raises ValueError for a URL of another kind of database, SchemaError for a database of another version,
     and SQLAlchemyError when the database does not answer.
     """
-    engine = connect(config.url)
+    engine = connect(config.url, fsync=config.fsync)
     try:
         prepare(engine)
     except BaseException:

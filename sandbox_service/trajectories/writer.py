@@ -17,14 +17,18 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from sandbox_service.config import Durability
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.telemetry import get_logger
 
+from .commits import unwritable
 from .inserts import Record, write_batch
 from .records import EventRecord
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sqlalchemy.engine import Engine
 
     from sandbox_service.config import StoreConfig
@@ -74,6 +78,9 @@ class Writer:
         self._rejected = 0
         self._trying_since: float | None = None
         self._last_error = ""
+        self._prompt = config.durability is Durability.ACKNOWLEDGED
+        self.on_commit: Callable[[], None] | None = None
+        """Called by the writer's thread after each transaction."""
         self._work = threading.Event()
         """There is something to write, or to stop for."""
         self._hurry = threading.Event()
@@ -83,15 +90,27 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="trajectory-writer", daemon=True)
         self._thread.start()
 
+    @property
+    def queued(self) -> int:
+        """Records queued since the start."""
+        return self._queued
+
+    @property
+    def through(self) -> int:
+        """Records that the writer is through with, written or rejected."""
+        return self._written + self._rejected
+
+    def check(self) -> None:
+        """Raise ServiceError(STORAGE_FULL) while a record would be refused."""
+        if self._trying_since is not None or len(self._queue) >= self._config.max_pending:
+            with self._lock:
+                self._refuse_when_stuck(0)
+
     def put(self, record: Record) -> None:
         """Queue a record. Raises ServiceError(STORAGE_FULL) when it could not be kept."""
         size = _size(record)
         with self._lock:
-            self._refuse_when_stuck()
-            if len(self._queue) >= self._config.max_pending or self._bytes + size > MAX_PENDING_BYTES:
-                raise ServiceError(
-                    ErrorCode.STORAGE_FULL, "the trajectory store cannot keep up; try again later"
-                )
+            self._refuse_when_stuck(size)
             self._queue.append(record)
             self._queued += 1
             self._bytes += size
@@ -141,13 +160,13 @@ class Writer:
         with self._lock:
             return len(self._queue)
 
-    def _refuse_when_stuck(self) -> None:
+    def _refuse_when_stuck(self, size: int) -> None:
         if self._stopping.is_set():
             raise ServiceError(ErrorCode.DRAINING, "the trajectory store is closed")
         if self._trying_since is not None and self.stuck():
-            raise ServiceError(
-                ErrorCode.STORAGE_FULL, "the trajectory store cannot be written; its log line says why"
-            )
+            raise unwritable()
+        if len(self._queue) >= self._config.max_pending or self._bytes + size > MAX_PENDING_BYTES:
+            raise ServiceError(ErrorCode.STORAGE_FULL, "the trajectory store cannot keep up; try again later")
 
     def _stuck_s(self) -> float:
         since = self._trying_since
@@ -156,7 +175,7 @@ class Writer:
     def _run(self) -> None:
         while True:
             self._work.wait()
-            if not self._stopping.is_set():
+            if not self._stopping.is_set() and not self._prompt:
                 self._hurry.wait(self._config.batch_interval_s)
             self._work.clear()
             self._hurry.clear()
@@ -228,6 +247,8 @@ class Writer:
             if self._last_error:
                 _log.info("trajectory_write_recovered", pending=len(self._queue))
             self._last_error = ""
+        if self.on_commit is not None:
+            self.on_commit()
         for future in due:
             future.set_result(None)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deploy.bench.context import Sizes
-from deploy.bench.suites import CLIENT, EPISODES, SUITES
+from deploy.bench.suites import CLIENT, DURABILITY, EPISODES, SUITES
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -30,13 +30,14 @@ def test_every_suite_runs_and_every_time_has_its_yardstick(tmp_path: Path) -> No
     report = json.loads(done.stdout)
     assert report == json.loads((tmp_path / "bench.json").read_text())
     assert set(report) == {"machine", "in_flight", "rounds", CLIENT, "process", "took_s"}
-    assert set(report["process"]) == {*SUITES, EPISODES}
+    assert set(report["process"]) == {*SUITES, DURABILITY, EPISODES}
     assert all(name in done.stderr for name in SUITES)
     for path, figures in branches(report["process"]):
         if "p50_ms" in figures:
             assert figures["yardstick_p50_ms"], path
             assert figures["ratio_p50"], path
     assert report["process"]["code_instances"]["instances"] == Sizes.quick().code_instances
+    assert all(ratio > 0 for ratio in report["process"][DURABILITY]["acknowledged_to_fast"].values())
     episodes = report["process"][EPISODES]["echo"]
     assert episodes["memory"]["instances"] == Sizes.quick().idle_instances
     for clients in (1, 8, 32, 128):

@@ -51,6 +51,7 @@ class EchoBackend:
         self.calls: list[Call] = []
         self.failures: dict[Op, Exception] = {}
         self.draining = False
+        self.storing = True
         self.unreachable = False
         self._serial = 0
         self._answers: dict[tuple[str, str], tuple[bytes, Frame]] = {}
@@ -227,7 +228,9 @@ class EchoBackend:
             started_total=2,
             destroyed_total=0,
         )
-        return SupervisorStats(name="s1", node="n1", draining=self.draining, uptime_s=1.0, pools=(pool,))
+        return SupervisorStats(
+            name="s1", node="n1", draining=self.draining, storing=self.storing, uptime_s=1.0, pools=(pool,)
+        )
 
 
 def _status(name: str, episode: Episode) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from sandbox_service.contract.problems import ErrorCode
@@ -23,6 +24,12 @@ class MemoryTrajectoryStore:
         self.own_events: dict[str, list[EventRecord]] = {}
         self.full = False
         """Refuse every record from now on."""
+        self.commits = asyncio.Event()
+        """Answers wait until it is set."""
+        self.commits.set()
+        self.lives: dict[str, str] = {}
+        self.complete = True
+        """Supervisors that begin now leave nothing out when they die."""
         self.room: int | None = None
         """Refuse records once so many more were taken."""
 
@@ -39,8 +46,24 @@ class MemoryTrajectoryStore:
         assert not any(earlier.kind.ends for earlier in events), "nothing follows the end of an instance"
         events.append(event)
 
+    def check(self) -> None:
+        if self.full:
+            raise ServiceError(ErrorCode.STORAGE_FULL)
+
+    async def committed(self) -> None:
+        await self.commits.wait()
+
     async def flush(self) -> None:
         return
+
+    async def is_complete(self, supervisor: str) -> bool:
+        return self.lives.get(supervisor) in ("complete", "ended")
+
+    async def begin_life(self, supervisor: str) -> None:
+        self.lives[supervisor] = "complete" if self.complete else "fast"
+
+    async def end_life(self, supervisor: str) -> None:
+        self.lives[supervisor] = "ended"
 
     async def instance(self, tenant: str, public_id: str) -> InstanceRecord | None:
         for name in (public_id, record_id(tenant, public_id)):

@@ -22,6 +22,14 @@ async def test_the_service_is_ready_while_a_supervisor_takes_instances(client, b
     assert "retry-after" in reply.headers
 
 
+async def test_the_service_is_not_ready_while_no_supervisor_can_write_its_records(client, backend):
+    backend.storing = False
+    reply = await client.get("/readyz")
+    assert (reply.status_code, reply.json()["code"]) == (507, "storage_full")
+    backend.storing = True
+    assert (await client.get("/readyz")).text == "OK"
+
+
 async def test_metrics_count_requests_operations_and_errors_and_show_the_fleet(client, backend, instance):
     await client.post("/v1/step", json={"instance_id": "nobody", "message": {"role": "assistant"}})
     release = {"operation": "release_instance", "request": {"instance_id": instance}}

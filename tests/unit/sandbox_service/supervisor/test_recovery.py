@@ -228,6 +228,7 @@ async def test_an_instance_of_a_dead_supervisor_is_adopted_only_when_asked_to() 
     store.records[instance] = type(record)(
         instance, record.environment, record.task_id, record.tenant, "dead", record.created_at, record.seed
     )
+    store.lives["dead"] = "ended"
     async with supervised(store=store) as other:
         assert await other.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.UNKNOWN_INSTANCE
         result = await other.step(instance, "second", adopt=True)

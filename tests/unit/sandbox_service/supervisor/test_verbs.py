@@ -221,15 +221,29 @@ async def test_a_full_store_fails_the_operation_and_loses_nothing() -> None:
     store = MemoryTrajectoryStore()
     async with supervised(store=store) as service:
         instance = await service.create()
-        store.full = True
+        store.room = 0
         assert await service.refusal(Op.STEP, instance, _message(instance), key="k") is ErrorCode.STORAGE_FULL
         assert await service.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.STORAGE_FULL
         assert service.factory.executions(instance, "hello") == 1
-        store.full = False
+        store.room, store.full = None, False
         answer = await service.call(Op.STEP, instance, _message(instance), key="k")
         assert json.loads(answer.body)["step_index"] == 0
         assert service.factory.executions(instance, "hello") == 1
         assert store.kinds(instance) == ["create", "step"]
+
+
+async def test_nothing_is_executed_while_the_store_is_known_to_take_nothing() -> None:
+    async with supervised() as service:
+        instance = await service.create()
+        service.store.full = True
+        assert await service.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.STORAGE_FULL
+        body = {"environment": "echo", "task_id": "echo-10"}
+        assert await service.refusal(Op.CREATE, "", body) is ErrorCode.STORAGE_FULL
+        assert service.factory.executions(instance, "hello") == 0
+        assert not service.core.stats().storing
+        service.store.full = False
+        assert service.core.stats().storing
+        assert (await service.step(instance))["step_index"] == 0
 
 
 async def test_files_are_written_listed_and_read() -> None:

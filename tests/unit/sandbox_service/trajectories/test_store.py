@@ -8,7 +8,7 @@ import stat
 
 import pytest
 
-from sandbox_service.config import StoreConfig
+from sandbox_service.config import Durability, StoreConfig
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.schema import SchemaError
@@ -105,6 +105,95 @@ async def test_a_flush_gives_up_when_the_store_cannot_write(path):
             await store.instance("acme", "s1.a")
         assert failed.value.code is ErrorCode.STORAGE_FULL
     assert await store.instance("acme", "s1.a") == instance()
+    await store.close()
+
+
+async def test_an_answer_of_a_store_that_cannot_write_gives_up_and_the_record_is_written_later(path):
+    store = open_store(config(path))
+    store.open_instance(instance())
+    await store.flush()
+    with locked(path):
+        store.append(event())
+        with pytest.raises(ServiceError) as failed:
+            await store.committed()
+        assert failed.value.code is ErrorCode.STORAGE_FULL
+        with pytest.raises(ServiceError):
+            store.check()
+    assert len(await store.events("s1.a")) == 1
+    store.check()
+    await store.close()
+
+
+async def test_what_was_committed_is_there_for_another_process_at_once(path):
+    store = open_store(config(path))
+    store.open_instance(instance())
+    for number in range(50):
+        store.append(event(sequence=number))
+        await store.committed()
+        with contextlib.closing(sqlite3.connect(path)) as other:
+            assert other.execute("SELECT max(sequence) FROM events").fetchone() == (number,)
+    await store.close()
+
+
+async def test_many_that_wait_share_transactions(path):
+    store = open_store(config(path))
+    store.open_instance(instance())
+    await store.flush()
+    commits = []
+    wake = store._writer.on_commit
+    store._writer.on_commit = lambda: (commits.append(1), wake())
+    with locked(path):
+        for number in range(64):
+            store.append(event(sequence=number))
+        waiting = [asyncio.create_task(store.committed()) for _ in range(64)]
+        await asyncio.sleep(0)
+    await asyncio.gather(*waiting)
+    assert len(commits) <= 2
+    await store.close()
+
+
+async def test_fast_answers_wait_for_nothing(path):
+    store = open_store(config(path, durability=Durability.FAST))
+    with locked(path):
+        store.open_instance(instance())
+        await store.committed()
+    await store.close()
+
+
+async def test_a_file_of_an_earlier_version_is_given_what_it_lacks(path):
+    store = open_store(config(path))
+    await store.close()
+    with contextlib.closing(sqlite3.connect(path)) as old:
+        old.execute("DROP TABLE trajectory_lives")
+    store = open_store(config(path))
+    assert await store.is_complete("s1") is False
+    await store.begin_life("s1")
+    assert await store.is_complete("s1") is True
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("durability", "fsync", "same_boot", "ended", "complete"),
+    [
+        (Durability.ACKNOWLEDGED, False, True, False, True),
+        (Durability.ACKNOWLEDGED, False, False, False, False),
+        (Durability.ACKNOWLEDGED, True, False, False, True),
+        (Durability.FAST, True, True, False, False),
+        (Durability.FAST, False, False, True, True),
+    ],
+)
+async def test_a_life_is_complete_when_no_answer_can_have_outrun_its_record(
+    path, monkeypatch, tmp_path, durability, fsync, same_boot, ended, complete
+):
+    store = open_store(config(path, durability=durability, fsync=fsync))
+    await store.begin_life("s1")
+    if ended:
+        await store.end_life("s1")
+    if not same_boot:
+        (tmp_path / "boot_id").write_text("another")
+        monkeypatch.setattr("sandbox_service.trajectories.lives._BOOT_ID", tmp_path / "boot_id")
+    assert await store.is_complete("s1") is complete
+    assert await store.is_complete("s2") is False
     await store.close()
 
 

@@ -1,0 +1,80 @@
+"""Lets coroutines wait until what they queued is committed.
+
+The writer commits what all operations in flight have queued in one transaction, and wakes them together: one
+call into the event loop a transaction, however many wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+
+if TYPE_CHECKING:
+    from .writer import Writer
+
+__all__ = ["Commits", "unwritable"]
+
+_LOOK_S = 1.0
+"""Seconds between two looks at a writer that may be stuck, while somebody waits for it."""
+
+
+class Commits:
+    """Those who wait for the writer, on one event loop."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._look: asyncio.TimerHandle | None = None
+        writer.on_commit = self._committed
+
+    async def wait(self) -> None:
+        """Wait until everything queued so far is committed.
+
+        Raises ServiceError(STORAGE_FULL) when the writer is stuck; what was queued is written when it can be.
+        """
+        queued = self._writer.queued
+        if self._writer.through >= queued:
+            return
+        loop = self._loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        self._waiting.append((queued, future))
+        # Once more, because the writer wakes only those whom it finds waiting after a commit.
+        if self._writer.through >= queued:
+            self._wake()
+        elif self._look is None:
+            self._look = loop.call_later(_LOOK_S, self._look_after)
+        await future
+
+    def _committed(self) -> None:
+        """Called by the writer's thread after each transaction."""
+        if self._waiting and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        through = self._writer.through
+        while self._waiting and self._waiting[0][0] <= through:
+            future = self._waiting.popleft()[1]
+            if not future.done():
+                future.set_result(None)
+
+    def _look_after(self) -> None:
+        self._look = None
+        if self._writer.stuck():
+            while self._waiting:
+                future = self._waiting.popleft()[1]
+                if not future.done():
+                    future.set_exception(unwritable())
+        elif self._waiting and self._loop is not None:
+            self._look = self._loop.call_later(_LOOK_S, self._look_after)
+
+
+def unwritable() -> ServiceError:
+    """The error of a store that has failed for too long."""
+    return ServiceError(
+        ErrorCode.STORAGE_FULL, "the trajectory store cannot be written; its log line says why"
+    )

@@ -1,0 +1,61 @@
+"""Tells whether all that a supervisor answered in an earlier life is on record.
+
+It is when that life ended in order, or committed each record before its answer and the machine has not been
+started again since, or had the commits on the disk. Otherwise instances may lack the steps that were answered
+last, and nothing in their own records says so.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from sandbox_service.config import Durability
+
+from .schema import lives
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+    from sandbox_service.config import StoreConfig
+
+__all__ = ["begin_life", "end_life", "is_complete"]
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def is_complete(connection: Connection, supervisor: str) -> bool:
+    """Return whether the latest life of a supervisor left nothing out."""
+    row = connection.execute(lives.select().where(lives.c.supervisor == supervisor)).first()
+    if row is None:
+        return False
+    return bool(row.ended) or (
+        row.durability == Durability.ACKNOWLEDGED and row.needs_boot in ("", _boot_id())
+    )
+
+
+def begin_life(connection: Connection, supervisor: str, config: StoreConfig) -> None:
+    """Note how a supervisor that begins now writes its records."""
+    on_disk = connection.dialect.name != "sqlite" or config.fsync
+    values = {
+        "supervisor": supervisor,
+        "durability": config.durability.value,
+        "needs_boot": "" if on_disk else _boot_id(),
+        "ended": False,
+    }
+    connection.execute(lives.delete().where(lives.c.supervisor == supervisor))
+    connection.execute(lives.insert(), values)
+
+
+def end_life(connection: Connection, supervisor: str) -> None:
+    """Note that a supervisor ended in order, with all records written."""
+    connection.execute(lives.update().where(lives.c.supervisor == supervisor).values(ended=True))
+
+
+def _boot_id() -> str:
+    """The kernel's name for the time since it started; a name of no such time where it gives none."""
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:
+        return uuid4().hex

@@ -1,0 +1,182 @@
+"""An instance that may lack answered steps serves only those who show that they know its state."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.runner.frames import Op
+from tests.fakes.clock import FakeClock
+from tests.fakes.sandboxes import FakeSandboxFactory
+from tests.fakes.supervised import Supervised, fake_config, supervised
+from tests.fakes.trajectories import MemoryTrajectoryStore
+
+
+def _message(instance: str, content: str = "hello") -> dict[str, object]:
+    return {"instance_id": instance, "message": {"role": "assistant", "content": content}}
+
+
+async def _begun(*, complete: bool) -> Supervised:
+    store = MemoryTrajectoryStore()
+    store.complete = complete
+    service = Supervised(fake_config(), FakeSandboxFactory(), store, FakeClock())
+    await service.core.start()
+    return service
+
+
+async def _killed(service: Supervised, *, lost: int = 0) -> Supervised:
+    """The next supervisor after a kill that cost each instance so many of its latest events."""
+    await service.core._upkeep.stop()
+    for events in service.store.own_events.values():
+        del events[len(events) - lost :]
+    heir = Supervised(fake_config(), service.factory, service.store, service.clock)
+    await heir.core.start()
+    return heir
+
+
+@pytest.mark.parametrize("op", [Op.STEP, Op.EVALUATE, Op.FORK])
+async def test_who_does_not_count_steps_gets_an_error_and_never_a_state_that_lacks_one(op: Op) -> None:
+    service = await _begun(complete=False)
+    instance = await service.create()
+    for _ in range(3):
+        await service.step(instance)
+    heir = await _killed(service, lost=1)
+    for _ in range(3):
+        assert await heir.refusal(op, instance, _message(instance)) is ErrorCode.INSTANCE_RECOVERED
+    assert await heir.release(instance) is True
+    await heir.core.close()
+
+
+async def test_who_counts_steps_is_told_that_steps_are_lost() -> None:
+    service = await _begun(complete=False)
+    instance = await service.create()
+    for _ in range(3):
+        await service.step(instance)
+    heir = await _killed(service, lost=1)
+    answer = await heir.call(Op.STEP, instance, _message(instance), step_index=3)
+    body = json.loads(answer.body)
+    assert body["code"] == "instance_recovered"
+    assert "recovered at step 2" in body["detail"]
+    await heir.core.close()
+
+
+async def test_who_shows_that_nothing_is_lost_goes_on_and_need_not_show_it_again() -> None:
+    service = await _begun(complete=False)
+    instance = await service.create()
+    await service.step(instance)
+    heir = await _killed(service)
+    assert (await heir.step(instance, step_index=1))["step_index"] == 1
+    assert (await heir.step(instance))["step_index"] == 2
+    assert (await heir.evaluate(instance))["score"] == 0.3
+    await heir.core.close()
+
+
+async def test_an_older_step_under_a_new_key_is_a_mismatch_and_settles_nothing() -> None:
+    service = await _begun(complete=False)
+    instance = await service.create()
+    for _ in range(2):
+        await service.step(instance)
+    heir = await _killed(service)
+    assert await heir.refusal(Op.STEP, instance, _message(instance), step_index=0) is (
+        ErrorCode.STEP_INDEX_MISMATCH
+    )
+    assert await heir.refusal(Op.EVALUATE, instance, {}) is ErrorCode.INSTANCE_RECOVERED
+    await heir.core.close()
+
+
+async def test_a_repeated_call_has_its_recorded_answer_all_the_same() -> None:
+    service = await _begun(complete=False)
+    instance = await service.create()
+    first = await service.call(Op.STEP, instance, _message(instance), key="k")
+    heir = await _killed(service)
+    again = await heir.call(Op.STEP, instance, _message(instance), key="k")
+    assert again.body == first.body
+    await heir.core.close()
+
+
+async def test_a_doubt_outlives_further_restarts_until_a_step_settles_it() -> None:
+    service = await _begun(complete=False)
+    settled, open_ = await service.create(), await service.create()
+    for instance in (settled, open_):
+        await service.step(instance)
+    service.store.complete = True
+    heir = await _killed(service)
+    await heir.step(settled, step_index=1)
+    await heir.core.close()
+    last = await _killed(heir)
+    assert (await last.step(settled))["step_index"] == 2
+    assert await last.refusal(Op.STEP, open_, _message(open_)) is ErrorCode.INSTANCE_RECOVERED
+    await last.core.close()
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+async def test_nothing_is_in_doubt_after_an_end_in_order_or_with_answers_that_waited(in_order: bool) -> None:
+    service = await _begun(complete=not in_order)
+    instance = await service.create()
+    await service.step(instance)
+    if in_order:
+        await service.core.close()
+    heir = await _killed(service)
+    assert (await heir.step(instance))["step_index"] == 1
+    assert service.store.kinds(instance) == ["create", "step", "replay", "step"]
+    await heir.core.close()
+
+
+async def test_a_supervisor_that_could_not_write_its_last_records_did_not_end_in_order() -> None:
+    service = await _begun(complete=False)
+    instance = await service.create()
+    await service.step(instance)
+    service.store.room = 0
+    await service.refusal(Op.STEP, instance, _message(instance))
+    await _closed_in_vain(service)
+    service.store.room, service.store.full = None, False
+    heir = await _killed(service)
+    assert await heir.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.INSTANCE_RECOVERED
+    await heir.core.close()
+
+
+async def _closed_in_vain(service: Supervised) -> None:
+    with pytest.raises(Exception, match="storage"):
+        await service.core.close()
+
+
+async def test_an_adopted_instance_names_its_new_supervisor_whose_death_counts_from_then_on() -> None:
+    store, factory = MemoryTrajectoryStore(), FakeSandboxFactory()
+    service = Supervised(fake_config(), factory, store, FakeClock())
+    await service.core.start()
+    instance = await service.create()
+    record = store.records[instance]
+    store.records[instance] = type(record)(
+        instance, record.environment, record.task_id, record.tenant, "dead", record.created_at, record.seed
+    )
+    await service.core._upkeep.stop()
+    store.lives["dead"] = "complete"
+    store.complete = False
+    heir = Supervised(fake_config(), factory, store, FakeClock())
+    await heir.core.start()
+    assert (await heir.step(instance, adopt=True))["step_index"] == 0
+    recover = next(event for event in store.own_events[instance] if event.kind.value == "recover")
+    assert json.loads(recover.response) == {"supervisor": "s1", "complete": True}
+    again = await _killed(heir)
+    message = _message(instance)
+    assert await again.refusal(Op.STEP, instance, message, adopt=True) is ErrorCode.INSTANCE_RECOVERED
+    await again.core.close()
+
+
+async def test_an_answer_waits_for_the_commit_of_its_record() -> None:
+    async with supervised() as service:
+        instance = await service.create()
+        service.store.commits.clear()
+        step = asyncio.create_task(service.step(instance, key="k"))
+        await asyncio.sleep(0.01)
+        assert service.store.kinds(instance) == ["create", "step"]
+        again = asyncio.create_task(service.step(instance, key="k"))
+        await asyncio.sleep(0.01)
+        assert not step.done()
+        assert not again.done()
+        assert (await service.call(Op.PING)).op is Op.REPLY
+        service.store.commits.set()
+        assert (await step) == (await again)
