@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
-from sandbox_service.config import LeaseConfig, PoolConfig
+from sandbox_service.config import PoolConfig
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.pool.state import BoxState
 from sandbox_service.runner.frames import Frame, Op
@@ -69,8 +69,6 @@ class ModelledService(RuleBasedStateMachine):
         self.callers = {tenant: Caller(self.service.core, tenant) for tenant in TENANTS}
         self.loop.run_until_complete(self.service.core.start())
         self._settle()
-        self.began = self.clock.now
-        self.of_this_life: set[tuple[str, str]] = set()
 
     def _settle(self, *actions: Callable[[], None]) -> None:
         """Do something that only the loop may do, and let all that follows from it happen."""
@@ -115,13 +113,6 @@ class ModelledService(RuleBasedStateMachine):
         else:
             assert waited_in_vain(answer)
             self._used(instance)
-
-    def _known_create(self, tenant: str, key: str) -> tuple[dict[str, Any], bytes] | None:
-        """What a key stands for; those of an earlier life are kept for as long as tombstones are."""
-        long_ago = self.clock.now - self.began > LeaseConfig().tombstone_s
-        if long_ago and (tenant, key) not in self.of_this_life:
-            return None
-        return self.created.get((tenant, key))
 
     def _check_known_create(self, known: tuple[dict[str, Any], bytes], body: Any, answer: Frame) -> None:
         sent, got = known
