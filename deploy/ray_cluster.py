@@ -7,14 +7,16 @@ statistics, keeps its files in a short private folder, and leaves neither proces
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import secrets
+import time
 from typing import TYPE_CHECKING
 
 from .descendants import Descendants
 from .haproxy import find_haproxy, front_environment
-from .readiness import NotReadyError
+from .readiness import Deadline, NotReadyError
 from .run_folder import run_folder
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ MARKER = "SANDBOX_SERVICE_RUN"
 """Set in the environment of the cluster's processes, by which they are found at the end."""
 HEART = frozenset({"gcs_server", "raylet"})
 """The processes without which there is no cluster."""
+STARTS = 4
+"""Most attempts to start Ray."""
 END_PATIENCE_S = 5.0
 """How long the cluster's processes may take to end by themselves."""
 
@@ -66,9 +70,7 @@ def _own(config: ServiceConfig, *, show_logs: bool) -> Iterator[Callable[[], boo
     family = Descendants(MARKER, run)
     with run_folder() as folder, _authentication(_variables(config, folder)), family.adopting():
         try:
-            # Only while Ray starts, since whatever else this process starts is not ours to end.
-            with _environment({MARKER: run}):
-                _start(config, folder, show_logs=show_logs)
+            _start_in_time(config, folder, family, run, show_logs=show_logs)
             yield lambda: {process.name for process in family.alive()} >= HEART
         finally:
             family.alive()
@@ -76,6 +78,30 @@ def _own(config: ServiceConfig, *, show_logs: bool) -> Iterator[Callable[[], boo
             killed = family.end(END_PATIENCE_S)
             if killed:
                 logger.warning("killed what was left of Ray: %s", ", ".join(one.name for one in killed))
+
+
+def _start_in_time(
+    config: ServiceConfig, folder: Path, family: Descendants, run: str, *, show_logs: bool
+) -> None:
+    """Start Ray, again while there is time: it gives a node 30 s, which a busy machine may not have."""
+    deadline = Deadline(time.monotonic(), config.fleet.start_timeout_s)
+    for attempt in itertools.count(1):
+        try:
+            # Only while Ray starts, since whatever else this process starts is not ours to end.
+            with _environment({MARKER: run}), _on_loopback():
+                _start(config, folder, show_logs=show_logs)
+        except NotReadyError as error:
+            family.alive()
+            _shut_down()
+            family.end(0.0)
+            if deadline.passed or attempt == STARTS:
+                raise NotReadyError(
+                    f"{error} ({attempt} attempts; if this machine is busy, try again, or give it longer: "
+                    f"fleet.start_timeout_s is {deadline.timeout_s:g})"
+                ) from error
+            logger.warning("%s; starting it again", error)
+        else:
+            return
 
 
 def _start(config: ServiceConfig, folder: Path, *, show_logs: bool) -> None:
@@ -90,8 +116,27 @@ def _start(config: ServiceConfig, folder: Path, *, show_logs: bool) -> None:
             configure_logging=False,
             _temp_dir=str(folder),
         )
+    except ValueError:
+        raise  # An argument is wrong, and will be the next time.
     except Exception as error:  # Ray tells by a plain Exception that it was not up in time
         raise NotReadyError(f"Ray did not start: {error}") from error
+
+
+@contextlib.contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Have Ray give the node the address 127.0.0.1, so that none of its ports is open to other machines.
+
+    Ray replaces a loopback address that it is given by the machine's own. Where clusters of several nodes
+    are switched off it does not; it has read that variable if this process has imported it.
+    """
+    from ray._private import ray_constants
+
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 def _shut_down() -> None:
@@ -130,6 +175,8 @@ def _variables(config: ServiceConfig, folder: Path) -> dict[str, str]:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_USAGE_STATS_ENABLED": "0",
+        # The processes that Ray starts ask for the node's address as well: see _on_loopback.
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         # Serve ends its controller in the middle of a call, which Ray reports on standard output.
         "RAY_DEDUP_LOGS_SKIP_REGEX": "ServeController.graceful_shutdown failed",
         # Serve kills a front that is not ready after 5 s, and fails with it: too soon on a busy machine.

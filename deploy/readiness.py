@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import http.client
+import json
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["NotReadyError", "reachable_host", "wait_until_ready"]
+__all__ = ["Deadline", "NotReadyError", "reachable_host", "wait_until_ready"]
 
 _POLL_S = 0.1
 _ANSWER_S = 5.0
+_MOST_BYTES = 64 * 1024
+_MOST_SHOWN = 300
 
 
 class NotReadyError(RuntimeError):
     """The service did not become ready in time; the sentence says what it answered last."""
+
+
+class Deadline(NamedTuple):
+    """When a start that began at a monotonic time is given up."""
+
+    began: float
+    timeout_s: float
+
+    @property
+    def passed(self) -> bool:
+        return time.monotonic() >= self.began + self.timeout_s
 
 
 def reachable_host(host: str) -> str:
@@ -24,13 +38,19 @@ def reachable_host(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
 
 
-def wait_until_ready(host: str, port: int, timeout_s: float, check: Callable[[], None]) -> None:
-    """Ask ``/readyz`` until it answers 200. ``check`` runs in between, and raises when waiting is in vain."""
-    deadline = time.monotonic() + timeout_s
+def wait_until_ready(host: str, port: int, deadline: Deadline, check: Callable[[], None]) -> None:
+    """Ask ``/readyz`` until it answers 200, once at least.
+
+    ``check`` runs in between, and raises when waiting is in vain. Raises NotReadyError.
+    """
     while (answer := _ask(host, port)) is not None:
         check()
-        if time.monotonic() >= deadline:
-            raise NotReadyError(f"not ready after {timeout_s:.0f} s: {answer}")
+        if deadline.passed:
+            took_s = time.monotonic() - deadline.began
+            raise NotReadyError(
+                f"not ready after {took_s:.0f} s: {answer}; if this machine is busy, try again, "
+                f"or give it longer: fleet.start_timeout_s is {deadline.timeout_s:g}"
+            )
         time.sleep(_POLL_S)
 
 
@@ -40,9 +60,20 @@ def _ask(host: str, port: int) -> str | None:
     try:
         connection.request("GET", "/readyz")
         response = connection.getresponse()
-        body = response.read(1000).decode(errors="replace")
+        body = response.read(_MOST_BYTES)
     except (OSError, http.client.HTTPException) as error:
         return f"{type(error).__name__}: {error}"
     finally:
         connection.close()
-    return None if response.status == 200 else f"HTTP {response.status} {body}"
+    return None if response.status == 200 else f"HTTP {response.status}: {_sentence(body)}"
+
+
+def _sentence(body: bytes) -> str:
+    """The detail of a problem document, or the beginning of what stands there instead."""
+    try:
+        problem = json.loads(body)
+    except ValueError:
+        problem = None
+    if isinstance(problem, dict) and isinstance(problem.get("detail"), str):
+        return str(problem["detail"])
+    return body[:_MOST_SHOWN].decode(errors="replace").strip()

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.config import ServiceConfig
 
+from .exposure import check_reach, listening_with_serve
 from .ray_cluster import ray_cluster
-from .readiness import NotReadyError, reachable_host, wait_until_ready
+from .readiness import Deadline, NotReadyError, reachable_host, wait_until_ready
 from .signals import Phase, SignalDesk
 from .teardown import take_down
 
@@ -58,8 +59,11 @@ def fleet_name(config: ServiceConfig) -> str:
 
 
 def build_app(args: dict[str, object]) -> Application:
-    """The Serve application for ``serve run`` and ``serve deploy``; ``args`` is a configuration tree."""
-    config = ServiceConfig.model_validate(args)
+    """Return the Serve application for ``serve run`` and ``serve deploy``; ``args`` is a configuration tree.
+
+    It listens where Serve does, by ``http_options``. Raises ExposureError when others than intended reach it.
+    """
+    config = listening_with_serve(ServiceConfig.model_validate(args))
     return _application(config, _roster(config, tcp=True))
 
 
@@ -70,9 +74,7 @@ def run_service(config: ServiceConfig, *, show_logs: bool = False) -> Iterator[R
     Raises NotReadyError when it does not serve in time. SIGINT and SIGTERM undo a start that is under way,
     and set ``stopping`` afterwards. At the end running operations finish first, then boxes are destroyed.
     """
-    from sandbox_service.gateway.auth import check_exposure
-
-    check_exposure(config.server)
+    check_reach(config)
     _check_port(config)
     config = _settled(config)
     desk = SignalDesk()
@@ -146,11 +148,12 @@ def _start(config: ServiceConfig, roster: Roster) -> None:
         http_options={"host": config.server.host, "port": config.server.port},
         logging_config={"enable_access_log": False},
     )
+    listening_with_serve(config, exactly=True)
     target = serve.RunTarget(_application(config, roster), name=APPLICATION, route_prefix="/")
     serve.run_many([target], wait_for_ingress_deployment_creation=False, wait_for_applications_running=False)
-    left_s = config.fleet.start_timeout_s - (time.monotonic() - began)
+    deadline = Deadline(began, config.fleet.start_timeout_s)
     try:
-        wait_until_ready(config.server.host, config.server.port, left_s, _check_application)
+        wait_until_ready(config.server.host, config.server.port, deadline, _check_application)
     except NotReadyError as error:
         raise NotReadyError("; ".join([str(error), *roster.failures()])) from error
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deploy.config_file import read_config
+from deploy.exposure import check_reach
 from deploy.preparation import prepared
 from deploy.serve_app import run_service
 from sandbox_service.environments.registry import build_registry
@@ -66,6 +67,7 @@ def serve(
 
 
 def _serve(config: ServiceConfig, show_logs: bool) -> None:
+    check_reach(config)  # before images are built
     registry = build_registry(config.environments)
     absent = sorted(registry.absent)
     if absent:

@@ -41,6 +41,8 @@ class ServerConfig(Branch):
     """SHA-256 of an API key (hex) to the tenant it belongs to."""
     insecure: bool = False
     """Serve other addresses than loopback without API keys."""
+    host_names: tuple[str, ...] = ()
+    """Names besides loopback's by which a service without API keys may be called."""
     max_body_bytes: Positive = 8 * 1024 * 1024
     """Largest request body."""
     max_json_depth: Positive = 64

@@ -177,7 +177,7 @@ def build_app(
     return Gateway(
         [*native.routes(), *compat.routes(), *manager.routes(), *agentgym.routes()],
         _rest(verbs, registry, metrics, config.max_body_bytes),
-        keys=KeyRing(config.api_keys, insecure=config.insecure),
+        keys=KeyRing(config.api_keys, insecure=config.insecure, host_names=config.host_names),
         metrics=metrics,
         log=log,
         max_body_bytes=config.max_body_bytes,

@@ -19,7 +19,7 @@ from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from sandbox_service.config import ServerConfig
 
@@ -28,6 +28,7 @@ __all__ = ["LOCAL_TENANT", "ExposureError", "KeyRing", "check_exposure", "is_loo
 LOCAL_TENANT = "local"
 _DIGEST = re.compile("[0-9a-f]{64}")
 _NOBODY = "0" * 64
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class ExposureError(ValueError):
@@ -39,7 +40,7 @@ def is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
-        return host == "localhost"
+        return host.lower() == "localhost"
 
 
 def check_exposure(config: ServerConfig) -> None:
@@ -60,14 +61,18 @@ def check_exposure(config: ServerConfig) -> None:
 class KeyRing:
     """Tells the tenant of a request by its headers."""
 
-    def __init__(self, api_keys: Mapping[str, str], *, insecure: bool = False) -> None:
+    def __init__(
+        self, api_keys: Mapping[str, str], *, insecure: bool = False, host_names: Iterable[str] = ()
+    ) -> None:
         self._tenants = {digest.lower(): tenant for digest, tenant in api_keys.items()}
         self._insecure = insecure
+        self._host_names = frozenset(name.lower() for name in host_names)
 
     def tenant_of(self, headers: Mapping[bytes, bytes]) -> str:
         """The tenant. Raises ServiceError(UNAUTHENTICATED), or FORBIDDEN for foreign web pages."""
         if not self._tenants:
-            self._refuse_foreign_page(headers)
+            if not self._insecure:
+                self._refuse_foreign_page(headers)
             return LOCAL_TENANT
         key = _key_of(headers)
         if key is None:
@@ -81,16 +86,37 @@ class KeyRing:
         return self._tenants[digest]
 
     def _refuse_foreign_page(self, headers: Mapping[bytes, bytes]) -> None:
-        """Browsers let any page post to loopback, and name the page in ``Origin``."""
+        """Refuse what a page of another site asks for.
+
+        Browsers let any page send requests to loopback. They name the page in ``Origin``, except when it
+        reads from its own site; a site that has its name resolved to loopback is named in ``Host``.
+        """
+        host = headers.get(b"host")
+        if host is not None and not self._is_own(_without_port(host.decode("latin-1"))):
+            detail = (
+                f"a service without API keys is not called {host.decode('latin-1')[:100]!r}: "
+                "use a loopback address, or name the host in server.host_names"
+            )
+            raise ServiceError(ErrorCode.FORBIDDEN, detail)
         origin = headers.get(b"origin")
-        if origin is None or self._insecure:
+        if origin is None:
             return
         try:
-            host = urlsplit(origin.decode("ascii")).hostname or ""
+            page = urlsplit(origin.decode("ascii")).hostname or ""
         except ValueError:
-            host = ""
-        if not is_loopback(host):
+            page = ""
+        if not self._is_own(page):
             raise ServiceError(ErrorCode.FORBIDDEN, "pages of other sites may not call this service")
+
+    def _is_own(self, name: str) -> bool:
+        return name in _LOOPBACK or name.lower() in self._host_names or is_loopback(name)
+
+
+def _without_port(host: str) -> str:
+    """The name in a Host header; an IPv6 address stands in brackets there."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
 
 
 def _key_of(headers: Mapping[bytes, bytes]) -> bytes | None:

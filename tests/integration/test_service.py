@@ -16,7 +16,7 @@ import pytest
 import ray
 
 from clients import SandboxClient
-from deploy.readiness import NotReadyError
+from deploy.exposure import ExposureError
 from deploy.serve_app import run_service
 from sandbox_service.config import ServiceConfig
 from sandbox_service.contract.messages import Message
@@ -86,14 +86,14 @@ def descendants() -> set[int]:
 
 
 def listening(pids: set[int]) -> set[tuple[str, int]]:
-    """Addresses on which processes listen that serve HTTP to others than Ray."""
+    """Addresses on which the processes listen, Ray's own among them."""
     output = subprocess.run(["ss", "-ltnHp"], capture_output=True, text=True, check=True).stdout
     found = set()
     for line in output.splitlines():
         address, users = line.split()[3], line.split()[-1]
-        if any(f"pid={pid}," in users for pid in pids) and ("haproxy" in users or ":300" in address):
+        if any(f"pid={pid}," in users for pid in pids):
             host, _, port = address.rpartition(":")
-            found.add((host, int(port)))
+            found.add((host.removeprefix("[::ffff:").removesuffix("]"), int(port)))
     return found
 
 
@@ -115,7 +115,9 @@ def test_a_service_serves_survives_and_leaves_nothing(tmp_path: Path):
         ours = descendants() - before
         doors = listening(ours)
         assert ("127.0.0.1", config.server.port) in doors
-        assert {host for host, _ in doors} == {"127.0.0.1"}
+        # Serve opens a replica's port for other replicas on all interfaces; it demands the cluster's token.
+        assert sorted({host for host, _ in doors}) == ["*", "127.0.0.1"]
+        assert [host for host, _ in doors].count("*") == 1
 
         _survives_a_killed_replica(service.url, ours)
         _survives_a_killed_supervisor(service.url, ours)
@@ -181,11 +183,12 @@ def test_a_second_service_runs_in_the_same_process_and_without_haproxy(tmp_path:
         assert list(pool.map(play, [service.url] * 16)) == [1.0] * 16
 
 
-def test_process_boxes_are_not_served_to_other_machines(tmp_path: Path):
+def test_process_boxes_are_not_served_to_other_machines_and_nothing_is_started(tmp_path: Path):
+    before = descendants()
     config = config_in(tmp_path, host="0.0.0.0", insecure=True)
-    config = config.model_copy(update={"fleet": config.fleet.model_copy(update={"start_timeout_s": 30.0})})
-    with pytest.raises(NotReadyError, match="served on loopback only"), run_service(config):
+    with pytest.raises(ExposureError, match="no security boundary"), run_service(config):
         pytest.fail("it was served")
+    assert descendants() == before
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

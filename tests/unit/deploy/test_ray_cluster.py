@@ -3,8 +3,14 @@
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 
-from deploy.ray_cluster import _variables
+import pytest
+
+from deploy import ray_cluster
+from deploy.descendants import Descendants
+from deploy.ray_cluster import STARTS, _start_in_time, _variables
+from deploy.readiness import NotReadyError
 from sandbox_service.config import ServiceConfig
 
 READ = "from ray.serve._private.constants import PROXY_READY_CHECK_TIMEOUT_S as found; print(found)"
@@ -15,3 +21,50 @@ def test_serve_gives_a_front_a_minute_to_start(tmp_path):
     run = [sys.executable, "-c", READ]
     said = subprocess.run(run, env=os.environ | variables, capture_output=True, text=True, check=True)
     assert float(said.stdout) == 60.0
+
+
+class Starts:
+    """Stands for Ray's start: it fails so many times, and leaves a process behind each time."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.left: list[subprocess.Popen[bytes]] = []
+        self.alive_before: list[int] = []
+
+    def __call__(self, *_: object, **__: object) -> None:
+        self.alive_before.append(sum(process.poll() is None for process in self.left))
+        if len(self.left) == self.failures:
+            return
+        self.left.append(subprocess.Popen(["sleep", "600"]))
+        raise NotReadyError("Ray did not start: the current node timed out")
+
+
+@pytest.fixture
+def start(monkeypatch):
+    def start(failures: int, **fleet: float) -> Starts:
+        starts = Starts(failures)
+        monkeypatch.setattr(ray_cluster, "_start", starts)
+        monkeypatch.setattr(ray_cluster, "_shut_down", lambda: None)
+        monkeypatch.setattr(ray_cluster, "_on_loopback", nullcontext)
+        config = ServiceConfig.model_validate({"fleet": fleet})
+        family = Descendants(ray_cluster.MARKER, "run")
+        try:
+            _start_in_time(config, None, family, "run", show_logs=False)
+        finally:
+            for process in starts.left:
+                process.kill()
+                process.wait()
+        return starts
+
+    return start
+
+
+def test_ray_gets_another_start_when_what_the_first_left_is_gone(start):
+    assert start(STARTS - 1).alive_before == [0] * STARTS
+
+
+def test_a_start_that_keeps_failing_says_what_may_help(start):
+    with pytest.raises(NotReadyError, match=r"timed out \(4 attempts; if this machine is busy, try again"):
+        start(STARTS)
+    with pytest.raises(NotReadyError, match=r"\(1 attempts; .*fleet.start_timeout_s is 1e-09"):
+        start(1, start_timeout_s=1e-9)

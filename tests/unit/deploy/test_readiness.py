@@ -3,10 +3,11 @@ from __future__ import annotations
 import http.server
 import socket
 import threading
+import time
 
 import pytest
 
-from deploy.readiness import NotReadyError, reachable_host, wait_until_ready
+from deploy.readiness import Deadline, NotReadyError, _sentence, reachable_host, wait_until_ready
 
 
 @pytest.fixture
@@ -41,24 +42,39 @@ def ready_after():
         server.server_close()
 
 
+def within(timeout_s: float, already_s: float = 0.0) -> Deadline:
+    return Deadline(time.monotonic() - already_s, timeout_s)
+
+
 def no_check() -> None:
     pass
 
 
 def test_it_waits_until_the_answer_is_200(ready_after):
-    wait_until_ready("127.0.0.1", ready_after(2), 30, no_check)
+    wait_until_ready("127.0.0.1", ready_after(2), within(30), no_check)
 
 
 def test_past_the_deadline_it_tells_the_last_answer(ready_after):
-    with pytest.raises(NotReadyError, match="HTTP 503 warming up"):
-        wait_until_ready("127.0.0.1", ready_after(1000), 0.0, no_check)
+    with pytest.raises(NotReadyError, match="HTTP 503: warming up"):
+        wait_until_ready("127.0.0.1", ready_after(1000), within(0), no_check)
+
+
+def test_a_wait_that_began_late_tells_the_time_since_the_start(ready_after):
+    with pytest.raises(NotReadyError, match=r"not ready after 126 s: .*fleet\.start_timeout_s is 120"):
+        wait_until_ready("127.0.0.1", ready_after(1000), within(120, already_s=126.2), no_check)
+
+
+def test_of_a_problem_document_the_detail_is_told():
+    body = b'{"title": "No supervisor", "detail": "no supervisor answers", "code": "supervisor_unavailable"}'
+    assert _sentence(body) == "no supervisor answers"
+    assert _sentence(b"<html>") == "<html>"
 
 
 def test_nobody_listening_is_told_as_well():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         with pytest.raises(NotReadyError, match="ConnectionRefusedError"):
-            wait_until_ready("127.0.0.1", probe.getsockname()[1], 0.0, no_check)
+            wait_until_ready("127.0.0.1", probe.getsockname()[1], within(0), no_check)
 
 
 def test_a_failed_check_ends_the_wait(ready_after):
@@ -66,7 +82,7 @@ def test_a_failed_check_ends_the_wait(ready_after):
         raise NotReadyError("the gateway did not start")
 
     with pytest.raises(NotReadyError, match="did not start"):
-        wait_until_ready("127.0.0.1", ready_after(1000), 60, give_up)
+        wait_until_ready("127.0.0.1", ready_after(1000), within(60), give_up)
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,35 @@ def test_without_keys_a_page_of_this_machine_is_served(origin):
     assert KeyRing({}).tenant_of({b"origin": origin}) == "local"
 
 
+@pytest.mark.parametrize(
+    "host", [b"evil.example", b"evil.example:8080", b"127.0.0.1.evil.example", b"", b"\xff"]
+)
+def test_without_keys_a_name_that_resolves_to_loopback_is_refused(host):
+    """DNS rebinding: the page's own site is this machine, so that its reads carry no origin."""
+    assert refusal({b"host": host}, KeyRing({})) is ErrorCode.FORBIDDEN
+    assert KeyRing({}, insecure=True).tenant_of({b"host": host}) == "local"
+    assert KeyRing(KEYS).tenant_of({b"host": host, b"x-api-key": b"alpha"}) == "a"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [b"localhost", b"LOCALHOST:8080", b"127.0.0.1:8080", b"127.9.9.9", b"[::1]", b"[::1]:8080", b"Box.lan:1"],
+)
+def test_without_keys_loopback_and_the_configured_names_are_served(host):
+    assert KeyRing({}, host_names=["box.lan"]).tenant_of({b"host": host}) == "local"
+
+
+async def test_the_gateway_of_this_machine_is_not_called_by_other_names():
+    async with make_client(EchoBackend()) as client:
+        refused = await client.get("/v1/environments", headers={"host": "evil.example"})
+        healthy = await client.get("/healthz", headers={"host": "evil.example"})
+    async with make_client(EchoBackend(), ServerConfig(host_names=("evil.example",))) as client:
+        named = await client.get("/v1/environments", headers={"host": "evil.example"})
+    assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+    assert "server.host_names" in refused.json()["detail"]
+    assert (healthy.status_code, named.status_code) == (200, 200)
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
 def test_loopback_needs_no_keys(host):
     check_exposure(ServerConfig(host=host))
