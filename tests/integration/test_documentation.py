@@ -66,7 +66,8 @@ def folder(tmp_path_factory):
     )
     (sample,) = [block for block in BLOCKS if '"question"' in block.text and block.language == "json"]
     (folder / "questions.jsonl").write_text(sample.text)
-    write_run(folder / "var" / "runs" / "mine")
+    for name in ("mine", "other"):
+        write_run(folder / "var" / "runs" / name)
     (folder / "Qwen3-0.6B").mkdir()
     return folder
 
@@ -229,6 +230,9 @@ def service_command(words, service, model_server, folder):
 
 def trainer_command(words, service, folder):
     """Run what is quick; hand the rest to a driver that does nothing."""
+    if "--serve" in words:
+        look_at(command("sandbox-trainer", *words), folder)
+        return
     if words[0] in ("demonstrations", "report", "config"):
         run(command("sandbox-trainer", *words), folder)
         return
@@ -238,6 +242,17 @@ def trainer_command(words, service, folder):
         done = CliRunner().invoke(trainer.cli.app.build_cli(), words, obj=driver)
     assert done.exit_code == 0, done.output
     assert driver.calls or words[0] == "simulate"
+
+
+def look_at(words, folder):
+    """The page that a command serves until Ctrl-C."""
+    process = subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, text=True)
+    try:
+        url = process.stdout.readline().removeprefix("serving ").strip()
+        assert httpx.get(url).status_code == 200
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
 
 
 def read(cli, words):

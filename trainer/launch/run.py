@@ -20,6 +20,7 @@ from trainer.report.page import write_report
 from trainer.rollout.engine_build import check_build, installed_build
 from trainer.rollout.engine_fleet import reserve, start_engines
 from trainer.tracking.jsonl import read_metrics
+from trainer.tracking.origin import write_origin
 
 from .claim import claimed, publishing
 from .cluster import NAMESPACE, gpus, ray_cluster
@@ -81,6 +82,7 @@ def train(
     """
     config = config.model_copy(update={"root": config.root.absolute()})
     folder = RunFolder.open(config, resume=resume)
+    write_origin(folder.path)
     with (
         warned(folder.logs / "experience.log", on_warning),
         _started(config, folder) as started,

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from trainer.types import TrajectoryGroup
 
 from .sampling import chosen_groups, spread
+from .speech import MOST_OF_A_PART, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,24 +21,24 @@ if TYPE_CHECKING:
 
 __all__ = ["shown_episodes"]
 
-_MOST_OF_A_MESSAGE = 6_000
-"""Characters."""
 _MOST_CHARACTERS = 10_000_000
 """Of all that was said in the episodes of a page."""
 _GROUPS: TypeAdapter[TrajectoryGroup] = TypeAdapter(TrajectoryGroup)
 
 
-def shown_episodes(file: Path, steps_of_groups: Mapping[int, int], most: int) -> tuple[list[JsonTree], int]:
+def shown_episodes(
+    file: Path, steps_of_groups: Mapping[int, int], most: int, tool_format: str = "text"
+) -> tuple[list[JsonTree], int]:
     """About ``most`` episodes, group by group, and how many groups the run played in all.
 
-    Fewer when they are so long that the page would be heavy.
+    Fewer when they are so long that the page would be heavy. ``tool_format`` is how the model writes calls.
     """
     parsed, count = chosen_groups(file, most)
     groups = list(_valid(parsed))
     while len(groups) > 1 and sum(map(_characters, groups)) > _MOST_CHARACTERS:
         groups = spread(groups, len(groups) * 3 // 4)
     shown = [
-        _episode(group.spec.index, steps_of_groups.get(group.spec.index), trajectory)
+        _episode(group.spec.index, steps_of_groups.get(group.spec.index), trajectory, tool_format)
         for group in groups
         for trajectory in group.trajectories
     ]
@@ -46,7 +47,7 @@ def shown_episodes(file: Path, steps_of_groups: Mapping[int, int], most: int) ->
 
 def _characters(group: TrajectoryGroup) -> int:
     lines = [line for trajectory in group.trajectories for line in trajectory.lines]
-    return sum(min(len(line.content), _MOST_OF_A_MESSAGE) for line in lines)
+    return sum(min(len(line.content), MOST_OF_A_PART) for line in lines)
 
 
 def _valid(groups: list[JsonTree]) -> Iterator[TrajectoryGroup]:
@@ -57,7 +58,7 @@ def _valid(groups: list[JsonTree]) -> Iterator[TrajectoryGroup]:
             continue  # written by another version of the trainer
 
 
-def _episode(group: int, step: int | None, trajectory: Trajectory) -> JsonTree:
+def _episode(group: int, step: int | None, trajectory: Trajectory, tool_format: str) -> JsonTree:
     task, failure, timings = trajectory.task, trajectory.failure, trajectory.timings
     return {
         "id": trajectory.id,
@@ -92,7 +93,7 @@ def _episode(group: int, step: int | None, trajectory: Trajectory) -> JsonTree:
             "grading": _short(timings.grading_s),
         },
         "turns": [_turn(segment, turn) for segment in trajectory.segments for turn in segment.turns],
-        "lines": [[line.role, _cut(line.content)] for line in trajectory.lines],
+        "lines": [[line.role, parts_of(line.role, line.content, tool_format)] for line in trajectory.lines],
     }
 
 
@@ -112,10 +113,3 @@ def _turn(segment: Segment, turn: Turn) -> JsonTree:
 
 def _short(value: float) -> float:
     return float(f"{value:.4g}")
-
-
-def _cut(text: str) -> str:
-    if len(text) <= _MOST_OF_A_MESSAGE:
-        return text
-    left_out = len(text) - _MOST_OF_A_MESSAGE
-    return f"{text[:_MOST_OF_A_MESSAGE]}\n[... {left_out:,} characters more]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-__all__ = ["PALETTE", "Figure", "JsonTree", "line", "shade"]
+__all__ = ["PALETTE", "STEP", "Figure", "JsonTree", "line", "shade", "steps_axis"]
 
 JsonTree: TypeAlias = dict[str, object]
 
@@ -22,6 +22,14 @@ class Figure:
     note: str = ""
     """What a reader may not guess."""
     layout: JsonTree = field(default_factory=dict)
+
+
+STEP = "step of reinforcement learning"
+
+
+def steps_axis(over: str = STEP) -> JsonTree:
+    """The horizontal axis, from the first step on."""
+    return {"title": {"text": over}, "rangemode": "tozero"}
 
 
 def line(

@@ -12,13 +12,13 @@ from trainer.evaluate.comparison import compare
 from .series import series
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from trainer.evaluate.results import EvaluationResult, Interval
 
     from .run_data import RunData
 
-__all__ = ["evaluation_table", "tiles"]
+__all__ = ["evaluation_table", "headline", "tiles"]
 
 _LAST = 10
 _PHASES = ("time/take", "time/annotate", "time/update", "time/publish")
@@ -32,17 +32,20 @@ def tiles(run: RunData, groups: int) -> str:
     )
 
 
+def headline(run: RunData) -> dict[str, str]:
+    """The figures that say how far a run came, by name."""
+    return dict(_figures(run, 0))
+
+
 def _figures(run: RunData, groups: int) -> Iterator[tuple[str, str]]:
-    done = [step for step, values in run.metrics.items() if "time/update" in values]
-    warm = sum(step < run.warm_steps for step in done)
-    yield "steps of reinforcement learning", str(len(done) - warm)
-    if run.warm_steps:
-        yield "steps of the warm start", str(warm)
+    yield "steps of reinforcement learning", str(_updates(run.learning))
+    if run.warm:
+        yield "steps of the warm start", str(_updates(run.warm))
     if run.evaluations:
         first, last = run.evaluations[0], run.evaluations[-1]
-        told = [_percent(first.success_rate)] + ([_percent(last.success_rate)] if last is not first else [])
-        yield "success on held-out tasks", " → ".join(told)
-    rewards = series(run.metrics, "reward/mean")
+        rates = [_percent(first.success_rate)] + ([_percent(last.success_rate)] if last is not first else [])
+        yield "success on held-out tasks", " → ".join(rates)
+    rewards = series(run.learning, "reward/mean")
     if rewards is not None:
         latest = rewards.values[-_LAST:]
         yield f"reward, mean of the last {len(latest)} steps", f"{sum(latest) / len(latest):.3f}"
@@ -50,12 +53,16 @@ def _figures(run: RunData, groups: int) -> Iterator[tuple[str, str]]:
         yield "groups played", f"{groups:,}"
     seconds = sum(
         value
-        for values in run.metrics.values()
+        for values in run.steps
         for name, value in values.items()
         if name in _PHASES and math.isfinite(value)
     )
     if seconds:
         yield "in steps", _duration(seconds)
+
+
+def _updates(metrics: Mapping[int, Mapping[str, float]]) -> int:
+    return sum("time/update" in values for values in metrics.values())
 
 
 def evaluation_table(run: RunData) -> str:
@@ -64,10 +71,11 @@ def evaluation_table(run: RunData) -> str:
         return ""
     head = "".join(
         f"<th>{name}</th>"
-        for name in ("step", "when", "tasks", "episodes", "solved", "success", "95 %", "score", "no verdict")
+        for name in ("step", "when", "tasks", "episodes", "solved", "success", "95%", "score", "no verdict")
     )
     rows = "".join(_rows(result) for result in run.evaluations)
-    return f'<table class="figures"><tr>{head}</tr>{rows}</table>{_change(run)}'
+    table = f'<table class="figures"><tr>{head}</tr>{rows}</table>'
+    return f'<div class="wide">{table}</div>{_change(run)}'
 
 
 def _rows(result: EvaluationResult) -> str:
@@ -101,10 +109,9 @@ def _change(run: RunData) -> str:
     earlier, later = first.by_difficulty(), last.by_difficulty()
     if len(earlier) > 1:
         parts |= {name: (earlier[name], later[name]) for name in earlier if name in later}
-    told = "".join(f"<li>{escape(_sentence(name, *pair))}</li>" for name, pair in parts.items())
-    return (
-        f"<p>From the first to the last evaluation, on the same tasks (paired bootstrap):</p><ul>{told}</ul>"
-    )
+    changes = "".join(f"<li>{escape(_sentence(name, *pair))}</li>" for name, pair in parts.items())
+    title = "From the first to the last evaluation, on the same tasks (paired bootstrap):"
+    return f"<p>{title}</p><ul>{changes}</ul>"
 
 
 def _sentence(name: str, before: EvaluationResult, after: EvaluationResult) -> str:
@@ -114,17 +121,17 @@ def _sentence(name: str, before: EvaluationResult, after: EvaluationResult) -> s
         return f"{name or 'no difficulty'}: {error}"
     low, high = 100 * change.interval.low, 100 * change.interval.high
     return (
-        f"{name or 'no difficulty'}: {100 * change.difference:+.1f} points, 95 % interval {low:+.1f} to "
+        f"{name or 'no difficulty'}: {100 * change.difference:+.1f} points, 95% interval {low:+.1f} to "
         f"{high:+.1f}, on {change.tasks} tasks"
     )
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return f"{100 * share:.1f}%"
 
 
 def _range(interval: Interval) -> str:
-    return f"{100 * interval.low:.1f} to {100 * interval.high:.1f} %"
+    return f"{100 * interval.low:.1f} to {100 * interval.high:.1f}%"
 
 
 def _duration(seconds: float) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from .figure import PALETTE, Figure, line, shade
+from .figure import PALETTE, STEP, Figure, line, shade, steps_axis
 from .series import named, series, smoothed
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from .figure import JsonTree
 
-__all__ = ["SECTIONS", "Plot", "draw"]
+__all__ = ["SECTIONS", "WARM_START", "Plot", "draw"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,28 +29,33 @@ class Plot:
     kind: Literal["lines", "stacked", "bars"] = "lines"
     log: bool = False
     unit: str = ""
+    """Title of the vertical axis."""
     note: str = ""
+    at_zero: bool = True
+    """Whether it is drawn when all its values are 0."""
 
 
 SECTIONS: Mapping[str, tuple[Plot, ...]] = {
     "Learning": (
-        Plot("Success by difficulty, in training", ("success/",), unit="share"),
-        Plot("Loss", ("loss/policy", "loss/value")),
-        Plot("Loss of the warm start", ("loss/imitate",), note="Negative log-likelihood of a token."),
+        Plot("Success by difficulty, in training", ("success/",), unit="share of episodes"),
+        Plot("Loss", ("loss/policy", "loss/value"), unit="loss"),
     ),
     "Episodes": (
-        Plot("Turns of an episode", ("episodes/turns",)),
-        Plot("Tokens of an episode", ("episodes/tokens",)),
-        Plot("How episodes ended", ("stops/",), "stacked"),
+        Plot("Turns of an episode", ("episodes/turns",), unit="turns"),
+        Plot("Tokens of an episode", ("episodes/tokens",), unit="tokens"),
+        Plot("How episodes ended", ("stops/",), "stacked", unit="share of episodes"),
         Plot(
             "Failures by class",
             ("failures/",),
             "bars",
+            unit="episodes",
             note="Episodes that something broke which is not the policy's doing. They are never a reward.",
         ),
         Plot(
             "Groups dropped, turns drifted",
             ("groups/dropped", "episodes/drifted"),
+            unit="a step",
+            at_zero=False,
             note="Dropped: all rewards were the same, too few verdicts, or a broken task. Drifted: a turn's "
             "text would be other tokens than those that were sampled.",
         ),
@@ -60,29 +65,36 @@ SECTIONS: Mapping[str, tuple[Plot, ...]] = {
             "KL of a token from the policy before the step's first update",
             ("policy/kl",),
             unit="nats",
-            note="0 with one update a step.",
+            at_zero=False,
         ),
         Plot("KL of a token to the reference", ("reference/kl", "loss/kl"), unit="nats"),
         Plot("KL of a sequence to the reference", ("reference/kl_sequence",), unit="nats"),
         Plot("Share of the returns that the critic explains", ("value/explained",), unit="share"),
         Plot("Entropy", ("policy/entropy",), unit="nats"),
-        Plot("Share of clipped tokens", ("policy/clip_share",), unit="share"),
-        Plot("Norm of the gradient", ("policy/grad_norm",)),
-        Plot("Learning rate", ("policy/lr",)),
+        Plot("Share of clipped tokens", ("policy/clip_share",), unit="share of tokens", at_zero=False),
+        Plot("Norm of the gradient", ("policy/grad_norm",), unit="norm"),
+        Plot("Learning rate", ("policy/lr",), unit="learning rate"),
     ),
     "Engine and learner": (
         Plot(
             "Mismatch between engine and learner",
             ("mismatch/kl", "mismatch/max", "mismatch/share"),
             log=True,
+            unit="nats, or a share",
             note="Of the same tokens. Small: rounding. A jump: an engine with old weights.",
         ),
-        Plot("Log-probabilities after a publication: greatest difference", ("sync/difference",), log=True),
+        Plot(
+            "Log-probabilities after a publication: greatest difference",
+            ("sync/difference",),
+            log=True,
+            unit="nats",
+        ),
         Plot(
             "Staleness",
             ("staleness/mean", "staleness/max"),
             unit="updates",
-            note="Updates that the weights had gone on when a token was trained on.",
+            note="Updates of the weights between sampling a token and training on it.",
+            at_zero=False,
         ),
     ),
     "Time": (
@@ -90,36 +102,53 @@ SECTIONS: Mapping[str, tuple[Plot, ...]] = {
             "Seconds of a step",
             tuple(f"time/{name}" for name in ("take", "annotate", "update", "publish")),
             "stacked",
+            unit="seconds",
         ),
-        Plot("Seconds of an episode", ("time/sampling", "time/sandbox"), "stacked"),
-        Plot("Seconds to publish weights", ("sync/seconds",)),
-        Plot("Tokens trained on, a step", ("tokens/trained",)),
+        Plot("Seconds of an episode", ("time/sampling", "time/sandbox"), "stacked", unit="seconds"),
+        Plot("Seconds to publish weights", ("sync/seconds",), unit="seconds"),
+        Plot("Tokens trained on, a step", ("tokens/trained",), unit="tokens"),
         Plot("Idle share of the engines", ("engine/idle",), unit="share"),
     ),
 }
 
 
-def draw(plot: Plot, metrics: Mapping[int, Mapping[str, float]]) -> Figure | None:
-    """The plot of a run; None when it has nothing of it."""
+WARM_START = Plot("Loss", ("loss/imitate",), unit="nats", note="Negative log-likelihood of a token.")
+"""Over steps of the warm start; all others are over steps of reinforcement learning."""
+
+
+def draw(plot: Plot, metrics: Mapping[int, Mapping[str, float]], over: str = STEP) -> Figure | None:
+    """The plot of a run, None when it has nothing of it; ``over`` is what its steps are steps of."""
     names = [
-        found for name in plot.names for found in (named(metrics, name) if name.endswith("/") else (name,))
+        found for name in plot.names for found in (_family(metrics, name) if name.endswith("/") else (name,))
     ]
+    if not plot.at_zero and not any(values.get(name) for values in metrics.values() for name in names):
+        return None
     traces = tuple(
         trace
         for place, name in enumerate(names)
-        for trace in _traces(plot, name, PALETTE[place % len(PALETTE)], metrics)
+        for trace in _traces(plot, name, PALETTE[place % len(PALETTE)], metrics, among=len(names))
     )
     if not traces:
         return None
     axis: JsonTree = {"type": "log"} if plot.log else {"rangemode": "tozero"}
-    layout: JsonTree = {"yaxis": {**axis, "title": {"text": plot.unit}}}
+    layout: JsonTree = {"xaxis": steps_axis(over), "yaxis": {**axis, "title": {"text": plot.unit}}}
     if plot.kind == "bars":
         layout["barmode"] = "stack"
     return Figure(plot.title, traces, plot.note, layout)
 
 
+def _family(metrics: Mapping[int, Mapping[str, float]], prefix: str) -> tuple[str, ...]:
+    """All that begins so. The mean comes last, in front of its parts; a single part is the mean itself."""
+    names = named(metrics, prefix)
+    mean = f"{prefix}mean"
+    parts = tuple(name for name in names if name != mean)
+    if mean not in names:
+        return parts
+    return (*parts, mean) if len(parts) > 1 else (mean,)
+
+
 def _traces(
-    plot: Plot, name: str, colour: str, metrics: Mapping[int, Mapping[str, float]]
+    plot: Plot, name: str, colour: str, metrics: Mapping[int, Mapping[str, float]], among: int
 ) -> Iterator[JsonTree]:
     found = series(metrics, name)
     if found is None:
@@ -146,4 +175,8 @@ def _traces(
             }
             yield line(label, found.steps, found.values, colour, **faint)
             found = smooth
-        yield line(label, found.steps, found.values, colour)
+        # Dashed, so that a part that is the same as the mean shows through.
+        more = (
+            {"line": {"color": colour, "width": 3, "dash": "dash"}} if label == "mean" and among > 1 else {}
+        )
+        yield line(label, found.steps, found.values, colour, **more)

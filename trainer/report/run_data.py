@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from trainer.config import RunConfig
-from trainer.config.writing import to_toml
 from trainer.errors import DataError
 from trainer.evaluate.results import read_evaluations
 from trainer.tracking.jsonl import read_metrics
+from trainer.tracking.origin import read_origin
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from trainer.evaluate.results import EvaluationResult
+    from trainer.tracking.origin import Origin
 
 __all__ = ["RunData", "read_run_data"]
 
@@ -28,15 +30,22 @@ class RunData:
 
     folder: Path
     name: str
-    metrics: dict[int, dict[str, float]]
-    """By step, those of the warm start first."""
+    warm: dict[int, dict[str, float]]
+    """Metrics of the warm start by its steps."""
+    learning: dict[int, dict[str, float]]
+    """Metrics of reinforcement learning by its steps, which begin at 0 after the warm start."""
     evaluations: tuple[EvaluationResult, ...]
-    warm_steps: int
-    """Steps of the warm start."""
-    config: str
-    """As TOML; empty when the folder has none."""
+    """Their steps are those of reinforcement learning."""
+    config: RunConfig | None
+    origin: Origin | None
     steps_of_groups: dict[int, int]
-    """The step that trained on a group first, by the group's index; counted as metrics are."""
+    """The step of reinforcement learning that trained on a group first, by the group's index."""
+
+    @property
+    def steps(self) -> Iterator[Mapping[str, float]]:
+        """The metrics of all steps, those of the warm start first."""
+        yield from self.warm.values()
+        yield from self.learning.values()
 
 
 def read_run_data(folder: Path) -> RunData:
@@ -48,16 +57,24 @@ def read_run_data(folder: Path) -> RunData:
             f"{folder} holds no run: there are neither metrics, evaluations nor trajectories in it"
         )
     config = _config(folder / "run.json")
-    warm = config.warm_start.steps if config is not None and config.warm_start is not None else 0
+    begin = _first_step(config, metrics)
     return RunData(
         folder=folder,
         name=config.name if config is not None else folder.absolute().name,
-        metrics=metrics,
-        evaluations=evaluations,
-        warm_steps=warm,
-        config=to_toml(config) if config is not None else "",
-        steps_of_groups=_consumed(folder / "consumed.jsonl", warm),
+        warm={step: values for step, values in metrics.items() if step < begin},
+        learning={step - begin: values for step, values in metrics.items() if step >= begin},
+        evaluations=tuple(replace(each, step=max(0, each.step - begin)) for each in evaluations),
+        config=config,
+        origin=read_origin(folder),
+        steps_of_groups=_consumed(folder / "consumed.jsonl"),
     )
+
+
+def _first_step(config: RunConfig | None, metrics: Mapping[int, Mapping[str, float]]) -> int:
+    """The step at which reinforcement learning begins, in the count of the file of metrics."""
+    if config is None:
+        return max((step + 1 for step, values in metrics.items() if "loss/imitate" in values), default=0)
+    return config.warm_start.steps if config.warm_start is not None else 0
 
 
 def _config(file: Path) -> RunConfig | None:
@@ -67,8 +84,8 @@ def _config(file: Path) -> RunConfig | None:
         return None
 
 
-def _consumed(file: Path, warm: int) -> dict[int, int]:
-    """A line is ``{"step": ..., "trajectories": [ids]}``, steps counted after the warm start."""
+def _consumed(file: Path) -> dict[int, int]:
+    """A line is ``{"step": ..., "trajectories": [ids]}``."""
     steps: dict[int, int] = {}
     if not file.exists():
         return steps
@@ -77,7 +94,7 @@ def _consumed(file: Path, warm: int) -> dict[int, int]:
             try:
                 line = json.loads(text)
                 for name in line["trajectories"]:
-                    steps.setdefault(int(name.partition(".")[0]), warm + int(line["step"]))
+                    steps.setdefault(int(name.partition(".")[0]), int(line["step"]))
             except (ValueError, TypeError, KeyError, AttributeError):
                 continue  # a line that a crash cut off
     return steps

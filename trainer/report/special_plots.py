@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
-from .figure import PALETTE, Figure, line, shade
+from .figure import PALETTE, Figure, line, shade, steps_axis
 from .series import Series, series, smoothed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from trainer.evaluate.results import EvaluationResult
 
     from .figure import JsonTree
 
-__all__ = ["held_out", "reward", "time_spent"]
+__all__ = ["held_out", "overall_success", "reward", "time_spent"]
 
 
 def reward(metrics: Mapping[int, Mapping[str, float]]) -> Figure | None:
@@ -25,14 +26,22 @@ def reward(metrics: Mapping[int, Mapping[str, float]]) -> Figure | None:
     blue = PALETTE[0]
     traces: list[JsonTree] = []
     if spread is not None and spread.steps == mean.steps:
-        over = tuple(middle + wide for middle, wide in zip(mean.values, spread.values, strict=True))
-        under = tuple(middle - wide for middle, wide in zip(mean.values, spread.values, strict=True))
+        pairs = tuple(zip(mean.values, spread.values, strict=True))
+        shares = all(0 <= middle <= 1 for middle in mean.values)
+        low, high = (0.0, 1.0) if shares else (-math.inf, math.inf)
+        over = tuple(min(high, middle + wide) for middle, wide in pairs)
+        under = tuple(max(low, middle - wide) for middle, wide in pairs)
         hidden: JsonTree = {"line": {"width": 0}, "showlegend": False, "hoverinfo": "skip"}
         traces.append(line("over", mean.steps, over, blue, **hidden))
         band: JsonTree = {**hidden, "fill": "tonexty", "fillcolor": shade(blue, 0.12)}
         traces.append(line("under", mean.steps, under, blue, **band))
     traces.extend(_with_smooth("reward", mean))
-    return Figure("Reward", tuple(traces), "Mean of a step's episodes; the band is one standard deviation.")
+    note = "Mean of a step's episodes; the band is one standard deviation."
+    layout: JsonTree = {
+        "xaxis": steps_axis(),
+        "yaxis": {"rangemode": "tozero", "title": {"text": "reward"}},
+    }
+    return Figure("Reward", tuple(traces), note, layout)
 
 
 def _with_smooth(name: str, found: Series) -> tuple[JsonTree, ...]:
@@ -60,8 +69,16 @@ def held_out(evaluations: Sequence[EvaluationResult]) -> Figure | None:
         _with_bars(name, points, PALETTE[place % len(PALETTE)])
         for place, (name, points) in enumerate(by_name.items())
     )
-    layout: JsonTree = {"yaxis": {"range": [0, 1], "title": {"text": "share"}}}
-    return Figure("Success on held-out tasks", traces, "Bars are 95 per cent intervals.", layout)
+    layout: JsonTree = {
+        "xaxis": steps_axis(),
+        "yaxis": {"range": [0, 1], "title": {"text": "share of episodes"}},
+    }
+    return Figure("Success on held-out tasks", traces, "Bars are 95% intervals.", layout)
+
+
+def overall_success(name: str, evaluations: Sequence[EvaluationResult], colour: str) -> JsonTree:
+    """One line: success on all tasks, with intervals."""
+    return _with_bars(name, [(result.step, result) for result in evaluations], colour)
 
 
 def _with_bars(name: str, points: list[tuple[int, EvaluationResult]], colour: str) -> JsonTree:
@@ -77,18 +94,19 @@ def _with_bars(name: str, points: list[tuple[int, EvaluationResult]], colour: st
     return line(name, steps, tuple(rates), colour, mode="lines+markers", error_y=bars)
 
 
-def time_spent(metrics: Mapping[int, Mapping[str, float]]) -> Figure | None:
+def time_spent(steps: Iterable[Mapping[str, float]]) -> Figure | None:
     """All seconds of the run by what they were for.
 
     While a step waits for its episodes, many of them sample and use sandboxes at once: the wait is divided as
     the episodes' own seconds are.
     """
+    metrics = tuple(steps)
     totals = {
-        name: sum(values.get(f"time/{name}", 0.0) for values in metrics.values())
+        name: sum(values.get(f"time/{name}", 0.0) for values in metrics)
         for name in ("annotate", "update", "publish", "evaluate")
     }
     parts = {"sampling": 0.0, "sandbox": 0.0, "waiting": 0.0}
-    for values in metrics.values():
+    for values in metrics:
         wait = values.get("time/take", 0.0)
         sampling, sandbox = values.get("time/sampling", 0.0), values.get("time/sandbox", 0.0)
         if sampling + sandbox > 0:
@@ -105,12 +123,12 @@ def time_spent(metrics: Mapping[int, Mapping[str, float]]) -> Figure | None:
         "orientation": "h",
         "x": [round(seconds, 3) for seconds in spent.values()],
         "y": list(spent),
-        "text": [f"{100 * seconds / whole:.0f} %" for seconds in spent.values()],
+        "text": [f"{100 * seconds / whole:.0f}%" for seconds in spent.values()],
         "marker": {"color": list(PALETTE[: len(spent)])},
     }
     note = "The wait for a batch is divided between sampling and sandboxes as its episodes' seconds are."
     layout: JsonTree = {
-        "xaxis": {"title": {"text": "seconds"}},
+        "xaxis": {"title": {"text": "seconds"}, "rangemode": "tozero"},
         "yaxis": {"autorange": "reversed", "automargin": True},
     }
     return Figure("Where the time went", (bar,), note, layout)

@@ -1,4 +1,5 @@
 import json
+import socket
 import tomllib
 from pathlib import Path
 
@@ -227,3 +228,23 @@ def test_demonstrations_are_made_beside_the_questions(tmp_path):
     wrong = run("demonstrations", source)
     assert wrong.exit_code == 1
     assert "sums.jsonl:1" in wrong.stderr
+
+
+def test_several_folders_make_a_page_that_compares_them(tmp_path):
+    folders = [write_run(tmp_path / name) for name in ("one", "other")]
+    done = run("report", *folders)
+    assert done.exit_code == 0, done.stderr
+    assert (tmp_path / "comparison.html").exists()
+    wrong = run("report", folders[0], tmp_path / "nowhere")
+    assert wrong.exit_code == 2
+    assert "nowhere is neither the folder of a run nor of the form key=value" in " ".join(
+        wrong.stderr.split()
+    )
+
+
+def test_a_port_that_is_taken_is_refused(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        wrong = run("report", write_run(tmp_path / "one"), "--serve", "--port", port)
+    assert wrong.exit_code == 2
+    assert f"port {port} cannot be used" in wrong.stderr

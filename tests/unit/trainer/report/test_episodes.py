@@ -56,7 +56,7 @@ def test_long_messages_are_cut_and_say_so(tmp_path):
     file = tmp_path / "trajectories.jsonl"
     write_groups(file, 1, said="x" * 10_000)
     episodes, _ = shown_episodes(file, {}, 4)
-    said = episodes[0]["lines"][2][1]
+    (said,) = (part["text"] for part in episodes[0]["lines"][2][1])
     assert said.endswith("[... 4,000 characters more]")
     assert len(said) < 6_100
 
@@ -65,7 +65,7 @@ def test_long_conversations_make_fewer_of_them(tmp_path):
     file = tmp_path / "trajectories.jsonl"
     write_groups(file, 600, said="x" * 6_000)
     episodes, groups = shown_episodes(file, {}, 4_000)
-    total = sum(len(line[1]) for episode in episodes for line in episode["lines"])
+    total = sum(len(part["text"]) for each in episodes for _, parts in each["lines"] for part in parts)
     assert groups == 600
     assert 5_000_000 < total <= 10_000_000
     assert episodes[-1]["group"] == 599

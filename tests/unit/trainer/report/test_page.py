@@ -1,4 +1,5 @@
 import json
+from collections import Counter
 from html.parser import HTMLParser
 
 import plotly.graph_objects as go
@@ -15,6 +16,7 @@ class Page(HTMLParser):
     def __init__(self, text):
         super().__init__()
         self.open, self.plots, self.links, self.text, self.by_id = [], [], [], {}, {}
+        self.source = text
         self.feed(text)
         self.close()
 
@@ -71,7 +73,6 @@ def test_every_place_of_a_plot_has_its_figure(page):
     "title",
     [
         "Loss",
-        "Loss of the warm start",
         "Turns of an episode",
         "How episodes ended",
         "Failures by class",
@@ -103,28 +104,28 @@ def test_the_time_of_waiting_is_divided_as_the_episodes_seconds_are(page):
 def test_evaluations_are_a_table_with_intervals_and_the_change(page):
     cells = page.text["td"]
     assert cells[:9] == [
-        "10",
+        "0",
         "before",
         "all of arithmetic_test",
         "10",
         "2",
-        "20.0 %",
-        "5.7 to 51.0 %",
+        "20.0%",
+        "5.7 to 51.0%",
         "0.200",
         "0",
     ]
-    assert any(line.startswith("all tasks: +50.0 points, 95 % interval") for line in page.text["li"])
+    assert any(line.startswith("all tasks: +50.0 points, 95% interval") for line in page.text["li"])
 
 
 def test_episodes_carry_what_was_said_and_what_it_earned(page):
     episodes = json.loads(page.by_id["episodes-data"])
     assert len(episodes) == 48
     first = episodes[0]
-    assert first["lines"][1] == ["user", f"What is 6 times 7? {NASTY}"]
+    assert first["lines"][1] == ["user", [{"text": f"What is 6 times 7? {NASTY}"}]]
     assert (first["reward"], first["terms"], first["success"]) == (1.5, {"outcome": 1.0, "format": 0.5}, True)
     assert (first["tokens"], first["sampled"], first["turns"][0]["tokens"]) == (5, 3, 3)
     assert first["turns"][0]["logprob"] == -1.0
-    assert first["step"] == 10
+    assert first["step"] == 0
     assert episodes[-1]["step"] is None
     (failed,) = [episode for episode in episodes if episode["failure"]]
     assert failed["failure"] == {
@@ -136,17 +137,45 @@ def test_episodes_carry_what_was_said_and_what_it_earned(page):
     assert failed["score"] is None
 
 
+def test_every_axis_is_named_and_steps_begin_at_0_where_the_tiles_do(page):
+    figures = json.loads(page.by_id["figures-data"])
+    for figure in figures:
+        assert figure["layout"]["xaxis"]["title"]["text"], figure["title"]
+        assert (
+            figure["layout"]["yaxis"].get("title", {}).get("text") or figure["title"] == "Where the time went"
+        )
+    (reward,) = [figure for figure in figures if figure["title"] == "Reward"]
+    assert (reward["data"][0]["x"][0], reward["data"][0]["x"][-1]) == (0, 29)
+    assert "<b>30</b><span>steps of reinforcement learning" in page.source
+
+
+def test_a_line_says_what_was_run_where_and_when(folder, tmp_path):
+    plain = Page(write_report(folder, tmp_path / "plain.html").read_text(encoding="utf-8"))
+    assert "tiny qwen2, 4 layers of 128" in plain.text["b"]
+    (folder / "origin.json").write_text(
+        json.dumps({"host": "box-7", "version": "0.1.0", "commit": "0123abc+", "started": 1_790_000_000.0})
+    )
+    known = Page(write_report(folder, tmp_path / "known.html").read_text(encoding="utf-8"))
+    (folder / "origin.json").unlink()
+    assert {"box-7", "0.1.0", "0123abc+", "2026-09-21 14:13 UTC"} <= set(known.text["b"])
+
+
+def test_the_siblings_of_an_episode_are_all_there(page):
+    groups = Counter(episode["group"] for episode in json.loads(page.by_id["episodes-data"]))
+    assert set(groups.values()) == {4}
+
+
 def test_what_a_model_wrote_cannot_leave_its_place(folder):
     text = write_report(folder).read_text(encoding="utf-8")
     assert "<script>alert" not in text
     assert "\u2028" not in text
-    assert text.count("</script>") == text.count("<script") == 4
+    assert text.count("</script>") == text.count("<script") == 5
 
 
 def test_a_run_that_has_just_begun_has_a_report(tmp_path):
     (tmp_path / "metrics.jsonl").write_text('{"step": 0, "time": 1.0, "metrics": {"loss/imitate": 2.0}}\n')
     page = Page(write_report(tmp_path).read_text(encoding="utf-8"))
-    assert page.text["figcaption"] == ["Loss of the warm start"]
+    assert (page.text["h2"][0], page.text["figcaption"]) == ("Warm start", ["Loss"])
     assert json.loads(page.by_id["episodes-data"]) == []
     assert "The run has kept no episodes." in page.text["p"]
 

@@ -1,7 +1,10 @@
 import math
 
+import pytest
+
 from trainer.report.plots import Plot, draw
 from trainer.report.series import MOST_POINTS, Series, named, series, smoothed
+from trainer.report.special_plots import reward
 
 
 def steps(count, **values):
@@ -50,3 +53,26 @@ def test_long_lines_are_drawn_faint_with_their_mean_in_front():
     figure = draw(Plot("Loss", ("loss/policy",)), steps(100, **{"loss/policy": float}))
     faint, front = figure.traces
     assert (faint["showlegend"], front["name"]) == (False, "policy")
+
+
+def test_the_mean_is_in_front_of_its_parts_and_one_part_is_the_mean():
+    two = draw(Plot("Success", ("success/",)), steps(3, **{"success/mean": float, "success/easy": float}))
+    assert [trace["name"] for trace in two.traces] == ["mean"]
+    parts = {"success/mean": float, "success/easy": float, "success/hard": float}
+    three = draw(Plot("Success", ("success/",)), steps(3, **parts))
+    assert [trace["name"] for trace in three.traces] == ["easy", "hard", "mean"]
+    assert three.traces[-1]["line"]["dash"] == "dash"
+
+
+def test_what_never_happened_is_no_plot_where_it_says_nothing():
+    quiet = Plot("Staleness", ("staleness/mean", "staleness/max"), at_zero=False)
+    still = {"staleness/mean": lambda _: 0.0, "staleness/max": lambda _: 0.0}
+    assert draw(quiet, steps(3, **still)) is None
+    assert draw(quiet, steps(3, **{**still, "staleness/max": float})) is not None
+
+
+def test_the_band_of_the_reward_stays_between_0_and_1_where_its_means_do():
+    over, under, *_ = reward(steps(3, **{"reward/mean": lambda _: 0.9, "reward/std": lambda _: 0.3})).traces
+    assert (over["y"], under["y"]) == ([1.0] * 3, [pytest.approx(0.6)] * 3)
+    over, *_ = reward(steps(3, **{"reward/mean": lambda _: 1.5, "reward/std": lambda _: 0.3})).traces
+    assert over["y"] == [1.8] * 3

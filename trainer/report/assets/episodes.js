@@ -1,31 +1,9 @@
 "use strict";
-// Plots are drawn when they come into view; of the episodes, the list is rows and one conversation at a time.
+// The viewer of episodes: the list is rows and one conversation at a time, or those of a group side by side.
 // Whatever models and sandboxes wrote goes into the page as text, never as HTML.
 (() => {
-  const read = (id) => JSON.parse(document.getElementById(id).textContent);
-  const figures = read("figures-data");
-  const episodes = read("episodes-data");
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
-  const draw = (place) => {
-    const figure = figures[Number(place.dataset.figure)];
-    const axis = { exponentformat: "power", gridcolor: "rgba(128,128,128,.2)", zerolinecolor: "rgba(128,128,128,.35)" };
-    const layout = {
-      margin: { l: 55, r: 10, t: 8, b: 32 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-      font: { color: colour("--soft"), size: 11 }, hovermode: "x unified", hoverlabel: { bgcolor: colour("--ground") },
-      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, showlegend: figure.data.filter((trace) => trace.showlegend !== false).length > 1,
-      ...figure.layout,
-    };
-    layout.xaxis = { ...axis, ...(figure.layout.xaxis || {}) };
-    layout.yaxis = { ...axis, ...(figure.layout.yaxis || {}) };
-    Plotly.newPlot(place, figure.data, layout, { responsive: true, displayModeBar: false });
-  };
-  const seen = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (entry.isIntersecting) { seen.unobserve(entry.target); draw(entry.target); }
-    }
-  }, { rootMargin: "300px" });
-  document.querySelectorAll(".plot").forEach((place) => seen.observe(place));
+  const episodes = JSON.parse(document.getElementById("episodes-data").textContent);
+  let together = false;
 
   const make = (tag, name, text) => {
     const element = document.createElement(tag);
@@ -48,7 +26,7 @@
   const words = new Map();
   const wordsOf = (episode) => {
     if (!words.has(episode)) {
-      words.set(episode, `${episode.id} ${episode.task}\n${episode.lines.map((said) => said[1]).join("\n")}`.toLowerCase());
+      words.set(episode, `${episode.id} ${episode.task}\n${episode.lines.map((said) => JSON.stringify(said[1])).join("\n")}`.toLowerCase());
     }
     return words.get(episode);
   };
@@ -102,31 +80,60 @@
     ]);
   }
 
-  function show(episode, row) {
-    document.querySelectorAll("#list .chosen").forEach((other) => other.classList.remove("chosen"));
-    row.classList.add("chosen");
-    const page = document.getElementById("episode");
+  const labelled = (kind, label, text) => {
+    const box = make("div", kind);
+    box.append(make("div", "label", label), make("pre", "", text));
+    return box;
+  };
+  function part(said) {
+    if ("code" in said) return labelled("code", said.language || "code", said.code);
+    if (!("call" in said)) return make("pre", "", said.text);
+    const box = make("div", "call");
+    box.append(make("div", "label", `calls ${said.call}`));
+    for (const [name, value] of said.arguments) box.append(labelled("argument", name, value));
+    return box;
+  }
+
+  function conversation(episode) {
+    const page = make("section", "conversation");
     const head = make("h3");
     head.append(make("span", `mark ${markOf(episode)}`), `${outcome(episode)}: ${episode.task}`);
-    page.replaceChildren(head, facts([
+    page.append(head, facts([["reward", episode.reward], ...termsOf(episode.terms), ["score", episode.score]]), facts([
       ["episode", episode.id], ["step", stepOf(episode)], ["split", episode.split], ["difficulty", episode.difficulty],
-      ["ended by", episode.stop], ["score", episode.score], ["weight in the loss", episode.weight],
+      ["ended by", episode.stop], ["weight in the loss", episode.weight],
       ["attempts", episode.attempts], ["tokens", episode.tokens], ["sampled", episode.sampled],
       ["segments", episode.segments], ["drifted turns", episode.drifted],
       ...Object.entries(episode.seconds).map(([name, seconds]) => [name, `${seconds} s`]),
-    ]), facts([["reward", episode.reward], ...termsOf(episode.terms)]));
+    ]));
     if (episode.failure) {
       const { class: kind, code, phase, detail } = episode.failure;
       page.append(make("p", "failure", `${kind} (${code}) in ${phase}: ${detail}`));
     }
     let turn = 0;
-    for (const [role, text] of episode.lines) {
-      const said = make("div", `said ${role}`);
-      said.append(make("div", "who", role), make("pre", "", text));
+    for (const [role, parts] of episode.lines) {
+      const said = make(role === "system" ? "details" : "div", `said ${role}`);
+      said.append(make(role === "system" ? "summary" : "div", "who", role), ...parts.map(part));
       if (role === "assistant" && turn < episode.turns.length) said.append(turnFacts(episode.turns[turn++]));
       page.append(said);
     }
     for (; turn < episode.turns.length; turn += 1) page.append(turnFacts(episode.turns[turn]));
+    return page;
+  }
+
+  function show(episode, row) {
+    document.querySelectorAll("#list .chosen").forEach((other) => other.classList.remove("chosen"));
+    row.classList.add("chosen");
+    const siblings = episodes.filter((other) => other.group === episode.group);
+    const button = make("button", "", together ? "this episode alone" : `all ${siblings.length} of its group, side by side`);
+    button.addEventListener("click", () => { together = !together; show(episode, row); });
+    const columns = make("div", together ? "columns" : "");
+    columns.append(...(together ? siblings : [episode]).map((each) => {
+      const column = conversation(each);
+      if (together && each === episode) column.classList.add("chosen");
+      return column;
+    }));
+    const page = document.getElementById("episode");
+    page.replaceChildren(...(siblings.length > 1 ? [button] : []), columns);
     page.scrollTop = 0;
   }
 

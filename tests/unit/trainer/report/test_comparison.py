@@ -1,0 +1,57 @@
+import json
+import re
+
+import pytest
+
+from tests.fakes.run_folder import write_run
+from trainer.errors import DataError
+from trainer.report.comparison import write_comparison
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Two runs that differ in a setting."""
+    folders = [write_run(tmp_path / name) for name in ("one", "other")]
+    for folder, rate in zip(folders, (1e-6, 2e-6), strict=True):
+        config = json.loads((folder / "run.json").read_text())
+        config["name"] = folder.name
+        config["learner"]["optimizer"]["learning_rate"] = rate
+        (folder / "run.json").write_text(json.dumps(config))
+    return folders
+
+
+def page_of(folders, tmp_path):
+    return write_comparison(folders, tmp_path / "both.html").read_text(encoding="utf-8")
+
+
+def figures(page):
+    (text,) = re.findall(r'id="figures-data">(.*?)</script>', page)
+    return {figure["title"]: figure for figure in json.loads(text)}
+
+
+def test_each_figure_has_a_line_for_each_run(runs, tmp_path):
+    drawn = figures(page_of(runs, tmp_path))
+    assert {"Reward", "Success on held-out tasks", "Entropy", "Loss: policy"} <= drawn.keys()
+    for figure in drawn.values():
+        assert [trace["name"] for trace in figure["data"]] == ["one", "other"]
+        assert figure["layout"]["xaxis"]["title"]["text"]
+        assert figure["layout"]["yaxis"]["title"]["text"]
+
+
+def test_runs_stand_side_by_side_with_the_settings_that_differ(runs, tmp_path):
+    page = page_of(runs, tmp_path)
+    assert "<th>success on held-out tasks</th><td>20.0% → 70.0%</td><td>20.0% → 70.0%</td>" in page
+    settings = page.partition("Settings that differ")[2].partition("</section>")[0]
+    assert "<th>learner.optimizer.learning_rate</th><td>1e-06</td><td>2e-06</td>" in settings
+    assert settings.count("<tr>") == 2
+
+
+def test_runs_of_one_name_are_named_by_their_folders(tmp_path):
+    folders = [write_run(tmp_path / part / "same") for part in ("a", "b")]
+    drawn = figures(page_of(folders, tmp_path))
+    assert [trace["name"] for trace in drawn["Reward"]["data"]] == list(map(str, folders))
+
+
+def test_a_folder_without_a_run_is_refused(runs, tmp_path):
+    with pytest.raises(DataError, match="holds no run"):
+        write_comparison([runs[0], tmp_path], tmp_path / "both.html")

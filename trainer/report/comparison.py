@@ -1,0 +1,139 @@
+"""Several runs on one page: what they are, how far they came, where they differ, and their curves."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from .about import facts
+from .figure import PALETTE, Figure, line, steps_axis
+from .overview import headline
+from .plots import SECTIONS
+from .run_data import read_run_data
+from .series import series, smoothed
+from .special_plots import overall_success
+from .template import figures_of, filled, places_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from .figure import JsonTree
+    from .plots import Plot
+    from .run_data import RunData
+    from .template import Sections
+
+__all__ = ["render_comparison", "write_comparison"]
+
+Runs = dict[str, "RunData"]
+
+
+def write_comparison(folders: Sequence[Path], output: Path) -> Path:
+    """Write the page of several runs. Raises DataError when a folder is not a run's."""
+    output.write_text(render_comparison(folders), encoding="utf-8")
+    return output
+
+
+def render_comparison(folders: Sequence[Path], live: str = "") -> str:
+    """The page; ``live`` is the state of the folders that a served page compares with later ones."""
+    runs = _named([read_run_data(folder) for folder in folders])
+    sections = [(name, list(_section(name, plots, runs))) for name, plots in SECTIONS.items()]
+    drawn: Sections = [(name, figures) for name, figures in sections if figures]
+    about = {name: {**facts(run), **headline(run)} for name, run in runs.items()}
+    return filled(
+        "comparison.html",
+        title=escape(f"{len(runs)} runs: {', '.join(runs)}"),
+        live=escape(live),
+        runs=_table(about),
+        settings=_table(_differences(runs)) or "<p>All settings are the same.</p>",
+        sections=places_of(drawn),
+        figures=figures_of(drawn),
+    )
+
+
+def _named(runs: list[RunData]) -> Runs:
+    """The runs by name; those of one name by their folders."""
+    names = [run.name for run in runs]
+    return {run.name if names.count(run.name) == 1 else str(run.folder): run for run in runs}
+
+
+def _section(name: str, plots: Sequence[Plot], runs: Runs) -> Iterator[Figure]:
+    if name == "Learning":
+        yield from _figure("Reward", "reward/mean", "reward", runs)
+        yield from _held_out(runs)
+    for plot in plots:
+        for metric in plot.names:
+            if metric.endswith("/"):
+                yield from _figure(plot.title, f"{metric}mean", plot.unit, runs, log=plot.log)
+            else:
+                part = f": {metric.partition('/')[2]}" if len(plot.names) > 1 else ""
+                yield from _figure(f"{plot.title}{part}", metric, plot.unit, runs, log=plot.log)
+
+
+def _figure(title: str, metric: str, unit: str, runs: Runs, *, log: bool = False) -> Iterator[Figure]:
+    """One metric of all runs that have it, unless it is 0 in all of them."""
+    found = {name: series(run.learning, metric) for name, run in runs.items()}
+    lines = {name: each for name, each in found.items() if each is not None}
+    if any(any(each.values) for each in lines.values()):
+        shown = {name: smoothed(each) or each for name, each in lines.items()}
+        traces = tuple(
+            line(name, each.steps, each.values, _colour(runs, name)) for name, each in shown.items()
+        )
+        axis: JsonTree = {"type": "log"} if log else {"rangemode": "tozero"}
+        yield Figure(title, traces, "", _layout(unit, axis))
+
+
+def _held_out(runs: Runs) -> Iterator[Figure]:
+    traces = tuple(
+        overall_success(name, run.evaluations, _colour(runs, name))
+        for name, run in runs.items()
+        if run.evaluations
+    )
+    if traces:
+        note = "Bars are 95% intervals."
+        yield Figure(
+            "Success on held-out tasks", traces, note, _layout("share of episodes", {"range": [0, 1]})
+        )
+
+
+def _layout(unit: str, axis: JsonTree) -> JsonTree:
+    return {"xaxis": steps_axis(), "yaxis": {**axis, "title": {"text": unit}}}
+
+
+def _colour(runs: Runs, name: str) -> str:
+    return PALETTE[list(runs).index(name) % len(PALETTE)]
+
+
+def _differences(runs: Runs) -> dict[str, dict[str, str]]:
+    """By run, the settings in which the runs differ."""
+    settings = {
+        name: dict(_flat(run.config.model_dump(mode="json", exclude={"name", "root"})))
+        for name, run in runs.items()
+        if run.config is not None
+    }
+    keys = dict.fromkeys(key for each in settings.values() for key in each)
+    differing = [key for key in keys if len({each.get(key) for each in settings.values()}) > 1]
+    return {name: {key: each.get(key, "-") for key in differing} for name, each in settings.items()}
+
+
+def _flat(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", str(value)
+
+
+def _table(columns: Mapping[str, Mapping[str, str]]) -> str:
+    """A column for each run, a row for each fact; empty without facts."""
+    names = list(dict.fromkeys(name for column in columns.values() for name in column))
+    if not names:
+        return ""
+    head = "".join(f"<th>{escape(run)}</th>" for run in columns)
+    rows = "".join(
+        f"<tr><th>{escape(name)}</th>"
+        + "".join(f"<td>{escape(column.get(name, '-'))}</td>" for column in columns.values())
+        + "</tr>"
+        for name in names
+    )
+    return f'<div class="wide"><table class="runs"><tr><th></th>{head}</tr>{rows}</table></div>'

@@ -1,0 +1,99 @@
+"""A report that is served while the run goes on: the page is made again when the run's files have changed."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+from trainer.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+__all__ = ["LiveReport", "ReportServer"]
+
+_WATCHED = ("run.json", "metrics.jsonl", "evaluations.jsonl", "trajectories.jsonl", "consumed.jsonl")
+_HOST = "127.0.0.1"
+_NAMES = frozenset({_HOST, "localhost"})
+"""Other names in a request's Host header are of pages elsewhere that had their name point here."""
+_AGAIN_S = 5
+
+
+class LiveReport:
+    """The newest page of some run folders; it is made at most once for each state of their files."""
+
+    def __init__(self, folders: Sequence[Path], render: Callable[[str], str]) -> None:
+        self._folders = folders
+        self._render = render
+        self._lock = threading.Lock()
+        self._made: tuple[str, str] | None = None
+
+    def state(self) -> str:
+        """A digest that changes when a run has written something."""
+        digest = hashlib.sha256()
+        for file in (folder / name for folder in self._folders for name in _WATCHED):
+            if file.exists():
+                stat = file.stat()
+                digest.update(f"{file} {stat.st_mtime_ns} {stat.st_size}\n".encode())
+        return digest.hexdigest()[:16]
+
+    def page(self) -> str:
+        """The page of the present state. Raises DataError while there is no run."""
+        with self._lock:
+            state = self.state()
+            if self._made is None or self._made[0] != state:
+                self._made = state, self._render(state)
+            return self._made[1]
+
+
+class ReportServer(ThreadingHTTPServer):
+    """Serves a live report on this machine alone."""
+
+    daemon_threads = True
+
+    def __init__(self, report: LiveReport, port: int) -> None:
+        super().__init__((_HOST, port), _Handler)
+        self.report = report
+
+    @property
+    def url(self) -> str:
+        """The address of the page."""
+        return f"http://{_HOST}:{self.server_port}/"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: ReportServer
+
+    def do_GET(self) -> None:
+        if self.headers.get("Host", "").rpartition(":")[0] not in _NAMES:
+            self._answer(HTTPStatus.FORBIDDEN, "text/plain", "the report is for this machine alone\n")
+        elif self.path == "/state":
+            self._answer(HTTPStatus.OK, "text/plain", self.server.report.state())
+        elif self.path == "/":
+            self._page()
+        else:
+            self._answer(HTTPStatus.NOT_FOUND, "text/plain", "there is / alone\n")
+
+    def _page(self) -> None:
+        try:
+            self._answer(HTTPStatus.OK, "text/html", self.server.report.page())
+        except DataError as error:
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", f"{error}\n", Refresh=str(_AGAIN_S))
+
+    def _answer(self, status: HTTPStatus, kind: str, text: str, **headers: str) -> None:
+        body = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Requests are not worth a line in the terminal."""

@@ -1,0 +1,65 @@
+"""Pages from their templates: styles, scripts and data inside, so that a page is one file."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from plotly.offline import get_plotlyjs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .figure import Figure
+
+__all__ = ["Sections", "embedded", "figures_of", "filled", "places_of"]
+
+Sections = list[tuple[str, "list[Figure]"]]
+"""Headings, and the figures below each."""
+
+
+def filled(template: str, **parts: str) -> str:
+    """The template with each ``%%name%%`` replaced by its part."""
+    known = {
+        "style": _asset("style.css"),
+        "plotly": get_plotlyjs(),
+        "plots_script": _asset("plots.js"),
+        "episodes_script": _asset("episodes.js"),
+        **parts,
+    }
+    pieces = _asset(template).split("%%")
+    return "".join(known[piece] if place % 2 else piece for place, piece in enumerate(pieces))
+
+
+def places_of(sections: Sections) -> str:
+    """A heading for each section, and an empty place for each figure, which the script fills on sight."""
+    text, place = "", 0
+    for name, figures in sections:
+        text += f'<h2>{escape(name)}</h2><div class="plots">'
+        for figure in figures:
+            note = f"<p>{escape(figure.note)}</p>" if figure.note else ""
+            text += f"<figure><figcaption>{escape(figure.title)}</figcaption>"
+            text += f'<div class="plot" data-figure="{place}"></div>{note}</figure>'
+            place += 1
+        text += "</div>"
+    return text
+
+
+def figures_of(sections: Sections) -> str:
+    """The data of all figures, in the order of their places."""
+    figures: Sequence[Figure] = [figure for _, listed in sections for figure in listed]
+    return embedded(
+        [{"title": each.title, "data": list(each.traces), "layout": each.layout} for each in figures]
+    )
+
+
+def embedded(value: object) -> str:
+    """JSON that cannot end the script element that holds it, whatever a model wrote."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _asset(name: str) -> str:
+    return resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
