@@ -2,8 +2,8 @@
 
 Ray's processes, and theirs, carry a marker in their environment; a few overwrite it, so whatever is below
 a marked process counts as well, and is remembered. While ``adopting``, orphans of our descendants become our
-children instead of init's (a child subreaper), so even a process that left its parent is found. Other
-children of this process are not touched.
+children instead of init's (a child subreaper), so even a process that left its parent is found, and they are
+buried when they end, which is what init would do. Other children of this process are not touched.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,6 +24,7 @@ __all__ = ["Descendants", "Process"]
 
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL_S = 0.05
+_BURIAL_S = 2.0
 
 
 class Process(NamedTuple):
@@ -39,16 +41,44 @@ class Descendants:
     def __init__(self, variable: str, value: str) -> None:
         self._marker = f"{variable}={value}".encode()
         self._known: set[Process] = set()
+        self._of_others: set[Process] = set()
 
     @contextlib.contextmanager
     def adopting(self) -> Iterator[None]:
-        """Adopt orphans while the block runs."""
+        """Adopt orphans while the block runs, and bury them."""
         libc = ctypes.CDLL(None, use_errno=True)
+        ended = threading.Event()
+        burying = threading.Thread(target=self._bury_until, args=(ended,), name="bury orphans", daemon=True)
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        burying.start()
         try:
             yield
         finally:
             libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+            ended.set()
+            burying.join()
+
+    def _bury_until(self, ended: threading.Event) -> None:
+        while not ended.wait(_BURIAL_S):
+            self.bury()
+
+    def bury(self) -> None:
+        """Collect the dead that were another process's children when they were last seen.
+
+        What this process started itself is waited for by whatever started it.
+        """
+        children, zombies = _children()
+        own = os.getpid()
+        for zombie in zombies.get(own, []):
+            if zombie in self._of_others:
+                _reap(zombie.pid)
+        self._of_others &= set(children.get(own, []))
+        queue = [process.pid for process in children.get(own, [])]
+        while queue:
+            parent = queue.pop()
+            found = children.get(parent, [])
+            self._of_others.update(found, zombies.get(parent, []))
+            queue.extend(process.pid for process in found)
 
     def alive(self) -> list[Process]:
         """Those that run now."""

@@ -121,6 +121,7 @@ def test_a_service_serves_survives_and_leaves_nothing(tmp_path: Path):
 
         _survives_a_killed_replica(service.url, ours)
         _survives_a_killed_supervisor(service.url, ours)
+        _buries_the_dead()
         state = list((tmp_path / "state").rglob("*"))
         assert state
     left = descendants() - before
@@ -176,6 +177,28 @@ def _survives_a_killed_supervisor(url: str, ours: set[int]) -> None:
         assert client.trajectory(episode.instance_id).events[-1].operation == "step"
         os.kill(supervisor, signal.SIGKILL)
         assert episode.step(SAY).step_index == 1
+
+
+def _buries_the_dead() -> None:
+    """The boxes of a killed supervisor are orphans, which come to the process of the service."""
+    deadline = time.monotonic() + 60
+    while dead := zombies():
+        assert time.monotonic() < deadline, dead
+        time.sleep(0.1)
+
+
+def zombies() -> list[str]:
+    """Names of dead children of this process that nobody has waited for."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                head, _, tail = (entry / "stat").read_text().rpartition(")")
+            except OSError:
+                continue
+            if tail.split()[:2] == ["Z", str(os.getpid())]:
+                found.append(head.partition("(")[2])
+    return found
 
 
 def test_a_second_service_runs_in_the_same_process_and_without_haproxy(tmp_path: Path):

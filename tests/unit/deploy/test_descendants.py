@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 from deploy.descendants import Descendants
 
@@ -39,6 +42,57 @@ def test_an_orphan_of_a_marked_process_is_found():
         assert [one.pid for one in family.alive()] == [int(output)]
         assert len(family.end(0.0)) == 1
         assert family.alive() == []
+
+
+# Starts a child, prints its id, and stays.
+PARENT = ORPHAN + "child.wait()"
+
+
+def is_in_the_table(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def orphaned(family: Descendants, value: str) -> int:
+    """A process whose parent was killed after a look at both."""
+    parent = start(value, sys.executable, "-c", PARENT)
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    family.bury()
+    parent.kill()
+    parent.communicate()
+    return pid
+
+
+def test_an_orphan_is_buried_when_it_ends():
+    family = Descendants(NAME, "6")
+    with family.adopting():
+        orphan = orphaned(family, "6")
+        family.bury()
+        os.kill(orphan, signal.SIGKILL)
+        while is_in_the_table(orphan):
+            family.bury()
+            time.sleep(0.001)
+
+
+def test_orphans_are_buried_as_long_as_they_are_adopted_without_being_asked_for():
+    family = Descendants(NAME, "7")
+    with family.adopting():
+        orphan = orphaned(family, "7")
+        os.kill(orphan, signal.SIGKILL)
+        while is_in_the_table(orphan):
+            time.sleep(0.01)
+
+
+def test_the_dead_that_were_started_here_are_left_to_who_started_them():
+    family = Descendants(NAME, "8")
+    with family.adopting():
+        child = start("8", "sh", "-c", "exit 3")
+        family.bury()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        family.bury()
+        family.bury()
+        assert child.wait() == 3
+        child.communicate()
 
 
 def test_a_child_that_overwrote_its_environment_counts_by_its_parent():
