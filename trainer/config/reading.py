@@ -7,24 +7,20 @@ the nearest right one.
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from trainer.errors import ConfigError
 
 from .base import FOLDER
+from .mistakes import Tree, mistakes
 from .run import RunConfig
-from .settings import models_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from pydantic.fields import FieldInfo
-    from pydantic_core import ErrorDetails
+    from collections.abc import Iterable
 
 __all__ = ["read_run", "read_settings"]
 
@@ -32,7 +28,6 @@ _INSTALLED = Path(__file__).resolve().parents[2]
 _SHIPPED = ("deploy", "runs")
 """The run files that come with the package have the same names with and without a checkout."""
 
-Tree: TypeAlias = dict[str, object]
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -55,7 +50,7 @@ def read_settings(
     try:
         return model.model_validate(tree, context=None if source is None else {FOLDER: source.parent})
     except ValidationError as error:
-        raise ConfigError(f"the configuration is wrong: {_told(error.errors(), model, tree)}") from error
+        raise ConfigError(f"the configuration is wrong: {mistakes(error.errors(), model, tree)}") from error
 
 
 def _located(path: Path) -> Path:
@@ -94,60 +89,3 @@ def _value(text: str) -> object:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
-
-
-def _told(errors: Sequence[ErrorDetails], model: type[BaseModel], tree: Tree) -> str:
-    """One clause a key, in which alternatives of one value are joined."""
-    by_key: dict[str, list[str]] = {}
-    for error in errors:
-        names = _written(error["loc"], tree)
-        if error["type"] == "extra_forbidden":
-            clause = f"there is no such setting{_nearest(model, tree, names)}"
-        elif error["type"] == "value_error":
-            clause = error["msg"].removeprefix("Value error, ")
-        else:
-            clause = error["msg"][:1].lower() + error["msg"][1:]
-        clauses = by_key.setdefault(".".join(names), [])
-        if clause not in clauses:
-            clauses.append(clause)
-    return "; ".join(": ".join(filter(None, (key, ", or ".join(told)))) for key, told in by_key.items())
-
-
-def _written(location: tuple[int | str, ...], tree: Tree) -> tuple[str, ...]:
-    """The key as it was written: without the names that pydantic gives to the branches of a union."""
-    names: list[str] = []
-    here: object = tree
-    for place, part in enumerate(location):
-        if isinstance(here, dict) and part in here:
-            here = here[part]
-            names.append(str(part))
-        elif isinstance(here, dict) and place == len(location) - 1:
-            names.append(str(part))
-    return tuple(names)
-
-
-def _nearest(model: type[BaseModel], tree: Tree, names: tuple[str, ...]) -> str:
-    """What there is in place of a key that there is not."""
-    candidates: tuple[type[BaseModel], ...] = (model,)
-    here: object = tree
-    for name in names[:-1]:
-        here = here.get(name) if isinstance(here, dict) else None
-        fields = [one.model_fields[name] for one in candidates if name in one.model_fields]
-        candidates = tuple(below for field in fields for below in _chosen(field, here))
-    known = sorted({field for candidate in candidates for field in candidate.model_fields})
-    if not known:
-        return ""
-    close = difflib.get_close_matches(names[-1], known, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; there are: {', '.join(known)}"
-
-
-def _chosen(field: FieldInfo, here: object) -> tuple[type[BaseModel], ...]:
-    """The models that a branch may be, by its kind where it has one."""
-    models = models_in(field.annotation)
-    kind = here.get("kind", getattr(field.default, "kind", None)) if isinstance(here, dict) else None
-    of_kind = tuple(
-        model
-        for model in models
-        if "kind" in model.model_fields and model.model_fields["kind"].default == kind
-    )
-    return of_kind or models

@@ -95,7 +95,7 @@ def test_a_run_file_of_the_package_is_found_from_any_folder(
         (["learner.workers=0"], "learner.workers: "),
         (["sync.medium=adapter"], "sync.medium=adapter publishes a LoRA adapter"),
         (["steps=0"], "nothing to do"),
-        (["algorithm.loss.kind=ppp"], "algorithm.loss: input tag 'ppp'"),
+        (["algorithm.loss.kind=ppp"], "algorithm.loss: 'ppp' is not one of: ppo, gspo, cispo"),
         (["model.kind=pretrained"], "model.path: field required"),
     ],
 )

@@ -1,0 +1,41 @@
+"""What is wrong with a configuration is told with what would be right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deploy.config_file import read_config
+from trainer.config.reading import read_run
+from trainer.errors import ConfigError
+
+
+def told(*words: str, file: Path | None = None) -> str:
+    with pytest.raises(ConfigError) as caught:
+        read_run(file, words)
+    return str(caught.value)
+
+
+def test_a_value_that_is_misspelt_comes_with_the_nearest_one():
+    assert "'grppo' is not one of: gae, grpo" in told("algorithm.advantage.kind=grppo")
+    assert told("algorithm.advantage.kind=grppo").endswith("did you mean grpo?")
+    assert told("algorithm.kl.place=los").endswith("did you mean loss?")
+    assert "did you mean" not in told("algorithm.kl.place=quux")
+
+
+def test_a_setting_without_its_group_comes_with_the_group():
+    with pytest.raises(ConfigError, match=r"port: there is no such setting; did you mean server\.port\?"):
+        read_config(None, ["port=9000"])
+
+
+def test_settings_of_another_kind_are_one_mistake(tmp_path: Path):
+    file = tmp_path / "run.toml"
+    file.write_text("[model]\nhidden = 64\nlayers = 2\nheads = 2\n")
+    sentence = told("model.kind=pretrained", "model.path=/models/x", file=file)
+    assert "model of kind pretrained has no settings hidden, layers, heads; it has: kind, path" in sentence
+    assert sentence.count("it has") == 1
+
+
+def test_one_setting_that_there_is_not_comes_with_its_neighbours():
+    assert "rollout.gruops: there is no such setting; did you mean groups?" in told("rollout.gruops=3")

@@ -1,0 +1,124 @@
+"""What is wrong with a configuration, in the words that were written, with the nearest right ones."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING, TypeAlias
+
+from .settings import models_in, settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
+    from pydantic_core import ErrorDetails
+
+__all__ = ["Tree", "mistakes"]
+
+Tree: TypeAlias = dict[str, object]
+
+_QUOTED = re.compile(r"'([^']*)'")
+_MOST_PROPOSED = 3
+
+
+def mistakes(errors: Sequence[ErrorDetails], model: type[BaseModel], tree: Tree) -> str:
+    """Return one clause a key, in which alternatives of one value are joined."""
+    by_key: dict[str, list[str]] = {}
+    unknown: dict[tuple[str, ...], list[str]] = {}
+    for error in errors:
+        names = _written(error["loc"], tree)
+        if error["type"] == "extra_forbidden":
+            unknown.setdefault(names[:-1], []).append(names[-1])
+            continue
+        clauses = by_key.setdefault(".".join(names), [])
+        if (clause := _clause(error)) not in clauses:
+            clauses.append(clause)
+    told = [": ".join(filter(None, (key, ", or ".join(clauses)))) for key, clauses in by_key.items()]
+    return "; ".join([*told, *(_unknown(model, tree, group, names) for group, names in unknown.items())])
+
+
+def _clause(error: ErrorDetails) -> str:
+    context = error.get("ctx", {})
+    if error["type"] == "union_tag_invalid":
+        return _not_one_of(str(context["tag"]), _QUOTED.findall(context["expected_tags"]))
+    if error["type"] in ("literal_error", "enum"):
+        return _not_one_of(str(error["input"]), _QUOTED.findall(context["expected"]))
+    if error["type"] == "value_error":
+        return error["msg"].removeprefix("Value error, ")
+    return error["msg"][:1].lower() + error["msg"][1:]
+
+
+def _not_one_of(value: str, choices: Sequence[str]) -> str:
+    close = difflib.get_close_matches(value, choices, n=1)
+    return f"{value!r} is not one of: {', '.join(choices)}" + (f"; did you mean {close[0]}?" if close else "")
+
+
+def _unknown(model: type[BaseModel], tree: Tree, group: tuple[str, ...], names: Sequence[str]) -> str:
+    """Tell of settings that a group does not have, together: they may be those of another kind."""
+    known = _known(model, tree, group)
+    where = ".".join(group)
+    if len(names) > 1 and known:
+        kind = _at(tree, (*group, "kind"))
+        what = f"{where or 'the configuration'}{f' of kind {kind}' if kind else ''}"
+        return f"{what} has no settings {', '.join(names)}; it has: {', '.join(known)}"
+    told = [
+        f"{'.'.join((*group, name))}: there is no such setting{_proposal(model, name, known)}"
+        for name in names
+    ]
+    return "; ".join(told)
+
+
+def _proposal(model: type[BaseModel], name: str, known: Sequence[str]) -> str:
+    """A name of the same group that is near, else the same name in other groups, else all of the group."""
+    if close := difflib.get_close_matches(name, known, n=1):
+        return f"; did you mean {close[0]}?"
+    elsewhere = dict.fromkeys(
+        setting.key for setting in settings_of(model) if setting.key.rpartition(".")[2] == name
+    )
+    if elsewhere:
+        return f"; did you mean {' or '.join(list(elsewhere)[:_MOST_PROPOSED])}?"
+    return f"; there are: {', '.join(known)}" if known else ""
+
+
+def _written(location: tuple[int | str, ...], tree: Tree) -> tuple[str, ...]:
+    """The key as it was written: without the names that pydantic gives to the branches of a union."""
+    names: list[str] = []
+    here: object = tree
+    for place, part in enumerate(location):
+        if isinstance(here, dict) and part in here:
+            here = here[part]
+            names.append(str(part))
+        elif isinstance(here, dict) and place == len(location) - 1:
+            names.append(str(part))
+    return tuple(names)
+
+
+def _known(model: type[BaseModel], tree: Tree, group: Iterable[str]) -> list[str]:
+    """The names of the settings that a group has."""
+    candidates: tuple[type[BaseModel], ...] = (model,)
+    here: object = tree
+    for name in group:
+        here = here.get(name) if isinstance(here, dict) else None
+        fields = [one.model_fields[name] for one in candidates if name in one.model_fields]
+        candidates = tuple(below for field in fields for below in _chosen(field, here))
+    return sorted({field for candidate in candidates for field in candidate.model_fields})
+
+
+def _chosen(field: FieldInfo, here: object) -> tuple[type[BaseModel], ...]:
+    """The models that a branch may be, by its kind where it has one."""
+    models = models_in(field.annotation)
+    kind = here.get("kind", getattr(field.default, "kind", None)) if isinstance(here, dict) else None
+    of_kind = tuple(
+        model
+        for model in models
+        if "kind" in model.model_fields and model.model_fields["kind"].default == kind
+    )
+    return of_kind or models
+
+
+def _at(tree: object, names: Iterable[str]) -> object:
+    for name in names:
+        tree = tree.get(name) if isinstance(tree, dict) else None
+    return tree
