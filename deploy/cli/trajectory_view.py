@@ -97,7 +97,8 @@ def _panel(message: JsonValue, most: int | None) -> Iterator[Panel]:
     if not isinstance(message, dict):
         return
     role = str(message.get("role", "?"))
-    parts = [str(message["content"])] if message.get("content") else []
+    spoken = (message.get(name) for name in ("reasoning_content", "reasoning", "content"))
+    parts = [str(text) for text in spoken if text]
     calls = message.get("tool_calls")
     for call in calls if isinstance(calls, list) else []:
         function = call.get("function") if isinstance(call, dict) else None

@@ -95,7 +95,9 @@ class _ModelActor:
         """The answer as the assistant's message; calls that came without an id get one."""
         calls = tuple(self._with_id(call) for call in message.tool_calls or ())
         content = message.content if calls or message.content is not None else ""
-        return Message(role="assistant", content=content, tool_calls=calls or None)
+        return message.model_copy(
+            update={"role": "assistant", "content": content, "tool_calls": calls or None}
+        )
 
     def _with_id(self, call: ToolCall) -> ToolCall:
         self._named += 1
@@ -109,7 +111,9 @@ def _sent(message: Message) -> JsonValue:
             call.model_copy(update={"function": _with_text(call.function)}) for call in message.tool_calls
         )
         message = message.model_copy(update={"tool_calls": calls})
-    sent: dict[str, JsonValue] = message.model_dump(mode="json", exclude_none=True)
+    # Servers return reasoning and do not want it back: some refuse a request that has it.
+    unsent = {"reasoning_content", "reasoning"}
+    sent: dict[str, JsonValue] = message.model_dump(mode="json", exclude_none=True, exclude=unsent)
     return {"content": None, **sent} if message.tool_calls else {"content": "", **sent}
 
 

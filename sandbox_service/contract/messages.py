@@ -1,14 +1,15 @@
 """OpenAI chat messages and tools, as far as an episode needs them.
 
-Source: the OpenAI chat-completions schema. Fields that other servers add to a message
-(``reasoning_content``, ``refusal``, ...) are accepted and ignored.
+Source: the OpenAI chat-completions schema. A content that is a list of text parts becomes its text, arguments
+of ``null`` become none, and the reasoning that servers return beside the content is kept. Other fields that
+servers add to a message (``refusal``, ``annotations``, ...) are accepted and ignored.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from .base import JsonObject
 
@@ -19,13 +20,47 @@ class _Chat(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
 
+_MOST_PARTS = 1024
+_NULL: JsonObject = {"type": "null"}
+_TEXT: JsonObject = {"type": "string"}
+_PART: JsonObject = {
+    "type": "object",
+    "properties": {"type": {"const": "text"}, "text": _TEXT},
+    "required": ["type", "text"],
+}
+_PARTS: JsonObject = {"type": "array", "items": _PART, "maxItems": _MOST_PARTS}
+_OBJECT: JsonObject = {"type": "object", "additionalProperties": True}
+
+
+def _joined_parts(content: object) -> object:
+    """The text of a list of parts; all else is for the schema to judge."""
+    if not isinstance(content, list | tuple):
+        return content
+    if len(content) > _MOST_PARTS:
+        raise ValueError(f"a content has at most {_MOST_PARTS} parts")
+    return "\n".join(map(_text_of, content))
+
+
+def _text_of(part: object) -> str:
+    text = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None
+    if not isinstance(text, str):
+        raise ValueError('a part of the content must be {"type": "text", "text": ...}; others are not taken')  # noqa: TRY004
+    return text
+
+
+def _no_arguments(arguments: object) -> object:
+    return "{}" if arguments is None else arguments
+
+
 class FunctionCall(_Chat):
     """The function that a tool call names."""
 
     name: str
     """The tool's name."""
-    arguments: str | JsonObject = "{}"
-    """The arguments: a JSON object, or its text."""
+    arguments: Annotated[
+        str | JsonObject, BeforeValidator(_no_arguments), WithJsonSchema({"anyOf": [_TEXT, _OBJECT, _NULL]})
+    ] = "{}"
+    """The arguments: a JSON object, or its text; none when null or missing."""
 
 
 class ToolCall(_Chat):
@@ -44,8 +79,17 @@ class Message(_Chat):
 
     role: Literal["system", "user", "assistant", "tool"]
     """Who speaks."""
-    content: str | None = None
-    """The text; may be missing beside tool calls."""
+    content: Annotated[
+        str | None,
+        BeforeValidator(_joined_parts),
+        WithJsonSchema({"anyOf": [_TEXT, _PARTS, _NULL]}),
+    ] = None
+    """The text, or a list of text parts, which are joined by line ends; may be missing beside tool calls."""
+    reasoning_content: str | None = None
+    """The assistant's reasoning, where the server returns it apart from the content. It is recorded, and no
+    environment reads it."""
+    reasoning: str | None = None
+    """The same under the name that other servers give it."""
     tool_calls: Annotated[tuple[ToolCall, ...] | None, Field(max_length=1024, fail_fast=True)] = None
     """The assistant's tool calls."""
     tool_call_id: str | None = None

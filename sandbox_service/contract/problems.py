@@ -23,7 +23,8 @@ class FailureClass(StrEnum):
     """Whose failure it is; a trainer decides by it whether to retry, mask or train."""
 
     POLICY = "policy"
-    """The model's own doing: train on it."""
+    """The model's own doing: train on it. No code has this class, since what a model does is an observation
+    or the end of its episode, and never an error."""
     TASK = "task"
     """The task or its grader is broken: drop the task."""
     SANDBOX = "sandbox"

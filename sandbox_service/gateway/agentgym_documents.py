@@ -74,7 +74,7 @@ def _done(dialect: Dialect, name: str, request: object, result: Any, summary: st
     return documented_route(
         f"/agentgym/{dialect.name}/{name}",
         f"agentgym_{dialect.name}_{name}",
-        dict[str, Any] | None if request is None else request,
+        request,
         _or_failure(dialect, result),
         {**_failures(dialect), **({} if request is None else _BODY_FAILURES)},
         summary=summary,

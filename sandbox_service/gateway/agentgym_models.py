@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
 __all__ = [
     "MOST_ID",
@@ -41,10 +41,18 @@ __all__ = [
     "Turn",
 ]
 
+
+def _no_boolean(value: object) -> object:
+    """Numbers may be written as text, as in a query, but true and false are none."""
+    if isinstance(value, bool):
+        raise ValueError("Input should be a valid integer")  # noqa: TRY004  # pydantic takes ValueError alone
+    return value
+
+
 MOST_ID = 2**53 - 1
 """Greatest id: every JSON reader keeps it exactly."""
-Id = Annotated[int, Field(ge=0, le=MOST_ID)]
-Index = Annotated[int, Field(ge=0, le=MOST_ID)]
+Id = Annotated[int, BeforeValidator(_no_boolean), Field(ge=0, le=MOST_ID)]
+Index = Annotated[int, BeforeValidator(_no_boolean), Field(ge=0, le=MOST_ID)]
 
 
 class _Lenient(BaseModel):

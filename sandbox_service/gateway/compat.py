@@ -19,12 +19,13 @@ from sandbox_service.contract.episodes import (
     ReleaseInstanceRequest,
     StepRequest,
 )
+from sandbox_service.contract.inspection import Trajectory
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
-from .compat_messages import Json, action_of, answer_of, opening_of
+from .compat_messages import Json, action_of, answer_of, declared, opening_of
 from .compat_models import CompatRequest, MissingFieldError, json_answer, refuse
-from .inspection import GONE, LIVE, instance_status
+from .inspection import GONE, LIVE, instance_status, trajectory_page
 from .native import HotRoute, env_profile
 from .refusals import SchemaError
 from .verbs import header_key
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from sandbox_service.contract.base import Request
-    from sandbox_service.contract.inspection import Environment
     from sandbox_service.environments.registry import Registry
 
     from .answers import Answer
@@ -94,7 +94,7 @@ class CompatRoutes:
             environment=name,
             task_id=_required(request.task_id, "task_id"),
             instance_id=request.instance_id or None,
-            params=_declared(environment, request.params or {}),
+            params=declared(environment.params, request.params or {}),
             idempotency_key=_key_of(request.instance_id) if request.instance_id else None,
         )
         result = await self._run(exchange, native, keyed=False)
@@ -135,12 +135,18 @@ class CompatRoutes:
         return {**_object(result.get("details")), "score": result["score"], "success": result["success"]}
 
     async def get_info(self, exchange: Exchange, request: CompatRequest) -> JsonValue:
-        """The instance's state, and the tools of its environment."""
+        """The instance's state, and the tools that its create offered."""
         instance_id = _required(request.instance_id, "instance_id")
         status = await instance_status(self._verbs, exchange, instance_id)
+        page = await trajectory_page(self._verbs, exchange, instance_id, limit=1)
+        created = Trajectory.model_validate_json(page).events
+        offered = (created[0].result or {}).get("tools") if created else None
         environment = self._registry.catalog(status.environment).describe()
         told = {"instance_id", "environment", "task_id", "state", "step_index"}
-        return {**status.model_dump(mode="json", include=told), "tools": _dumped(environment.tools)}
+        return {
+            **status.model_dump(mode="json", include=told),
+            "tools": offered or _dumped(environment.tools),
+        }
 
     async def release(self, exchange: Exchange, request: CompatRequest) -> bool:
         """End the instance; false when there is none, which is no error in this protocol."""
@@ -194,12 +200,6 @@ def _required(value: str | None, name: str) -> str:
     if not value:
         raise MissingFieldError(name)
     return value
-
-
-def _declared(environment: Environment, params: Json) -> Json:
-    """The parameters that the environment knows: these clients send some that only other servers read."""
-    known = environment.params.get("properties")
-    return {name: value for name, value in params.items() if isinstance(known, dict) and name in known}
 
 
 def _object(value: JsonValue) -> Json:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-__all__ = ["Json", "action_of", "answer_of", "opening_of"]
+__all__ = ["Json", "action_of", "answer_of", "declared", "opening_of"]
 
 Json: TypeAlias = "dict[str, JsonValue]"
 
@@ -39,12 +39,26 @@ def answer_of(messages: Sequence[Mapping[str, JsonValue]]) -> list[JsonValue]:
 def action_of(messages: Mapping[str, JsonValue]) -> Json:
     """The assistant message in a step's ``messages`` field; calls may lack OpenAI's ``function`` level."""
     action: Json = {"role": "assistant", "content": messages.get("content") or ""}
+    action |= {name: messages[name] for name in ("reasoning_content", "reasoning") if name in messages}
     calls = messages.get("tool_calls")
     if isinstance(calls, list) and calls:
         action["tool_calls"] = [_call(call) for call in calls]
     elif calls:
         action["tool_calls"] = calls
     return action
+
+
+def declared(schema: Mapping[str, JsonValue], params: Mapping[str, JsonValue]) -> Json:
+    """The parameters that an environment's schema knows: these clients send some that only others read.
+
+    In this protocol the step that ends an episode is rewarded with the score, where an environment can.
+    """
+    properties = schema.get("properties")
+    known = properties if isinstance(properties, dict) else {}
+    wanted = {name: value for name, value in params.items() if name in known}
+    if "final_reward" in known and not wanted.get("step_rewards"):
+        wanted.setdefault("final_reward", True)
+    return wanted
 
 
 def _call(call: JsonValue) -> JsonValue:

@@ -65,11 +65,16 @@ def documented_route(
     responses: dict[int | str, dict[str, Any]],
     **details: Any,  # noqa: ANN401 - passed on to the framework
 ) -> APIRoute:
-    """A route that exists for the document only; the gateway serves the path itself."""
+    """A route that exists for the document only; the gateway serves the path itself.
+
+    Without a request model it takes any body, or none.
+    """
 
     def described(body: object) -> None: ...
 
-    described.__annotations__ = {"body": Annotated[request, Body()]}
+    described.__annotations__ = {"body": Annotated[request or Any, Body()]}
+    if request is None:
+        described.__defaults__ = (None,)
     return APIRoute(
         path,
         described,

@@ -35,6 +35,8 @@ _MESSAGE = pa.struct(
     [
         ("role", pa.string()),
         ("content", pa.string()),
+        ("reasoning_content", pa.string()),
+        ("reasoning", pa.string()),
         ("tool_calls", pa.list_(_TOOL_CALL)),
         ("tool_call_id", pa.string()),
         ("name", pa.string()),

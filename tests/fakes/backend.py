@@ -29,6 +29,8 @@ class Episode:
     terminated: bool = False
     released: bool = False
     files: dict[str, bytes] = field(default_factory=dict)
+    created: dict[str, object] = field(default_factory=dict)
+    """The answer to its create."""
 
 
 @dataclass(frozen=True)
@@ -127,15 +129,17 @@ class EchoBackend:
         world = EchoWorld(task, Context(name, 0, params))
         episode = Episode(request["environment"], request["task_id"], call.tenant, world)
         self.episodes[name] = episode
-        return _json(
-            {
-                "instance_id": name,
-                "environment": episode.environment,
-                "task_id": episode.task_id,
-                "observation": {"messages": world.start().messages},
-                "info": {"params": request.get("params", {})},
-            }
-        )
+        episode.created = {
+            "instance_id": name,
+            "environment": episode.environment,
+            "task_id": episode.task_id,
+            "observation": {"messages": world.start().messages},
+            "info": {"params": request.get("params", {})},
+        }
+        if "volume" in request.get("params", {}):
+            function = {"name": f"shout_{request['params']['volume']}"}
+            episode.created["tools"] = [{"type": "function", "function": function}]
+        return _json(episode.created)
 
     def _step(self, call: Call) -> bytes:
         episode = self._live(call)
@@ -195,7 +199,8 @@ class EchoBackend:
         episode = self.episodes.get(call.instance_id)
         if episode is None or episode.tenant != call.tenant:
             episode = self._live(call)
-        head = {"instance_id": call.instance_id, "environment": episode.environment, "events": []}
+        events = [{"sequence": 0, "operation": "create", "at": 0.0, "result": episode.created}]
+        head = {"instance_id": call.instance_id, "environment": episode.environment, "events": events}
         return _json({**head, "task_id": episode.task_id, "tenant": episode.tenant})
 
     def _read(self, call: Call) -> bytes:

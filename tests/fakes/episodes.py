@@ -58,10 +58,8 @@ def step(
         "type": "function",
         "function": {"name": "say", "arguments": {"text": f"word {index}"}},
     }
-    request = {
-        "instance_id": name,
-        "message": {"role": "assistant", "content": f"step {index}", "tool_calls": [call], "extra": 1},
-    }
+    message = {"role": "assistant", "content": f"step {index}", "reasoning_content": f"think {index}"}
+    request = {"instance_id": name, "message": {**message, "tool_calls": [call], "extra": 1}}
     result = {
         "instance_id": name,
         "step_index": index,

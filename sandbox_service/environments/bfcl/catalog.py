@@ -35,6 +35,10 @@ _PARAMS: dict[str, JsonValue] = {
         "type": "boolean",
         "description": "Reward each turn, in equal shares, until the official checker rejects one.",
     },
+    "final_reward": {
+        "type": "boolean",
+        "description": "Reward the step that ends the episode with the score; not with step_rewards.",
+    },
     "memory": {
         "type": "object",
         "description": "Memory tasks: what the memory holds, as an evaluation's details gave it, in place of "

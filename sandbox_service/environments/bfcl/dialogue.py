@@ -20,7 +20,7 @@ __all__ = ["Dialogue", "Graded", "Options", "answered", "opened", "read_options"
 
 JsonObject = dict[str, Any]
 
-_PARAMS = ("is_open_query", "memory", "step_rewards")
+_PARAMS = ("final_reward", "is_open_query", "memory", "step_rewards")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,8 @@ class Options:
     """End after the first turn."""
     step_rewards: bool = False
     """Reward each turn that the checker accepts."""
+    final_reward: bool = False
+    """Reward the step that ends the episode with the score."""
     memory: JsonObject | None = None
     """What the memory of a memory task holds, in place of the conversations that fill it."""
 
@@ -66,9 +68,11 @@ def read_options(params: Mapping[str, Any]) -> Options:
     if unknown:
         detail = f"bfcl has no parameter {unknown[0]!r}; there are: {', '.join(_PARAMS)}"
         raise WorldError(detail, "invalid_request")
-    for name in ("is_open_query", "step_rewards"):
+    for name in ("final_reward", "is_open_query", "step_rewards"):
         if not isinstance(params.get(name, False), bool):
             raise WorldError(f"{name} is true or false", "invalid_request")
+    if params.get("final_reward") and params.get("step_rewards"):
+        raise WorldError("final_reward and step_rewards exclude each other", "invalid_request")
     if not isinstance(params.get("memory", {}), dict):
         raise WorldError("memory is an object", "invalid_request")
     return Options(**params)

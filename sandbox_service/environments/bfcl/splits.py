@@ -77,7 +77,7 @@ def make_splits(
         splits[f"{stem}train"] = tuple(each for each in shuffled if each not in held_out)
         splits[f"{stem}validation"] = tuple(each for each in shuffled if each in held_out)
     # What public clients call it.
-    splits["val"] = splits["validation"]
+    splits["val"] = splits["dev"] = splits["validation"]
     return {**splits, **{name: tuple(ids) for name, ids in categories.items()}, **whole}
 
 

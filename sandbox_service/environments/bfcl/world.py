@@ -1,7 +1,7 @@
 """The BFCL environment's world: one dialogue, graded by the official checkers.
 
 The task that the box is sent names a task of the prepared data. Ground truth comes with each evaluation; only
-an episode with step rewards reads it earlier.
+an episode with rewards of its steps reads it earlier.
 """
 
 from __future__ import annotations
@@ -77,12 +77,17 @@ class BfclWorld(World):
             raise WorldError("only memory tasks take the parameter memory", "invalid_request")
         self.category: str = category
         self.dialogue: Dialogue = kind(shelf, task, self.task["limits"], options)
+        self.final_reward = options.final_reward
         start = self.dialogue.open()
         info = {"category": category, "max_steps": self.task["max_steps"], **start.info}
         return Start(start.messages, start.tools, info)
 
     def step(self, message: JsonObject, timeout_s: float) -> Outcome:
-        return self.dialogue.hear(message)
+        outcome = self.dialogue.hear(message)
+        if not (outcome.terminated and self.final_reward):
+            return outcome
+        truth = _shelves[0].answer(self.task["id"])["truth"]
+        return dataclasses.replace(outcome, reward=float(self.dialogue.grade(truth).valid))
 
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
         # The verdict is 1 or 0 either way.

@@ -131,6 +131,18 @@ async def test_each_native_call_is_answered_by_a_tool_message_with_its_id(subjec
             break
 
 
+async def test_native_calls_without_an_id_are_answered_by_tool_messages_with_ids_of_their_own(
+    subject: Subject,
+) -> None:
+    await need_tools(subject)
+    unnamed = {"type": "function", "function": {"name": NO_TOOL, "arguments": None}}
+    message = {"role": "assistant", "tool_calls": [unnamed, {**unnamed, "id": ""}]}
+    async with subject.episode() as episode:
+        results = [await episode.step(message) for _ in range(2)]
+    told = [each for result in results for each in result.observation.messages if each.role == "tool"]
+    assert [each.tool_call_id for each in told] == ["call_0_0", "call_0_1", "call_1_0", "call_1_1"]
+
+
 async def test_a_hundred_calls_in_a_message_are_answered_one_by_one(subject: Subject) -> None:
     tools = await need_tools(subject)
     async with subject.episode() as episode:

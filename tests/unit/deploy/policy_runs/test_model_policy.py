@@ -49,6 +49,19 @@ async def test_tool_calls_are_the_actions_and_observations_come_back_as_their_an
     assert (answer["tool_call_id"], answer["content"]) == ("c1", "You went north 1 times.")
 
 
+async def test_a_models_reasoning_goes_to_the_service_and_not_back_to_the_model() -> None:
+    fake = FakeChatServer([says("go north", reasoning_content="hm", reasoning="so"), says("go north")])
+    with serving(fake.app) as url:
+        policy = ModelPolicy("m", ChatServer(url))
+        actor = policy.actor("t", 0)
+        said = await actor.act(View((), (), {}))
+        assert said is not None
+        await actor.act(View((said,), (), {}))
+        await policy.aclose()
+    assert (said.content, said.reasoning_content, said.reasoning) == ("go north", "hm", "so")
+    assert fake.bodies[1]["messages"] == [{"role": "assistant", "content": "go north"}]
+
+
 async def test_plain_text_is_an_action_too_and_an_empty_answer_is_one() -> None:
     fake = FakeChatServer([says("Thought: on.\nAction: go north"), says(None), says("go north")])
     run = await played(fake, ["corridor-2"])

@@ -98,6 +98,28 @@ async def test_tools_are_part_of_the_system_prompt(client):
     assert info["tools"][0]["function"]["name"] == "shout"
 
 
+async def test_get_info_has_the_tools_of_the_instance_where_its_create_offered_any(client):
+    data = await created(client, env_type="tools", params={"volume": 3})
+    info = (await post(client, "/get_info", instance_id=data["info"]["instance_id"])).json()["data"]
+    assert [tool["function"]["name"] for tool in info["tools"]] == ["shout_3"]
+
+
+async def test_content_parts_null_arguments_and_reasoning_are_taken(client, backend):
+    data = await created(client)
+    parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
+    calls = [{"function": {"name": "f", "arguments": None}}, {"name": "g", "arguments": None}]
+    action = {"content": parts, "tool_calls": calls, "reasoning_content": "hm", "reasoning": "so"}
+    reply = await post(client, "/step", instance_id=data["info"]["instance_id"], messages=action)
+    assert reply.status_code == 200, reply.text
+    message = json.loads(backend.calls[-1].body)["message"]
+    assert (message["content"], message["reasoning_content"], message["reasoning"]) == (
+        "one\ntwo",
+        "hm",
+        "so",
+    )
+    assert [call["function"]["arguments"] for call in message["tool_calls"]] == ["{}", "{}"]
+
+
 async def test_only_declared_parameters_reach_the_environment(client):
     params = {"volume": 3, "data_path": "/etc/passwd", "is_open_query": True}
     data = await created(client, env_type="tools", params=params)

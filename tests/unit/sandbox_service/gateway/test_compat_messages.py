@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sandbox_service.gateway.compat_messages import action_of, answer_of, opening_of
+import pytest
+
+from sandbox_service.gateway.compat_messages import action_of, answer_of, declared, opening_of
 
 TOOL = {"type": "function", "function": {"name": "shout"}}
 
@@ -47,3 +49,17 @@ def test_an_action_is_an_assistant_message():
     flat = {"name": "shout", "arguments": {"a": 1}, "id": "7"}
     wanted = {"id": "7", "type": "function", "function": {"name": "shout", "arguments": {"a": 1}}}
     assert action_of({"tool_calls": [flat, TOOL, 5]})["tool_calls"] == [wanted, TOOL, 5]
+
+
+@pytest.mark.parametrize(
+    ("given", "reached"),
+    [
+        ({}, {"final_reward": True}),
+        ({"final_reward": False, "model_name": "x"}, {"final_reward": False}),
+        ({"step_rewards": True}, {"step_rewards": True}),
+    ],
+)
+def test_the_last_step_is_rewarded_with_the_score_where_an_environment_can(given, reached):
+    schema = {"type": "object", "properties": {"final_reward": {}, "step_rewards": {}}}
+    assert declared(schema, given) == reached
+    assert declared({"type": "object"}, given) == {}

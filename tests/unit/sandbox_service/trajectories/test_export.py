@@ -97,6 +97,8 @@ def test_parquet_has_typed_messages(engine, output):
     assert rows[0]["messages"][1] == {
         "role": "assistant",
         "content": "step 0",
+        "reasoning_content": "think 0",
+        "reasoning": None,
         "tool_calls": [
             {"id": "c1", "type": "function", "function": {"name": "say", "arguments": '{"text": "word 0"}'}}
         ],

@@ -47,6 +47,26 @@ def test_each_list_of_ids_is_a_split_and_the_official_ones_come_first(tmp_path: 
     assert list(catalog.task_ids("train")) == ["a_1", "b_1"]
 
 
+def test_our_own_tasks_have_the_names_that_clients_ask_for_and_not_those_of_the_test_splits(
+    tmp_path: Path,
+) -> None:
+    lay_out(tmp_path / "data", own="a_1\nb_1\n", own_train="a_1\n", own_test="b_1\n")
+    catalog = catalog_of(tmp_path)
+    assert list(catalog.task_ids("train")) == list(catalog.task_ids("own_train")) == ["a_1"]
+    assert list(catalog.task_ids("dev")) == list(catalog.task_ids("own_test")) == ["b_1"]
+    assert catalog.describe().default_split == "own"
+    with pytest.raises(ServiceError, match="no split 'test_normal'"):
+        catalog.task_ids("test_normal")
+
+
+def test_appworlds_own_tasks_keep_their_names(tmp_path: Path) -> None:
+    lay_out(tmp_path / "data", train="c_1\n", own_train="a_1\n", own_test="b_1\n")
+    catalog = catalog_of(tmp_path)
+    assert list(catalog.task_ids("train")) == ["c_1"]
+    with pytest.raises(ServiceError, match="no split 'dev'"):
+        catalog.task_ids("dev")
+
+
 def test_a_payload_holds_no_ground_truth(tmp_path: Path) -> None:
     lay_out(tmp_path / "data", own="a_1\nb_1\n")
     catalog = catalog_of(tmp_path)

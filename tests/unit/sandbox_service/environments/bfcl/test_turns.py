@@ -207,6 +207,16 @@ def test_step_rewards_share_out_one_for_a_solved_task(play, catalog):
     assert rewards == [0.0, 0.25] * 4
 
 
+def test_a_final_reward_is_the_score_and_comes_with_the_end(play, catalog):
+    episode = play(BASE, final_reward=True)
+    rewards = [outcome.reward for outcome in episode.all(catalog.reference(BASE))]
+    assert (rewards[-1], set(rewards[:-1])) == (1.0, {0.0})
+    wrong = play(BASE, final_reward=True)
+    while not (outcome := wrong.say("done")).terminated:
+        assert outcome.reward == 0.0
+    assert outcome.reward == 0.0
+
+
 def test_step_rewards_stop_at_the_first_wrong_turn(play, catalog):
     episode = play(BASE, step_rewards=True)
     reference = catalog.reference(BASE)
@@ -232,7 +242,15 @@ def test_an_open_query_ends_after_the_first_turn(play):
 
 @pytest.mark.parametrize(
     "params",
-    [{"model_name": "x"}, {"is_open_query": 1}, {"step_rewards": "yes"}, {"memory": {}}, {"memory": 3}],
+    [
+        {"model_name": "x"},
+        {"is_open_query": 1},
+        {"step_rewards": "yes"},
+        {"final_reward": 1},
+        {"final_reward": True, "step_rewards": True},
+        {"memory": {}},
+        {"memory": 3},
+    ],
 )
 def test_parameters_that_do_not_fit_are_refused(play, params):
     with pytest.raises(WorldError) as refused:
