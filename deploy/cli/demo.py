@@ -18,13 +18,16 @@ from deploy.stoppable import until_stopped
 
 from .options import ConfigOption, JsonOption, OverridesArgument
 from .run import report, run_policy
-from .terminal import explained, notes, notes_line
+from .terminal import explained, fail, notes, notes_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deploy.policy_runs.outcomes import EpisodeOutcome
     from sandbox_service.config import ServiceConfig
     from sandbox_service.contract.inspection import Trajectory
 
-__all__ = ["demo"]
+__all__ = ["demo", "unsolved"]
 
 _SPLITS = ("easy", "medium", "hard")
 
@@ -37,8 +40,9 @@ def demo(
 ) -> None:
     """Start the service, run the reference policy over the bundled tasks, show what happened, stop.
 
-    Docker sandboxes are used where an engine answers, process sandboxes elsewhere. Nothing stays behind
-    but the recorded episodes: look at them with `sandbox-service trajectories list`.
+    Fails, and says where, when the reference does not solve a task. Docker sandboxes are used where an
+    engine answers, process sandboxes elsewhere. Nothing stays behind but the recorded episodes: look at
+    them with `sandbox-service trajectories list`.
 
     Examples:
 
@@ -56,8 +60,21 @@ def demo(
         )
         played, shown = _play(settled, concurrency)
     report(played, shown, as_json=as_json)
-    if played.summary().failures or not played.outcomes:
+    if not played.outcomes:
         raise typer.Exit(1)
+    if wrong := unsolved(played.outcomes):
+        raise fail(f"{len(wrong)} of {len(played.outcomes)} references failed: {', '.join(wrong)}")
+
+
+def unsolved(outcomes: Sequence[EpisodeOutcome]) -> list[str]:
+    """Name the tasks that the reference did not solve, each with what became of it."""
+    return [
+        f"{each.task_id} (score {each.score:g})"
+        if each.failed is None and each.score is not None
+        else f"{each.task_id} ({each.failed.code if each.failed else 'not graded'})"
+        for each in outcomes
+        if not each.success
+    ]
 
 
 def _play(config: ServiceConfig, concurrency: int) -> tuple[PolicyRun, Trajectory | None]:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["await_stopped", "end", "holders", "reap", "run_as", "signal_all", "signal_uid"]
 
-_PATIENCE_S = 3.0
-"""Killed processes are gone in milliseconds, unless the kernel itself is stuck."""
+_PATIENCE_S = 8.0
+"""Killed processes are gone in milliseconds, unless the machine is very busy or the kernel is stuck."""
 
 
 def run_as(identity: Identity | None, action: Callable[[], None]) -> int:

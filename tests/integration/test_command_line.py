@@ -70,3 +70,11 @@ def test_the_demo_solves_every_bundled_task_and_shows_one(tmp_path: Path) -> Non
     shown = run(tmp_path, "trajectories", "show", body["trajectory"]["instance_id"], "--json")
     assert shown.returncode == 0, shown.stderr
     assert json.loads(shown.stdout)["task_id"] == body["trajectory"]["task_id"]
+
+
+def test_a_demo_in_which_a_reference_fails_says_which_and_exits_with_1(tmp_path: Path) -> None:
+    # References of several steps are cut off after the first one.
+    result = run(tmp_path, "demo", "sandbox.kind=process", "environments.code.max_steps=1")
+    assert result.returncode == 1
+    assert "references failed: " in result.stderr
+    assert "algorithms_painted_line (score 0)" in result.stderr

@@ -88,10 +88,22 @@ class AppWorldEpisode:
     native: bool = True
 
     @classmethod
-    def create(cls, box: RunnerBox, catalog: AppworldCatalog, task_id: str, **params: Any) -> AppWorldEpisode:
+    def create(
+        cls,
+        box: RunnerBox,
+        catalog: AppworldCatalog,
+        task_id: str,
+        task: dict[str, Any] | None = None,
+        **params: Any,
+    ) -> AppWorldEpisode:
         name = f"appworld-{next(_numbers)}"
         payload = catalog.payload(task_id)
-        body = {"environment": "appworld", "task_id": task_id, "task": payload.task, "params": params}
+        body = {
+            "environment": "appworld",
+            "task_id": task_id,
+            "task": payload.task | (task or {}),
+            "params": params,
+        }
         meta = {"deadline_s": 60, "seed": 1, "max_steps": payload.max_steps}
         return cls(box, name, _said(box.request(Op.CREATE, name, meta=meta, body=body)))
 

@@ -66,7 +66,8 @@ class Cells:
     def run(self, code: str, timeout_s: int, patience_s: float) -> str:
         """AppWorld's answer to a cell; nothing that the cell does is an error of ours.
 
-        After ``timeout_s`` the cell is interrupted, after ``patience_s`` its session is ended.
+        After ``timeout_s`` of its time the cell is interrupted, a moment later its session is ended. It is an
+        error when the machine kept it from that time for ``patience_s``.
         """
         refusal = _refusal(code)
         if refusal is not None:
@@ -74,7 +75,7 @@ class Cells:
         self._engine.begin_execution()
         timeout_s = max(1, min(timeout_s, int(patience_s - _MARGIN_S)))
         cell = _CELL.format(code=code.strip(), timeout_s=timeout_s, most=self._most)
-        result = self._agent.python(cell, patience_s, 4 * self._most, self._serve)
+        result = self._agent.python(cell, timeout_s + _MARGIN_S, 4 * self._most, self._serve, patience_s)
         if result.exit_code is None:
             what = "timed out" if result.timed_out else "ended its Python process"
             return f"{_FAILED}Exception: Execution {what}. All variables are lost; the apps are as they were."

@@ -12,25 +12,31 @@ import os
 import select
 import signal
 import sys
-import time
 from typing import Any, NamedTuple
 
 from appworld import evaluator
 from appworld.apps.model_lib import ModelHashHandler
 
 from sandbox_service.runner import kernel
+from sandbox_service.runner.allowance import Allowance
+from sandbox_service.runner.usage import usage_of
 
 from .engine import OUTPUT
 
-__all__ = ["EvaluationError", "Score", "evaluate"]
+__all__ = ["EvaluationError", "Score", "StarvedError", "evaluate"]
 
-_PATIENCE_S = 110.0
+_EVALUATION_S = 100.0
+"""What an evaluation may compute; they take a fraction of a second."""
 _IN_MEMORY = ":memory:"
 """Stands for the name of an experiment: AppWorld looks for no folder of a name like that."""
 
 
 class EvaluationError(Exception):
     """The task could not be evaluated."""
+
+
+class StarvedError(Exception):
+    """The machine was too busy to evaluate the task in time."""
 
 
 class Score(NamedTuple):
@@ -46,19 +52,22 @@ class Score(NamedTuple):
         return self.passes / max(1, self.passes + self.failures)
 
 
-def evaluate(task_id: str) -> Score:
-    """Evaluate the open task. Raises EvaluationError."""
+def evaluate(task_id: str, patience_s: float) -> Score:
+    """Evaluate the open task within ``patience_s``. Raises EvaluationError or StarvedError."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         _leave_with(writing, task_id)
     os.close(writing)
+    allowance = Allowance(_EVALUATION_S, patience_s, lambda: usage_of([child]))
     try:
-        answer = _read(reading)
+        answer = _read(reading, allowance)
     finally:
         os.close(reading)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+    if not answer and allowance.over() and allowance.starved():
+        raise StarvedError(f"the machine is too busy: no evaluation in {patience_s:g} s")
     if "passes" not in answer:
         raise EvaluationError(str(answer.get("failed", "the evaluation ended without a word")))
     return Score(answer["passes"], answer["failures"], answer["success"])
@@ -99,14 +108,14 @@ def _evaluate(task_id: str) -> dict[str, Any]:
     }
 
 
-def _read(descriptor: int) -> dict[str, Any]:
-    deadline = time.monotonic() + _PATIENCE_S
+def _read(descriptor: int, allowance: Allowance) -> dict[str, Any]:
     data = b""
-    while select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
-        part = os.read(descriptor, 65536)
-        if not part:
-            break
-        data += part
+    while not allowance.over():
+        if select.select([descriptor], [], [], allowance.wait_s)[0]:
+            part = os.read(descriptor, 65536)
+            if not part:
+                break
+            data += part
     try:
         answer = json.loads(data)
     except ValueError:

@@ -13,7 +13,7 @@ from sandbox_service.runner.world import Context, Outcome, Start, Verdict, World
 from .actions import Action, read_actions
 from .cells import Cells, read_preamble
 from .engine import Engine
-from .evaluation import EvaluationError, Score, evaluate
+from .evaluation import EvaluationError, Score, StarvedError, evaluate
 from .prompts import TOOL, introduction, task_message
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ class AppWorldWorld(World):
 
     def step(self, message: JsonObject, timeout_s: float) -> Outcome:
         # Some of the time is left for the evaluation of a completed task.
-        deadline = time.monotonic() + timeout_s - min(5.0, timeout_s * 0.2)
+        end = time.monotonic() + timeout_s
+        deadline = end - min(5.0, timeout_s * 0.2)
         messages: list[JsonObject] = []
         over = False
         for action in read_actions(message, simple=self._flags["simple"]):
@@ -84,7 +85,7 @@ class AppWorldWorld(World):
         if not over:
             return Outcome(messages)
         # Nothing can change any more, so this is what every later evaluation would say.
-        self._final = score = self._evaluate()
+        self._final = score = self._evaluate(end - time.monotonic(), "step_timeout")
         reward = float(score.success) if self._flags["sparse"] else score.share
         return Outcome(messages, reward, terminated=True)
 
@@ -95,13 +96,16 @@ class AppWorldWorld(World):
 
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
         sparse = wants_sparse(params)
-        score = self._final or self._evaluate()
+        score = self._final or self._evaluate(self.evaluate_timeout_s, "deadline_exceeded")
         details = {"passes": score.passes, "failures": score.failures, "completed": self._engine.completed()}
         return Verdict(float(score.success) if sparse else score.share, score.success, details)
 
-    def _evaluate(self) -> Score:
+    def _evaluate(self, patience_s: float, late: str) -> Score:
+        # A little of it is left for finding out why an evaluation is late.
         try:
-            return evaluate(str(self.task["id"]))
+            return evaluate(str(self.task["id"]), max(0.1, patience_s - 1.0))
+        except StarvedError as error:
+            raise WorldError(str(error), late) from None
         except (EvaluationError, OSError) as error:
             raise WorldError(str(error), "grader_failed") from error
 

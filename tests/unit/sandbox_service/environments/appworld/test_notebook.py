@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+from tests.support.busy import ON_A_BUSY_CPU, busy_cpu
+
 _PROGRAM = """
 import json, sys, types
 job = json.load(sys.stdin)
@@ -25,16 +27,27 @@ import os
 os_write = os.write
 os.write = lambda fd, data: said.append(data.decode()) or len(data)
 for cell in job["cells"]:
-    run(cell, 20, job["most"])
+    run(cell, job["timeout_s"], job["most"])
 os_write(1, json.dumps(said).encode())
 """
 
 
-def played(*cells: str, answer: object = None, most: int = 1000) -> tuple[list[str], list[dict[str, object]]]:
+def played(
+    *cells: str,
+    answer: object = None,
+    most: int = 1000,
+    timeout_s: int = 20,
+    command: tuple[str, ...] = (),
+) -> tuple[list[str], list[dict[str, object]]]:
     """What each cell was answered, and what the world was asked."""
-    job = {"cells": cells, "answer": answer or {"value": None}, "most": most}
+    job = {"cells": cells, "answer": answer or {"value": None}, "most": most, "timeout_s": timeout_s}
     done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM], input=json.dumps(job), capture_output=True, text=True, check=False
+        [*command, sys.executable, "-c", _PROGRAM],
+        input=json.dumps(job),
+        capture_output=True,
+        text=True,
+        check=False,
+        start_new_session=True,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), [json.loads(line) for line in done.stderr.splitlines()]
@@ -96,3 +109,19 @@ def test_packages_are_asked_for_by_the_first_cell_that_speaks_of_them() -> None:
 def test_output_is_cut_and_standard_error_dropped() -> None:
     said, _ = played("import sys\nprint('x' * 50)\nprint('y', file=sys.stderr)", most=10)
     assert said == ["x" * 10]
+
+
+COMPUTES = "import resource\nbegun = resource.getrusage(0).ru_utime\n"
+COMPUTES += "while resource.getrusage(0).ru_utime < begun + {seconds}: pass\nprint('done')"
+
+
+def test_a_cell_is_not_interrupted_for_waiting_for_a_processor() -> None:
+    with busy_cpu():
+        said, _ = played(COMPUTES.format(seconds=0.4), timeout_s=1, command=ON_A_BUSY_CPU)
+    assert said == ["done\n"]
+
+
+def test_a_cell_that_computes_or_sleeps_for_too_long_is_interrupted() -> None:
+    late = "timed out after 1 seconds"
+    said, _ = played("while True: pass", "import threading\nthreading.Event().wait(100)", timeout_s=1)
+    assert all(late in each for each in said)
