@@ -85,7 +85,7 @@ class CodeConfig(Branch):
     max_steps: Positive = 30
     """Steps after which an episode is truncated."""
     tool_timeout_s: Seconds = 30.0
-    """Deadline of one tool call."""
+    """What one tool call may compute and sleep, if its step has so much time."""
     max_output_bytes: Positive = 32 * 1024
     """Output of one tool call that the agent sees."""
 
