@@ -1,10 +1,17 @@
 """Waiting for something to become true, without saying how long it takes."""
 
 import asyncio
+import time
 from collections.abc import Callable
 
 
-async def until(condition: Callable[[], object], patience_s: float = 20.0) -> None:
+def wait_until(condition: Callable[[], object]) -> None:
+    """Return as soon as the condition holds; the test's own time limit is the bound."""
+    while not condition():
+        time.sleep(0.005)
+
+
+async def until(condition: Callable[[], object], patience_s: float = 120.0) -> None:
     """Return as soon as the condition holds; fail when it does not come to hold."""
     async with asyncio.timeout(patience_s):
         while not condition():  # noqa: ASYNC110 (what is waited for raises no event)

@@ -3,13 +3,13 @@ from __future__ import annotations
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from deploy import haproxy_guard
 from deploy.haproxy_guard import rewrite
+from tests.fakes.waiting import wait_until
 
 # The shape of what Ray Serve 2.60 writes.
 CONFIG = """global
@@ -119,10 +119,7 @@ def test_the_binary_ends_with_the_process_that_started_it(tmp_path: Path):
     )
     subprocess.run([sys.executable, "-c", starter, *guard, "-db", "-f", str(config)], check=True, timeout=30)
     pid = int(Path(f"{config}.pid").read_text())
-    deadline = time.monotonic() + 10
-    while _runs(pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not _runs(pid)
+    wait_until(lambda: not _runs(pid))
 
 
 def _runs(pid: int) -> bool:

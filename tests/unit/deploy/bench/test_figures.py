@@ -2,7 +2,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -10,6 +9,7 @@ from deploy.bench.context import Sizes, beside, rounded, spread
 from deploy.bench.machine import available_memory_mb, describe_machine
 from deploy.bench.processes import CpuLook, CpuUse, cpu_look, memory_mb, processes_of
 from deploy.bench.suites import SUITES
+from tests.fakes.waiting import wait_until
 
 
 def test_a_spread_stands_beside_its_yardstick() -> None:
@@ -56,10 +56,7 @@ def test_processes_are_known_by_their_command_lines() -> None:
     marked = subprocess.Popen([sys.executable, "-c", code, "sandbox_service.runner"])
     try:
         # A child has its command line a moment after it was started.
-        deadline = time.monotonic() + 20
-        while marked.pid not in processes_of("runner"):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: marked.pid in processes_of("runner"))
         uses = {pid: use.part for (pid, _), use in cpu_look().uses.items()}
         assert uses[marked.pid] == "runner"
         assert os.getpid() not in processes_of("runner")

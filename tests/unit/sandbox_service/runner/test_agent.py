@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.fakes.waiting import wait_until
 from tests.support.runner_box import is_alive
 
 if TYPE_CHECKING:
@@ -130,13 +131,11 @@ def test_a_command_leaves_the_session_alone(act: Any) -> None:
 
 
 def test_a_command_past_its_deadline_is_ended_although_it_ignores_signals(act: Any) -> None:
-    started = time.monotonic()
     result = act(
         do="shell", command="trap '' TERM INT HUP; echo $$; while :; do sleep 1; done", timeout_s=0.4
     )
     assert (result["timed_out"], result["exit_code"]) == (True, None)
     assert not is_alive(result["output"])
-    assert time.monotonic() - started < 10
 
 
 def test_a_command_killed_by_a_signal_has_died(act: Any) -> None:
@@ -171,9 +170,7 @@ def test_a_frozen_agent_stands_still_until_it_is_thawed(act: Any) -> None:
     time.sleep(0.1)
     assert act(do="read", path="beat")["value"] == before
     act(do="control", name="thaw")
-    deadline = time.monotonic() + 10
-    while act(do="read", path="beat")["value"] == before:
-        assert time.monotonic() < deadline
+    wait_until(lambda: act(do="read", path="beat")["value"] != before)
     assert act(do="python", code="1")["exit_code"] == 0
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_service.runner.frames import Op
+from tests.fakes.waiting import wait_until
 from tests.support.runner_box import error_code, is_alive, runner_box
 
 TASK = {"prompt": "hi", "steps": 3}
@@ -105,10 +106,7 @@ def test_nothing_outlives_a_runner_that_is_killed() -> None:
         pids = [process["pid"] for process in box.processes()]
         box.process.kill()
         box.process.wait()
-        deadline = time.monotonic() + 10
-        while left := [pid for pid in pids if is_alive(pid)]:
-            assert time.monotonic() < deadline, left
-            time.sleep(0.01)
+        wait_until(lambda: not any(is_alive(pid) for pid in pids))
 
 
 def test_a_box_that_no_host_has_visited_for_long_ends_itself() -> None:
