@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.errors import ServiceError
+from sandbox_service.sandboxes.base import SandboxLimits
 from sandbox_service.sandboxes.factory import open_engine
+from sandbox_service.sandboxes.host import protections_here
 from sandbox_service.sandboxes.images import build_images
 
 if TYPE_CHECKING:
@@ -39,7 +41,16 @@ def prepared(config: ServiceConfig, tell: Callable[[str], None]) -> ServiceConfi
             kind = "process"
     if kind == "process":
         tell("process sandboxes are no security boundary: for trusted code, and for this machine only")
+        _tell_what_protects(config, tell)
     return config.model_copy(update={"sandbox": config.sandbox.model_copy(update={"kind": kind})})
+
+
+def _tell_what_protects(config: ServiceConfig, tell: Callable[[str], None]) -> None:
+    limits = SandboxLimits(**config.sandbox.limits.model_dump())
+    found = asyncio.run(protections_here(config.sandbox.state_dir, limits))
+    for state, wanted in (("on", True), ("off", False)):
+        if names := [name for name, on in found.items() if on is wanted]:
+            tell(f"protections {state}: {', '.join(names)}")
 
 
 async def images_built(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from sandbox_service.environments.base import EnvironmentSpec
 
-__all__ = ["box_files", "box_modules"]
+__all__ = ["box_files", "box_modules", "runner_files"]
 
 _RUNNER = "sandbox_service.runner"
 _SHARED = ("sandbox_service.environments.actions", "sandbox_service.environments.games")
@@ -34,6 +34,11 @@ def box_files(spec: EnvironmentSpec) -> dict[str, bytes]:
     for package in (_RUNNER, *_SHARED, environment):
         found |= _package(package)
     return dict(sorted(found.items()))
+
+
+def runner_files() -> dict[str, bytes]:
+    """Relative path to content of the runner alone, which is what every box has."""
+    return _package(_RUNNER)
 
 
 def box_modules(files: Mapping[str, bytes]) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import secrets
 import stat
@@ -13,20 +12,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sandbox_service.environments.digests import digest
+
+from .content import runner_files
 from .covers import coverable, own_places
 from .namespaces import Enclosure, namespaces_work
 from .seccomp import filter_program
-from .state import remove_folder
+from .state import StateDir, remove_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .base import SandboxLimits
-    from .state import StateDir
 
-__all__ = ["Host", "look_around"]
-
-log = logging.getLogger(__name__)
+__all__ = ["Host", "look_around", "protections_here"]
 
 _SYSTEM_PYTHON = Path("/usr/bin/python3")
 _OLDEST = (3, 11)
@@ -61,13 +60,15 @@ class Host:
     """Places of this machine that boxes find empty; None where they cannot be covered."""
 
     def protections(self) -> dict[str, bool]:
-        """Return what keeps agent code apart from this machine, and whether it does here."""
+        """Return what keeps agents from this machine and from each other, and whether it does so here."""
         return {
             "own user ids": self.drops_uids,
-            "own process, network, IPC and mount namespaces": self.namespaces,
-            "system calls filtered": self.system_calls is not None,
-            "abstract sockets apart": self.abstract_sockets_apart,
-            "files of service and users covered, processes of others hidden": self.hidden is not None,
+            "own namespaces": self.namespaces,
+            "own bounded folders": self.namespaces,
+            "filtered system calls": self.system_calls is not None,
+            "own abstract sockets": self.abstract_sockets_apart,
+            "covered files of service and users": self.hidden is not None,
+            "hidden processes of others": self.hidden is not None and self.drops_uids,
         }
 
 
@@ -79,7 +80,7 @@ async def look_around(
     packages: bool = False,
     secret: Sequence[Path] = (),
 ) -> Host:
-    """Find out what protects process boxes here, and log it.
+    """Find out how process boxes are made here, and what protects them.
 
     ``packages`` are built for one version of the interpreter; ``secret`` are files and folders that boxes are
     not to see, besides those of this process and its user.
@@ -96,12 +97,19 @@ async def look_around(
         filtered, apart = await asyncio.to_thread(_confinement, interpreter, code)
     finally:
         remove_folder(probe)
-    host = Host(interpreter, drops_uids, namespaces, filter_program() if filtered else None, apart, hidden)
-    log.warning(
-        "process sandboxes are no security boundary (%s). Use Docker for models that you do not trust.",
-        ", ".join(f"{name}: {'on' if on else 'off'}" for name, on in host.protections().items()),
-    )
-    return host
+    return Host(interpreter, drops_uids, namespaces, filter_program() if filtered else None, apart, hidden)
+
+
+async def protections_here(state_dir: Path | None, limits: SandboxLimits) -> dict[str, bool]:
+    """Return ``Host.protections`` of this machine, found out without a service."""
+    state = StateDir.open(state_dir, f"look-{secrets.token_hex(4)}")
+    try:
+        files = runner_files()
+        code = await asyncio.to_thread(state.lay_out, digest(files), files)
+        return (await look_around(state, code, limits)).protections()
+    finally:
+        state.close()
+        remove_folder(state.path)
 
 
 def _confinement(interpreter: str, code: Path) -> tuple[bool, bool]:

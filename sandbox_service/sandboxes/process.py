@@ -7,6 +7,7 @@ limits for each process, user ids of the box's own where we are root, and namesp
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from .state import StateDir
 
 __all__ = ["ProcessFactory"]
+
+log = logging.getLogger(__name__)
 
 _NAME_PREFIX = "process-"
 
@@ -94,6 +97,7 @@ class ProcessFactory:
                 self._hosts[packages] = await look_around(
                     self._state, code, self._limits, packages=packages, secret=self._secret
                 )
+                _say_what_protects(self._hosts[packages])
             host = self._hosts[packages]
         name = _NAME_PREFIX + secrets.token_hex(5)
         uids = self._ranges.take()
@@ -162,6 +166,13 @@ class ProcessFactory:
     async def close(self) -> None:
         self._state.close()
         self._ranges.close()
+
+
+def _say_what_protects(host: Host) -> None:
+    log.warning(
+        "process sandboxes are no security boundary (%s). Use Docker for models that you do not trust.",
+        ", ".join(f"{name}: {'on' if on else 'off'}" for name, on in host.protections().items()),
+    )
 
 
 def _provided(provisions: Provisions | None, box: Path | None) -> tuple[str | None, str | None]:

@@ -3,6 +3,7 @@ import pytest
 from deploy.config_file import read_config
 from deploy.preparation import prepared
 from sandbox_service.errors import ServiceError
+from sandbox_service.sandboxes.host import Host
 
 NOBODY = "sandbox.docker_host=tcp://127.0.0.1:1"
 
@@ -13,6 +14,19 @@ def test_auto_takes_processes_where_no_engine_answers_and_says_why() -> None:
     assert settled.sandbox.kind == "process"
     assert told[0].startswith("process sandboxes, since no Docker engine answers")
     assert "no security boundary" in told[1]
+
+
+def test_process_boxes_say_which_protections_are_on_and_which_are_not(tmp_path) -> None:
+    told: list[str] = []
+    prepared(
+        read_config(None, ["sandbox.kind=process", f"sandbox.state_dir='{tmp_path}/closed'"]), told.append
+    )
+    lines = dict(line.split(": ", 1) for line in told if line.startswith("protections"))
+    named = ", ".join(lines.values()).split(", ")
+    assert sorted(named) == sorted(Host("python3", drops_uids=False, namespaces=False).protections())
+    # Other user ids cannot come to a state folder below one of pytest's.
+    assert "own user ids" in lines["protections off"]
+    assert list((tmp_path / "closed").iterdir()) == []
 
 
 def test_docker_that_was_asked_for_and_does_not_answer_is_an_error() -> None:
