@@ -29,6 +29,8 @@ _SQLITE_PRAGMAS = (
     "PRAGMA journal_mode=WAL",
     "PRAGMA busy_timeout=5000",
     "PRAGMA journal_size_limit=67108864",
+    # Each checkpoint waits for the disk, and answers wait for it. Small transactions write many pages.
+    "PRAGMA wal_autocheckpoint=8000",
 )
 
 
