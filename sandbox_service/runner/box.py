@@ -116,7 +116,7 @@ class Box:
     def _next_serial(self) -> int:
         """A number never used before; 0 when the user ids are used up."""
         self._serial += 1
-        if self._config.drop_uids and 2 * self._serial + 1 >= self._config.uid_count:
+        if self._config.drop_uids and self._serial > self._config.most_instances:
             return 0
         return self._serial
 

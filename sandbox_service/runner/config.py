@@ -35,7 +35,7 @@ class RunnerConfig:
     uid_base: int = 0
     """First of ``uid_count`` ids that nothing else on the machine has."""
     uid_count: int = 65_536
-    """How many ids there are; each instance takes two, and none is used twice."""
+    """How many ids there are, for agents and candidates."""
     env_uid: int = 0
     """The id of zygote and workers."""
     limits: Limits = field(default_factory=Limits)
@@ -82,21 +82,27 @@ class RunnerConfig:
         """Real user id of who signals all of an agent's processes; a helper's would reach every helper."""
         return self.uid_base + 1
 
-    def agent_uid(self, serial: int) -> int | None:
-        """User id of an instance's agent; None when ids are not dropped."""
-        return self.uid_base + 2 * serial if self.drop_uids else None
+    @property
+    def most_instances(self) -> int:
+        """How many instances have user ids in the box's life; the upper half of the ids is for candidates."""
+        return self.uid_count // 2 - 2
 
-    def grader_uid(self, serial: int) -> int | None:
-        """User id of an instance's candidates."""
-        return self.uid_base + 2 * serial + 1 if self.drop_uids else None
+    def agent_uid(self, serial: int) -> int | None:
+        """User id of an instance's agent, which no other instance ever has; None when ids are not dropped."""
+        return self.uid_base + 1 + serial if self.drop_uids else None
+
+    def candidate_uid(self, number: int) -> int | None:
+        """User id of a candidate: fresh, until as many were made as there are ids for candidates."""
+        first = self.uid_count // 2
+        return self.uid_base + first + number % (self.uid_count - first) if self.drop_uids else None
 
     def workspace(self, serial: int) -> str:
         """The workspace of an instance."""
         return f"{self.workspace_root}/{serial}"
 
-    def candidate_directory(self, serial: int) -> str:
-        """Where candidates of an instance run."""
-        return f"{self.workspace_root}/{serial}.candidate"
+    def candidate_directory(self, number: int) -> str:
+        """Where a candidate runs."""
+        return f"{self.workspace_root}/candidate-{number}"
 
     def temporary_directory(self, serial: int) -> str | None:
         """An own directory for temporary files, where no user id tells instances apart."""

@@ -90,12 +90,13 @@ class Desk:
             pid = int(message["pid"])
             return premises.end_root(pid) if premises.owns(serial, pid) else premises.end_strays()
         if what == "kill":
-            return premises.end_agent(serial)
+            return premises.kill_agent(serial)
         if what == "end_candidate":
-            return not premises.end_candidate(serial)
-        if what in ("freeze", "thaw"):
-            number = signal.SIGSTOP if what == "freeze" else signal.SIGCONT
-            return premises.signal_agent(serial, number)
+            return premises.end_candidate(serial)
+        if what == "freeze":
+            return premises.freeze_agent(serial)
+        if what == "thaw":
+            return premises.signal_agent(serial, signal.SIGCONT)
         raise OSError(f"no such request: {what}")
 
     def _start(self, kind: str, message: Message, descriptors: list[int]) -> Message:

@@ -58,10 +58,25 @@ class Janitor:
                 found.append(path)
         return found
 
-    def clean(self, uid: int | None, directories: list[str]) -> list[str]:
-        """Remove single directories; those that are still there."""
-        self._as(uid, directories, [])
-        return [path for path in directories if os.path.lexists(path)]
+    def clean(self, uid: int | None, directory: str) -> list[str]:
+        """Remove a candidate's directory and all that its id owns; what is left."""
+        self._as(uid, [directory], self._shared if uid is not None else [])
+        left = [directory] if os.path.lexists(directory) else []
+        return left + (self._left_of({uid}) if uid is not None else [])
+
+    def close(self, uid: int) -> bool:
+        """Take from others all rights to what ``uid`` owns in shared directories; False when that failed.
+
+        What lies below their top is out of reach with it. No process of ``uid`` may run, lest it open them again.
+        """
+
+        def close() -> None:
+            for path in filter(os.path.isdir, self._shared):
+                with os.scandir(path) as entries:
+                    for entry in entries:
+                        _keep_to_owner(entry, uid)
+
+        return sweep.run_as(Identity(uid, self._config.keeper_uid), close) == 0
 
     def clean_instance(self, serial: int, uid: int | None, last: bool) -> list[str]:
         """Remove an instance's directories and, with the last of its family, all that its id owns."""
@@ -71,8 +86,7 @@ class Janitor:
         self._as(uid, directories, self._shared if last and uid is not None else [])
         left = [path for path in directories if os.path.lexists(path)]
         if uid is not None and last:
-            uids = {uid, config.grader_uid(serial)}
-            left += self._left_of({each for each in uids if each is not None})
+            left += self._left_of({uid})
         return left
 
     def _left_of(self, uids: set[int]) -> list[str]:
@@ -116,6 +130,13 @@ class Janitor:
         ours = range(config.uid_base, config.uid_base + config.uid_count)
         left = find_owned(self._shared, lambda uid: uid in ours or uid == config.env_uid, self._kept)
         return left + _ipc_left(ours)
+
+
+def _keep_to_owner(entry: os.DirEntry[str], uid: int) -> None:
+    information = entry.stat(follow_symlinks=False)
+    mode = stat.S_IMODE(information.st_mode)
+    if information.st_uid == uid and mode & 0o077 and not entry.is_symlink():
+        os.chmod(entry.path, mode & 0o700)  # noqa: PTH101
 
 
 def _ipc_left(uids: Container[int]) -> list[str]:

@@ -6,6 +6,7 @@ errands do it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .errands import Errands
@@ -18,7 +19,16 @@ if TYPE_CHECKING:
     from .config import RunnerConfig
     from .families import Family
 
-__all__ = ["Lodgings"]
+__all__ = ["Lodgings", "Stand"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """Where, and as whom, one candidate runs; nothing of it was there before."""
+
+    uid: int | None
+    directory: str
+    quarters: Quarters | None
 
 
 class Lodgings:
@@ -26,7 +36,8 @@ class Lodgings:
 
     def __init__(self, config: RunnerConfig) -> None:
         self._config = config
-        self._graders: dict[int, Quarters] = {}
+        self._stands: dict[int, Stand] = {}
+        self._candidates = 0
         self.errands = Errands()
         self.janitor = Janitor(config)
 
@@ -36,20 +47,40 @@ class Lodgings:
             family.quarters = Quarters.furnish(self._config.rooms)
         return family.quarters
 
-    def of_candidate(self, serial: int) -> Quarters | None:
-        """The quarters of an instance's candidates until ``clear_candidate``."""
-        if self._config.rooms and serial not in self._graders:
-            self._graders[serial] = Quarters.furnish(self._config.rooms)
-        return self._graders.get(serial)
+    def of_candidate(self, serial: int) -> Stand:
+        """A stand of its own for an instance's next candidate, until ``clear_candidate``."""
+        if serial not in self._stands:
+            config, number = self._config, self._candidates
+            self._candidates += 1
+            quarters = Quarters.furnish(config.rooms) if config.rooms else None
+            stand = Stand(config.candidate_uid(number), config.candidate_directory(number), quarters)
+            self._stands[serial] = stand
+        return self._stands[serial]
+
+    def has_candidate(self, serial: int) -> bool:
+        """Whether an instance has a candidate that was not cleared away."""
+        return serial in self._stands
+
+    def candidate_uid(self, serial: int) -> int | None:
+        """The user id of an instance's candidate, if it has a candidate."""
+        stand = self._stands.get(serial)
+        return None if stand is None else stand.uid
 
     def clear_candidate(self, serial: int) -> list[str]:
-        """Do away with what the candidates of an instance wrote; what is left."""
-        quarters = self._graders.pop(serial, None)
-        if quarters is not None:
-            self._vacate(quarters)
+        """Do away with what an instance's candidate wrote; what is left."""
+        stand = self._stands.pop(serial, None)
+        if stand is None:
             return []
-        uid, directory = self._config.grader_uid(serial), self._config.candidate_directory(serial)
-        return self.janitor.clean(uid, [directory])
+        if stand.quarters is not None:
+            self._vacate(stand.quarters)
+            return []
+        return self.janitor.clean(stand.uid, stand.directory)
+
+    def close(self, family: Family) -> bool:
+        """Keep candidates from what an agent, which does not run, has left open in shared folders."""
+        if family.quarters is not None or family.uid is None or not family.touched:
+            return True
+        return self.janitor.close(family.uid)
 
     def clear(self, serial: int, family: Family, done: Callable[[list[str]], None]) -> None:
         """Do away with what an instance wrote that has left its family; ``done`` gets what is left."""

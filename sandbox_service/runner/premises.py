@@ -42,7 +42,8 @@ class Premises:
         """Forks in progress, during which a child of unknown owner is no stray."""
         self._roots: dict[int, Root] = {}
         self._families: dict[int, Family] = {}
-        self._graded: set[int] = set()
+        self._left: dict[int, list[str]] = {}
+        """What candidates of an instance left that could not be ended or removed."""
         self._lodgings = Lodgings(config)
         self._ended: list[tuple[Root, int]] = []
 
@@ -56,17 +57,17 @@ class Premises:
     def place(self, serial: int, kind: str) -> Place:
         """Where and as whom a process of that kind runs."""
         config, limits = self.config, self.config.limits
-        uid = config.grader_uid(serial) if kind == "candidate" else self._families[serial].uid
+        if kind == "candidate":
+            stand = self._lodgings.of_candidate(serial)
+            identity = None if stand.uid is None else Identity.of(stand.uid)
+            return Place(stand.directory, stand.directory, identity, limits, config.filter, stand.quarters)
+        family = self._families[serial]
+        uid, quarters = family.uid, self._lodgings.of_family(family)
         helper = kind in HELPERS
         identity = None if uid is None else Identity(uid, config.keeper_uid if helper else uid)
         if helper:
             limits = Limits(open_files=limits.open_files, file_mib=limits.file_mib)
-        directory = config.workspace(serial)
-        if kind == "candidate":
-            directory = config.candidate_directory(serial)
-        temporary = config.temporary_directory(serial)
-        lodgings, family = self._lodgings, self._families[serial]
-        quarters = lodgings.of_candidate(serial) if kind == "candidate" else lodgings.of_family(family)
+        directory, temporary = config.workspace(serial), config.temporary_directory(serial)
         return Place(directory, temporary, identity, limits, config.filter, quarters)
 
     def start(
@@ -74,8 +75,6 @@ class Premises:
     ) -> int:
         """Fork a process for an instance; its pid. Raises OSError when there is no room."""
         self._families[serial].touched = True
-        if kind == "candidate":
-            self._graded.add(serial)
         pid = fork_child(place, descriptors, run)
         self._roots[pid] = Root(pid, serial, kind)
         return pid
@@ -171,20 +170,34 @@ class Premises:
     def end_agent(self, serial: int) -> bool:
         """End every process of an instance's agent."""
         family = self._families[serial]
+        if not family.touched:
+            return True
         if family.uid is not None and family.members == {serial}:
             return self._end_uid(family.uid)
         self._catch_orphans()
         return sweep.end(self._tree_of(serial), self._reap)
 
-    def end_candidate(self, serial: int) -> list[str]:
-        """End every process of an instance's candidates and empty their directory; what is left."""
-        uid = self.config.grader_uid(serial)
+    def kill_agent(self, serial: int) -> bool:
+        """End an instance's agent and keep candidates from what it left open."""
+        return self.end_agent(serial) and self._lodgings.close(self._families[serial])
+
+    def freeze_agent(self, serial: int) -> bool:
+        """Stop an instance's agent and keep candidates from what it left open."""
+        return self.signal_agent(serial, signal.SIGSTOP) and self._lodgings.close(self._families[serial])
+
+    def end_candidate(self, serial: int) -> bool:
+        """End an instance's candidate and remove what it wrote; False when something is left."""
+        if not self._lodgings.has_candidate(serial):
+            return True
+        uid = self._lodgings.candidate_uid(serial)
         if uid is not None:
             ended = self._end_uid(uid)
         else:
             ended = sweep.end(self._tree_of(serial, candidate=True), self._reap)
         left = [] if ended else [f"processes of candidate {serial}"]
-        return left + self._lodgings.clear_candidate(serial)
+        left += self._lodgings.clear_candidate(serial)
+        self._left.setdefault(serial, []).extend(left)
+        return not left
 
     def signal_agent(self, serial: int, number: signal.Signals) -> bool:
         """Stop or resume every process of an instance's agent."""
@@ -229,7 +242,7 @@ class Premises:
     def _uid_of(self, root: Root) -> int | None:
         """Whose signals reach a root; nobody's, when it is a helper of ours."""
         if root.kind == "candidate":
-            return self.config.grader_uid(root.serial)
+            return self._lodgings.candidate_uid(root.serial)
         family = self._families.get(root.serial)
         return None if family is None or root.kind in HELPERS else family.uid
 
@@ -243,8 +256,8 @@ class Premises:
         left: list[str] = []
         if not self.end_agent(serial):
             left.append(f"processes of {serial}")
-        if serial in self._graded:
-            left += self.end_candidate(serial)
+        self.end_candidate(serial)
+        left += self._left.get(serial, [])
         self._forget(serial)
         self._lodgings.clear(serial, family, lambda rest: done(left + rest))
 
@@ -252,7 +265,7 @@ class Premises:
         family = self._families.pop(serial, None)
         if family is not None:
             family.members.discard(serial)
-        self._graded.discard(serial)
+        self._left.pop(serial, None)
 
     def mark_clean(self) -> None:
         """What lies in the shared directories now belongs to the world, not to an agent."""

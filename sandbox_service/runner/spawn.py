@@ -166,5 +166,7 @@ def run_files(place: Place) -> None:
 def run_candidate(place: Place, entry: str) -> None:
     """Become a candidate; descriptor 3 is its control socket."""
     place.enter()
+    if not place.system_calls:
+        keep_abstract_sockets_apart()
     sys.path.insert(0, "")
     serve_candidate(socket.socket(fileno=FIRST), entry)

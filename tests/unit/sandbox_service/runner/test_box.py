@@ -150,7 +150,7 @@ def test_a_world_that_fails_to_start_leaves_nothing(drop: bool) -> None:
 def test_user_ids_are_never_used_twice(drop: bool) -> None:
     if not drop:
         pytest.skip("instances share a user id here")
-    with runner_box("tests.support.agent_world", drop=True, agent_code=True, uid_count=8) as box:
+    with runner_box("tests.support.agent_world", drop=True, agent_code=True, uid_count=10) as box:
         seen = []
         for name in ("one", "two", "three"):
             box.create(name)

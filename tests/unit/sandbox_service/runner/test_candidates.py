@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,12 +34,17 @@ def test_a_candidate_answers_requests_until_it_is_closed(act: Any) -> None:
 def test_a_candidate_starts_in_an_empty_directory_of_its_own(act: Any) -> None:
     act(do="write", path="answer.py", text="secret")
     workspace = act(do="workspace")["workspace"]
+    directories: list[str] = []
     for _ in range(2):
         act(do="candidate", entry=ENTRY)
         assert run(act, "os.listdir('.')") == "[]"
-        assert run(act, "os.getcwd()") == f"{workspace}.candidate"
+        directory = run(act, "os.getcwd()")
+        assert directory.rpartition("/")[0] == workspace.rpartition("/")[0]
+        assert run(act, "os.environ['TMPDIR']") == directory
+        directories.append(directory)
         run(act, "open('litter', 'w').write('x')")
         assert act(do="close")["value"] is None
+    assert len(set(directories)) == 2
 
 
 def test_a_candidate_has_a_user_id_that_the_agent_has_not(act: Any, drop: bool) -> None:
@@ -46,6 +52,29 @@ def test_a_candidate_has_a_user_id_that_the_agent_has_not(act: Any, drop: bool) 
     own = act(do="shell", command="id -u")["output"].strip()
     assert (run(act, "os.getresuid()") == f"({own}, {own}, {own})") is not drop
     act(do="close")
+
+
+def test_each_candidate_has_a_user_id_of_its_own(act: Any, drop: bool) -> None:
+    seen = set()
+    for _ in range(3):
+        act(do="candidate", entry=ENTRY)
+        seen.add(run(act, "os.getuid()"))
+        act(do="close")
+    assert len(seen) == (3 if drop else 1)
+
+
+def test_what_a_candidate_leaves_in_shared_folders_goes_with_it(
+    act: Any, agent_box: RunnerBox, drop: bool
+) -> None:
+    if not drop:
+        pytest.skip("without user ids nothing tells whose a file in a shared folder is")
+    scratch = agent_box.config["scratch"][0]
+    act(do="candidate", entry=ENTRY)
+    run(act, f"os.makedirs('{scratch}/deep/er')")
+    run(act, f"open('{scratch}/deep/er/litter', 'w').write('x')")
+    run(act, f"os.mkfifo('{scratch}/pipe')")
+    act(do="close")
+    assert list(Path(scratch).iterdir()) == []
 
 
 def test_the_agent_is_killed_without_the_candidate_and_the_other_way_round(act: Any) -> None:

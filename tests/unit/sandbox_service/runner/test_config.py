@@ -20,9 +20,20 @@ def test_the_least_that_is_needed() -> None:
 def test_user_ids_of_instances_never_overlap() -> None:
     config = RunnerConfig.parse({**LEAST, "drop_uids": True, "uid_base": 1000, "env_uid": 999})
     ids = [config.keeper_uid, config.sweeper_uid]
-    for serial in (1, 2, 3):
-        ids += [config.agent_uid(serial), config.grader_uid(serial)]  # type: ignore[list-item]
-    assert ids == list(range(1000, 1008))
+    ids += [config.agent_uid(serial) for serial in range(1, config.most_instances + 1)]  # type: ignore[misc]
+    ids += [config.candidate_uid(number) for number in range(config.uid_count // 2)]  # type: ignore[misc]
+    assert len(set(ids)) == len(ids)
+    assert set(ids) <= set(range(1000, 1000 + config.uid_count))
+
+
+def test_candidates_go_round_their_own_ids() -> None:
+    given = {**LEAST, "drop_uids": True, "uid_base": 1000, "uid_count": 10, "env_uid": 999}
+    config = RunnerConfig.parse(given)
+    assert [config.candidate_uid(number) for number in range(6)] == [1005, 1006, 1007, 1008, 1009, 1005]
+
+
+def test_without_user_ids_everything_temporary_lies_in_the_workspaces() -> None:
+    config = RunnerConfig.parse({**LEAST, "drop_uids": True, "uid_base": 1000, "env_uid": 999})
     assert config.temporary_directory(7) is None
 
 

@@ -20,7 +20,8 @@ fgetxattr flistxattr flock fork fstat fstatfs fsync ftruncate futex futex_requeu
 futex_wake futimesat get_mempolicy get_robust_list getcpu getcwd getdents getdents64 getegid geteuid getgid
 getgroups getitimer getpeername getpgid getpgrp getpid getppid getpriority getrandom getresgid getresuid
 getrlimit getrusage getsid getsockname getsockopt gettid gettimeofday getuid getxattr inotify_add_watch
-inotify_init inotify_init1 inotify_rm_watch ioctl ioprio_get ioprio_set kill lchown lgetxattr link linkat
+inotify_init inotify_init1 inotify_rm_watch ioctl ioprio_get ioprio_set kill
+landlock_create_ruleset landlock_restrict_self lchown lgetxattr link linkat
 listen listxattr llistxattr lseek lstat madvise membarrier memfd_create mkdir mkdirat mlock mlock2 mlockall
 mmap mprotect mremap msync munlock munlockall munmap nanosleep newfstatat open openat openat2 pause
 pidfd_open pidfd_send_signal pipe pipe2 poll ppoll prctl pread64 preadv preadv2 prlimit64 pselect6 pwrite64
@@ -39,7 +40,7 @@ unlink unlinkat utime utimensat utimes vfork wait4 waitid write writev
 FORBIDDEN = """
 _sysctl acct add_key adjtimex bpf chroot clock_adjtime clock_settime create_module delete_module fanotify_init
 finit_module fsconfig fsmount fsopen fspick get_kernel_syms init_module io_destroy io_getevents io_setup
-io_submit ioperm iopl kcmp kexec_file_load kexec_load keyctl landlock_create_ruleset lookup_dcookie
+io_submit ioperm iopl kcmp kexec_file_load kexec_load keyctl landlock_add_rule lookup_dcookie
 map_shadow_stack mbind memfd_secret migrate_pages mincore modify_ldt mount mount_setattr move_mount move_pages
 mq_notify mq_open mq_timedreceive mq_timedsend mq_unlink msgctl msgget msgrcv msgsnd name_to_handle_at
 nfsservctl open_by_handle_at open_tree perf_event_open pidfd_getfd pivot_root process_madvise
