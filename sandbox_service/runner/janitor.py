@@ -67,7 +67,8 @@ class Janitor:
     def close(self, uid: int) -> bool:
         """Take from others all rights to what ``uid`` owns in shared directories; False when that failed.
 
-        What lies below their top is out of reach with it. No process of ``uid`` may run, lest it open them again.
+        It begins and ends at their top, with which all below is out of reach. No process of ``uid`` may run,
+        lest it open them again.
         """
 
         def close() -> None:
