@@ -167,12 +167,10 @@ def _survives_a_killed_replica(url: str, ours: set[int]) -> None:
 
 
 def _survives_a_killed_supervisor(url: str, ours: set[int]) -> None:
-    """An episode of a deterministic environment goes on in the next supervisor."""
+    """An episode goes on in the next supervisor after its last answered step, whenever that was."""
     (supervisor,) = set(processes("ray::SupervisorActor")) & ours
     with SandboxClient(url) as client, client.episode("echo", "echo-10") as episode:
         assert episode.step(SAY).step_index == 0
-        # Reading the record waits for it to be written; what dies within that moment is honestly lost.
-        assert client.trajectory(episode.instance_id).events[-1].operation == "step"
         os.kill(supervisor, signal.SIGKILL)
         assert episode.step(SAY).step_index == 1
 
