@@ -18,7 +18,7 @@ def tiny_folder(tokenizer: str = "bpe", family: str = "qwen2") -> Path:
     """A model of one layer."""
     config = TinyModel.model_validate(
         {"tokenizer": tokenizer, "family": family, "hidden": 32, "layers": 1, "heads": 2}
-        | {"key_value_heads": 2, "feed_forward": 32}
+        | {"key_value_heads": 2, "feed_forward": 32, "context": 512}
     )
     return model_folder(config, Path(tempfile.mkdtemp(prefix="tiny-models-")))
 

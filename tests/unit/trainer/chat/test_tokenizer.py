@@ -8,7 +8,7 @@ from sandbox_service.contract.messages import FunctionSchema, Message, Tool
 from tests.fakes.tiny_chat import tiny_chat
 from tests.support.chat_templates import CHATML, LLAMA3, MISTRAL, TEMPLATES, write_tokenizer
 from trainer.chat import ChatTokenizer
-from trainer.config.model import ChatConfig, TinyModel
+from trainer.config.model import ChatConfig
 from trainer.errors import ConfigError
 
 SYSTEM = Message(role="system", content="Be brief.")
@@ -212,7 +212,7 @@ def test_history_with_calls_is_rendered_with_arguments_as_objects(tmp_path) -> N
 
 
 def test_the_context_is_the_models(tmp_path) -> None:
-    assert tiny_chat().context_tokens == TinyModel().context
+    assert tiny_chat().context_tokens == 512
     folder = write_tokenizer(tmp_path, MISTRAL)
     assert ChatTokenizer(folder, ChatConfig()).context_tokens is None
     (folder / "config.json").write_text(

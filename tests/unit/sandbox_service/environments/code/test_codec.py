@@ -73,7 +73,8 @@ def test_values_cross_unchanged(value: object) -> None:
         datetime.datetime(2025, 2, 3, 4, 5, 6, 7),
         "\ud800",
         [[], [[]]],
-        {1, 2} | {"x"},
+        {1, 2},  # of numbers, or of one text: the order of several differs from run to run
+        {"x"},
         int,
         [str, float],
     ],
