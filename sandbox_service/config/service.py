@@ -142,7 +142,8 @@ class DeadlineConfig(Branch):
     evaluate_s: Seconds = 120.0
     """Grading."""
     release_s: Seconds = 10.0
-    """Ending an instance, after which its box is destroyed."""
+    """Ending an instance. A box that takes longer takes no more instances, and is destroyed when its last one
+    has left."""
     drain_s: Seconds = 20.0
     """Finishing what runs at shutdown."""
 
