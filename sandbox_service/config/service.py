@@ -142,8 +142,7 @@ class DeadlineConfig(Branch):
     evaluate_s: Seconds = 120.0
     """Grading."""
     release_s: Seconds = 10.0
-    """Ending an instance. A box that takes longer takes no more instances, and is destroyed when its last one
-    has left."""
+    """Ending an instance; a box that takes longer gets no more, and ends with its last one."""
     drain_s: Seconds = 20.0
     """Finishing what runs at shutdown."""
 
