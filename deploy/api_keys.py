@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ __all__ = ["ApiKey", "new_api_key"]
 
 _PREFIX = "sbx_"
 _RANDOM_BYTES = 32
+_TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,9 @@ class ApiKey:
 
 def new_api_key(tenant: str) -> ApiKey:
     """A random key of 256 bits for a tenant."""
-    if not tenant or not tenant.isprintable() or any(sign in tenant for sign in '"\\'):
-        raise ValueError("a tenant's name is printable text without quotes and backslashes")
+    if not _TENANT.fullmatch(tenant):
+        raise ValueError(
+            f"{tenant!r} is not a tenant's name: 1 to 64 letters, digits and '._@-', such as team-a"
+        )
     secret = _PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
     return ApiKey(secret, hashlib.sha256(secret.encode()).hexdigest(), tenant)

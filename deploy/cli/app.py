@@ -23,6 +23,8 @@ Then look around:
     sandbox-service status
 
     sandbox-service trajectories --help
+
+Exit codes: 0 done, 1 failed, 2 asked for in a wrong way, 130 interrupted.
 """
 
 

@@ -19,7 +19,7 @@ from sandbox_service.config import SandboxConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.factory import open_engine
 
-from .terminal import explained, fail, notes_line, write_json
+from .terminal import INTERRUPTED, WRONG, explained, fail, notes_line, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -78,9 +78,9 @@ def bench(
     chosen = suites or list(_NAMES)
     unknown = set(chosen) - set(_NAMES)
     if unknown:
-        raise fail(f"there is no suite {', '.join(sorted(unknown))}; there are: {', '.join(_NAMES)}")
+        raise fail(f"there is no suite {', '.join(sorted(unknown))}; there are: {', '.join(_NAMES)}", WRONG)
     if set(kind or ()) - set(_KINDS):
-        raise fail(f"a kind is one of: {', '.join(_KINDS)}")
+        raise fail(f"a kind is one of: {', '.join(_KINDS)}", WRONG)
     sizes = Sizes.quick() if quick else Sizes()
     if docker_instances is not None:
         sizes = replace(sizes, docker_instances=docker_instances)
@@ -105,7 +105,7 @@ def _measured(
         except (LoadError, VariantError) as error:
             raise fail(str(error)) from error
         except asyncio.CancelledError:
-            raise fail("interrupted") from None
+            raise fail("interrupted", INTERRUPTED) from None
 
 
 async def _available() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,16 +16,16 @@ from clients import RetryPolicy, SandboxClient
 from .envs_references import references
 from .envs_setup import setup
 from .options import DEFAULT_SERVER, ApiKeyOption, JsonOption, ServerOption
-from .terminal import explained, fail, results, write_json
+from .terminal import WRONG, explained, fail, results, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from rich.console import RenderableType
 
     from sandbox_service.contract.inspection import Environment
 
-__all__ = ["build", "environment_view", "environments_view"]
+__all__ = ["build", "environment_view", "environments_view", "unknown_environment"]
 
 
 def build() -> typer.Typer:
@@ -55,7 +56,7 @@ def envs(
     """
     if context.invoked_subcommand is not None:
         return
-    with SandboxClient(server, api_key, retry=RetryPolicy(attempts=2)) as client, explained():
+    with explained(), SandboxClient(server, api_key, retry=RetryPolicy(attempts=2)) as client:
         found = client.environments()
     if as_json:
         write_json(found.model_dump(mode="json"))
@@ -75,14 +76,22 @@ def show(
 
         sandbox-service envs show code
     """
-    with SandboxClient(server, api_key, retry=RetryPolicy(attempts=2)) as client, explained():
+    with explained(), SandboxClient(server, api_key, retry=RetryPolicy(attempts=2)) as client:
         found = {environment.name: environment for environment in client.environments().environments}
     if name not in found:
-        raise fail(f"there is no environment {name!r}; there are: {', '.join(sorted(found))}")
+        raise fail(unknown_environment(name, found), WRONG)
     if as_json:
         write_json(found[name].model_dump(mode="json"))
     else:
         results().print(environment_view(found[name]))
+
+
+def unknown_environment(name: str, found: Iterable[str]) -> str:
+    """Tell that a service has no such environment, and which it has."""
+    there = sorted(found)
+    close = difflib.get_close_matches(name, there, n=1)
+    proposal = f"; did you mean {close[0]}?" if close else ""
+    return f"the service has no environment {name!r}; it has: {', '.join(there)}{proposal}"
 
 
 def environments_view(environments: Sequence[Environment]) -> RenderableType:

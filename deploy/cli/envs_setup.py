@@ -14,7 +14,7 @@ from sandbox_service.environments.provisions import default_root, recipes
 from sandbox_service.errors import ServiceError
 
 from .options import ConfigOption
-from .terminal import explained, fail, notes, notes_line, results
+from .terminal import WRONG, explained, fail, notes, notes_line, results
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,9 +69,9 @@ def setup(
     chosen = [name for name in known if not known[name].why_optional] if names == [_ALL] else names
     unknown = sorted(set(chosen) - set(known))
     if unknown:
-        raise fail(f"{unknown[0]!r} needs no set-up or is unknown; to be set up are: {', '.join(known)}")
+        raise fail(f"{unknown[0]!r} needs no set-up or is unknown; there are: {', '.join(known)}", WRONG)
     if data is not None and len(chosen) != 1:
-        raise fail("--data is for one environment")
+        raise fail("--data is for one environment", WRONG)
     failed = [name for name in chosen if not _set_up(known[name], root, data, force=force)]
     if old:
         for path in (each for name in chosen for each in prune(known[name], root)):

@@ -9,7 +9,7 @@ import typer
 from deploy.api_keys import new_api_key
 
 from .options import JsonOption
-from .terminal import fail, notes, results, write_json
+from .terminal import WRONG, fail, notes, results, write_json
 
 __all__ = ["build"]
 
@@ -39,7 +39,7 @@ def new(
     try:
         key = new_api_key(tenant)
     except ValueError as error:
-        raise fail(str(error)) from error
+        raise fail(str(error), WRONG) from error
     if as_json:
         write_json({"key": key.secret, "sha256": key.digest, "tenant": key.tenant})
         return

@@ -14,13 +14,30 @@ __all__ = [
     "JsonOption",
     "OverridesArgument",
     "ServerOption",
+    "http_address",
 ]
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 
+
+def http_address(value: str | None) -> str | None:
+    """Return the address of a service; refuse one without a scheme, as a browser would take it."""
+    if value is not None and not value.startswith(("http://", "https://")):
+        host = value.partition("://")[2] or value
+        raise typer.BadParameter(f"{value!r} is not an HTTP address; did you mean http://{host}?")
+    return value
+
+
 ServerOption: TypeAlias = Annotated[
     str,
-    typer.Option("--server", "-s", metavar="URL", envvar="SANDBOX_SERVER", help="Address of the service."),
+    typer.Option(
+        "--server",
+        "-s",
+        metavar="URL",
+        envvar="SANDBOX_SERVER",
+        help="Address of the service.",
+        callback=http_address,
+    ),
 ]
 ApiKeyOption: TypeAlias = Annotated[
     str | None,

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from clients import AsyncSandboxClient, ClientLimits, SandboxError, TransportError
+from clients import (
+    AsyncSandboxClient,
+    ClientLimits,
+    RetryPolicy,
+    SandboxClient,
+    SandboxError,
+    TransportError,
+)
 from clients.errors import Failure
 from deploy.config_file import read_config
 from deploy.policy_runs.display import summary_view
@@ -21,6 +28,7 @@ from deploy.policy_runs.records import EpisodeFile
 from deploy.policy_runs.selection import PolicyChoice, make_policy
 from sandbox_service.contract.problems import FailureClass
 
+from .envs import unknown_environment
 from .options import DEFAULT_SERVER, ApiKeyOption, ConfigOption, JsonOption, ServerOption
 from .run_options import (
     ConcurrencyOption,
@@ -41,7 +49,7 @@ from .run_options import (
     ToolForm,
     ToolsOption,
 )
-from .terminal import explained, notes, results, write_json
+from .terminal import FAILED, INTERRUPTED, WRONG, explained, fail, notes, results, write_json
 from .trajectory_view import trajectory_panels
 
 if TYPE_CHECKING:
@@ -98,6 +106,7 @@ def run(
         sandbox-service run -e bfcl -p openai:Qwen3-8B@http://127.0.0.1:8000 -k 4 -o episodes.jsonl
     """
     with explained():
+        _check_environment(env, server, api_key)
         sampling = Sampling(temperature, max_tokens, text_tools=tools is ToolForm.TEXT)
         choice = PolicyChoice(policy, script, seed, sampling, timeout, model_key)
         acting = make_policy(choice, env, read_config(config))
@@ -110,10 +119,19 @@ def run(
                 shown = asyncio.run(run_policy(played, server, api_key, limits, limit=limit, show=show))
         except KeyboardInterrupt:
             notes().print("interrupted; what was finished:")
-            shown = None
+            report(played, None, as_json=as_json)
+            raise typer.Exit(INTERRUPTED) from None
     report(played, shown, as_json=as_json)
     if played.summary().failures:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
+
+
+def _check_environment(env: str, server: str, api_key: str | None) -> None:
+    """Ask the service, since what this machine has set up may be something else."""
+    with SandboxClient(server, api_key, retry=RetryPolicy(attempts=2)) as client:
+        served = [environment.name for environment in client.environments().environments]
+    if env not in served:
+        raise fail(unknown_environment(env, served), WRONG)
 
 
 @contextmanager

@@ -40,7 +40,7 @@ def status(
         sandbox-service status --once --json
     """
     # A live table shows the next look soon; what failed is shown, and not asked again behind its back.
-    with SandboxClient(server, api_key, retry=RetryPolicy(attempts=1)) as client, explained():
+    with explained(), SandboxClient(server, api_key, retry=RetryPolicy(attempts=1)) as client:
         if as_json:
             write_json(client.stats().model_dump(mode="json"))
         elif once:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from clients import SandboxError, TransportError
+from clients import NotFoundError, SandboxError, TransportError
 from deploy.config_file import ConfigError
 from deploy.policy_runs.policies import PolicyError
 from deploy.readiness import NotReadyError
@@ -21,7 +21,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["explained", "fail", "notes", "notes_line", "results", "write_json"]
+__all__ = [
+    "FAILED",
+    "INTERRUPTED",
+    "WRONG",
+    "explained",
+    "fail",
+    "notes",
+    "notes_line",
+    "results",
+    "write_json",
+]
+
+
+FAILED = 1
+"""Exit code: it could not be done."""
+WRONG = 2
+"""Exit code: it was asked for in a wrong way; the same as of a wrong option."""
+INTERRUPTED = 130
+"""Exit code: Ctrl-C."""
 
 
 def results() -> Console:
@@ -47,20 +65,24 @@ def write_json(value: object, also: Path | None = None) -> None:
         also.write_text(text, encoding="utf-8")
 
 
-def fail(sentence: str) -> typer.Exit:
-    """Tell what is wrong; raise what this returns."""
+def fail(sentence: str, code: int = FAILED) -> typer.Exit:
+    """Print what is wrong; raise what this returns."""
     notes().print(f"[bold red]error:[/] {_plain(sentence)}", soft_wrap=True)
-    return typer.Exit(1)
+    return typer.Exit(code)
 
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Errors that the user can do something about become a sentence and exit code 1."""
+    """Errors that the user can do something about become a sentence and an exit code."""
     try:
         yield
     except TransportError as error:
         raise fail(f"{error} (is the service running? start one with: sandbox-service serve)") from error
-    except (SandboxError, ServiceError, ConfigError, PolicyError, NotReadyError, ExposureError) as error:
+    except (ConfigError, ExposureError, NotFoundError) as error:
+        raise fail(str(error), WRONG) from error
+    except PolicyError as error:
+        raise fail(str(error), WRONG if error.code == "usage" else FAILED) from error
+    except (SandboxError, ServiceError, NotReadyError) as error:
         raise fail(str(error)) from error
 
 

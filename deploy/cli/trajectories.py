@@ -22,8 +22,8 @@ from sandbox_service.trajectories.schema import SchemaError
 from sandbox_service.trajectories.store import open_for_reading
 from sandbox_service.trajectories.view import outcome_of, trajectory_of
 
-from .options import ApiKeyOption, JsonOption
-from .terminal import explained, fail, notes, results, write_json
+from .options import ApiKeyOption, JsonOption, http_address
+from .terminal import WRONG, explained, fail, notes, results, write_json
 from .trajectory_view import instances_list, trajectory_panels
 
 if TYPE_CHECKING:
@@ -42,7 +42,14 @@ Url: TypeAlias = Annotated[
     str, typer.Option("--url", envvar="SANDBOX_STORE_URL", help="The store: store.url of the configuration.")
 ]
 Server: TypeAlias = Annotated[
-    str | None, typer.Option("--server", "-s", metavar="URL", help="Ask this running service, not the store.")
+    str | None,
+    typer.Option(
+        "--server",
+        "-s",
+        metavar="URL",
+        help="Ask this running service, not the store.",
+        callback=http_address,
+    ),
 ]
 Environment: TypeAlias = Annotated[str | None, typer.Option(help="Only this environment.")]
 Tenant: TypeAlias = Annotated[str | None, typer.Option(help="Only this tenant.")]
@@ -83,7 +90,7 @@ def show(
         sandbox-service trajectories show s1.8f3a... --server http://127.0.0.1:8080
     """
     if server is not None:
-        with SandboxClient(server, api_key, retry=RetryPolicy(attempts=1)) as client, explained():
+        with explained(), SandboxClient(server, api_key, retry=RetryPolicy(attempts=1)) as client:
             trajectory = client.trajectory(instance_id)
     else:
         trajectory = _stored(url, instance_id, tenant)
@@ -136,7 +143,7 @@ def export_episodes(
         sandbox-service trajectories export -o solved.parquet -f parquet --success
     """
     if output.exists() and not force:
-        raise fail(f"{output} exists; name another file, or add --force to replace it")
+        raise fail(f"{output} exists; name another file, or add --force to replace it", WRONG)
     wanted = ExportFilter(_instances(environment, tenant, since, until), success, min_reward)
     columns = ("Reading episodes", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with _store(url) as engine, Progress(*columns, console=notes()) as bar:

@@ -178,6 +178,6 @@ def read_script(path: Path) -> ScriptedPolicy:
         try:
             line = _Line.model_validate(json.loads(text))
         except (ValidationError, ValueError) as error:
-            raise PolicyError(f"{path}, line {number}: {error}") from error
+            raise PolicyError(f"{path}, line {number}: {error}", "usage") from error
         script[line.task_id] = line.messages
     return ScriptedPolicy(script)

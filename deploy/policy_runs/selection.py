@@ -48,7 +48,7 @@ class PolicyChoice:
 def make_policy(choice: PolicyChoice, env: str, config: ServiceConfig) -> Policy:
     """The policy of a choice. Raises PolicyError, ServiceError."""
     if (choice.name == "script") != (choice.script is not None):
-        raise PolicyError("--policy script and --script FILE belong together")
+        raise PolicyError("--policy script and --script FILE belong together", "usage")
     if choice.script is not None:
         return read_script(choice.script)
     if choice.name.startswith(_MODEL):
@@ -62,12 +62,12 @@ def make_policy(choice: PolicyChoice, env: str, config: ServiceConfig) -> Policy
             return RandomPolicy(choice.seed)
         case "empty":
             return EmptyPolicy()
-    raise PolicyError(f"there is no policy {choice.name!r}; there are: {', '.join(NAMES)}")
+    raise PolicyError(f"there is no policy {choice.name!r}; there are: {', '.join(NAMES)}", "usage")
 
 
 def _model_of(name: str) -> tuple[str, str]:
     """Model and address; both may contain ``@``, so the address begins where ``@http`` does."""
     model, mark, address = name.removeprefix(_MODEL).partition("@http")
     if not model or not mark:
-        raise PolicyError(f"write {_MODEL}MODEL@http://HOST:PORT, not {name!r}")
+        raise PolicyError(f"write {_MODEL}MODEL@http://HOST:PORT, not {name!r}", "usage")
     return model, f"http{address}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, field_validator
 
 from .base import Branch, Count, NonNegative, Positive, Seconds, Share
 
@@ -19,6 +19,9 @@ __all__ = [
 ]
 
 
+_ADDRESS = frozenset({"server", "server.host", "server.port", "--host", "--port"})
+
+
 class ServiceConfig(Branch):
     """The sandbox service that episodes are played in."""
 
@@ -27,7 +30,7 @@ class ServiceConfig(Branch):
     api_key_variable: str = "SANDBOX_API_KEY"
     """Environment variable that holds the key, where the service wants one."""
     start: tuple[str, ...] = ()
-    """Settings of a service that is started here, such as ``sandbox.kind=process``."""
+    """Settings of a service that is started here, such as ``sandbox.kind=process``, but for its address."""
     start_timeout_s: Seconds = 180.0
     in_flight: Positive = 256
     """Calls at a time."""
@@ -36,6 +39,17 @@ class ServiceConfig(Branch):
     create_timeout_s: Seconds = 120.0
     step_timeout_s: Seconds = 60.0
     evaluate_timeout_s: Seconds = 120.0
+
+    @field_validator("start")
+    @classmethod
+    def _leaves_the_address_alone(cls, words: tuple[str, ...]) -> tuple[str, ...]:
+        for word in words:
+            if word.partition("=")[0].strip() in _ADDRESS:
+                raise ValueError(
+                    f"{word!r} moves the service away from the address that the run gives it: leave it out, "
+                    "or start a service yourself and name it with service.url"
+                )
+        return words
 
 
 class SamplingConfig(Branch):

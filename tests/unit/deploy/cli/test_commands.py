@@ -90,7 +90,7 @@ def test_a_script_is_played(server: str, tmp_path: Path) -> None:
 )
 def test_mistakes_are_told_in_a_sentence(server: str, words: tuple[str, ...], sentence: str) -> None:
     result = invoke(*words, "--server", server)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert sentence in result.stderr
     assert "Traceback" not in result.output
 
@@ -132,14 +132,38 @@ def test_the_resolved_configuration_is_printed() -> None:
 
 def test_a_wrong_setting_is_told() -> None:
     result = invoke("serve", "--print-config", "server.prot=1")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "server.prot" in result.stderr
 
 
 def test_an_exposed_service_without_keys_is_refused() -> None:
     result = invoke("serve", "--host", "0.0.0.0")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "insecure" in result.stderr
+
+
+def test_process_boxes_are_refused_beyond_loopback_at_once() -> None:
+    result = invoke("serve", "--host", "0.0.0.0", "--insecure", "sandbox.kind=process")
+    assert result.exit_code == 2
+    assert "process sandboxes are no security boundary" in result.stderr
+    assert "starting" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["status"], ["envs"], ["envs", "show", "code"], ["run"], ["trajectories", "show", "x"]]
+)
+def test_an_address_without_a_scheme_comes_with_the_right_one(words: list[str]) -> None:
+    result = invoke(*words, "-s", "localhost:8080")
+    assert result.exit_code == 2
+    assert "did you mean http://localhost:8080?" in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_an_environment_that_the_service_does_not_have_comes_with_those_it_has(server: str) -> None:
+    for words in (("run", "--env", "ehco"), ("envs", "show", "ehco")):
+        result = invoke(*words, "--server", server)
+        assert result.exit_code == 2
+        assert "no environment 'ehco'; it has: echo, tools; did you mean echo?" in result.stderr
 
 
 def test_a_new_key_comes_with_its_configuration() -> None:
@@ -147,14 +171,14 @@ def test_a_new_key_comes_with_its_configuration() -> None:
     assert body["sha256"] == digest(body["key"])
     text = invoke("keys", "new", "team").output
     assert "[server.api_keys]" in text
-    assert invoke("keys", "new", 'a"b').exit_code == 1
+    assert invoke("keys", "new", "bad tenant!").exit_code == 2
 
 
 def test_a_suite_that_does_not_exist_is_told_with_those_that_do() -> None:
     result = invoke("bench", "nothing")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "noop_step" in result.stderr
-    assert invoke("bench", "--kind", "vm", "client").exit_code == 1
+    assert invoke("bench", "--kind", "vm", "client").exit_code == 2
 
 
 def test_images_without_an_engine_are_told() -> None:

@@ -27,7 +27,7 @@ def test_without_a_name_it_lists_what_is_set_up(setup, tmp_path):
 
 def test_an_environment_that_needs_none_is_refused_with_those_that_do(setup):
     result = setup("echo")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert all(name in result.stderr for name in recipes())
 
 
@@ -41,4 +41,4 @@ def test_what_is_there_is_kept_and_the_operators_data_is_noted(setup, tmp_path):
 
 
 def test_data_is_for_one_environment(setup, tmp_path):
-    assert setup("all", "--data", str(tmp_path)).exit_code == 1
+    assert setup("all", "--data", str(tmp_path)).exit_code == 2

@@ -108,7 +108,7 @@ def test_export_does_not_replace_a_file_unless_forced(run, url, tmp_path):
     output = tmp_path / "data.jsonl"
     output.write_text("mine")
     refused = run("export", "--url", url, "-o", output)
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
     assert "--force" in refused.stderr
     assert output.read_text() == "mine"
     assert run("export", "--url", url, "-o", output, "--force").exit_code == 0

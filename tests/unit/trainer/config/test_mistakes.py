@@ -37,5 +37,12 @@ def test_settings_of_another_kind_are_one_mistake(tmp_path: Path):
     assert sentence.count("it has") == 1
 
 
+@pytest.mark.parametrize("word", ["server.port=9000", "server.host=0.0.0.0", "--port=9000"])
+def test_a_service_that_is_started_for_the_run_stays_at_the_runs_address(word: str):
+    assert f"service.start: '{word}' moves the service" in told(
+        f"service.start=['sandbox.kind=docker', '{word}']"
+    )
+
+
 def test_one_setting_that_there_is_not_comes_with_its_neighbours():
     assert "rollout.gruops: there is no such setting; did you mean groups?" in told("rollout.gruops=3")
