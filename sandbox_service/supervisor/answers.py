@@ -50,8 +50,13 @@ class AnswerMemory:
         """Keep the answer of a key; older ones go when there is no room."""
         entry.answer = answer
         size = len(answer.body) + _OVERHEAD
-        self._entries.setdefault(tenant, OrderedDict())[entry] = size
-        self._count(tenant, size)
+        entries = self._entries.get(tenant)
+        if entries is None:
+            entries = self._entries[tenant] = OrderedDict()
+            self._held[tenant] = 0
+        entries[entry] = size
+        self._bytes += size
+        self._held[tenant] += size
         while self._bytes > self._most:
             largest = max(self._held, key=self._held.__getitem__)
             self.drop(largest, next(iter(self._entries[largest])))
@@ -67,10 +72,8 @@ class AnswerMemory:
             return
         entry.answer = None
         entries = self._entries[tenant]
-        self._count(tenant, -entries.pop(entry))
+        size = entries.pop(entry)
+        self._bytes -= size
+        self._held[tenant] -= size
         if not entries:
             del self._entries[tenant], self._held[tenant]
-
-    def _count(self, tenant: str, size: int) -> None:
-        self._bytes += size
-        self._held[tenant] = self._held.get(tenant, 0) + size

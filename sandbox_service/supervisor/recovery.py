@@ -191,7 +191,7 @@ def _steps(events: Sequence[EventRecord]) -> int:
 def _restore(instance: Instance, events: Sequence[EventRecord]) -> bool:
     """Step index and keys out of the records; True when the episode is over."""
     instance.step_index = _steps(events)
-    finished = False
+    last: EventRecord | None = None
     for event in events:
         if event.kind is EventKind.WRITE_FILE:
             # The content is on no record, so a replay would not have it.
@@ -200,13 +200,17 @@ def _restore(instance: Instance, events: Sequence[EventRecord]) -> bool:
         if op is not None and event.idempotency_key is not None and event.instance_id == instance.instance_id:
             instance.keys.recall(event.idempotency_key, digest_of(op, event.request))
         if event.kind is EventKind.STEP and event.status < 400:
-            result = json.loads(event.response)
-            finished = bool(result.get("terminated") or result.get("truncated"))
-    return finished
+            last = event
+    if last is None:
+        return False
+    result = json.loads(last.response)
+    return bool(result.get("terminated") or result.get("truncated"))
 
 
 def _same_outcome(event: EventRecord, reply: Frame) -> bool:
     if reply.op is Op.ERROR or event.status >= 400:
         return reply.op is Op.ERROR and event.status >= 400
+    if event.response == reply.body:
+        return True
     before, after = json.loads(event.response), json.loads(reply.body)
     return all(before.get(name) == after.get(name) for name in _COMPARED)

@@ -87,10 +87,10 @@ class Verbs:
                 raise
             return await self._answer_of_ended(frame, request, error)
         parts.journal.settle()
-        if (
-            key is not None
-            and (known := await self._answer_of_key(instance, key, frame, request)) is not None
-        ):
+        keys, known = instance.keys, None
+        if key is not None and (keys.trimmed or keys.get(key) is not None):
+            known = await self._answer_of_key(instance, key, frame, request)
+        if known is not None:
             await parts.journal.committed()
             return known
         if instance.doubtful:
