@@ -34,12 +34,14 @@ from appworld.requester import Requester, _get_api_name_to_doc
 from .clock import hold_clock
 from .transport import AppClient, Guard, run_endpoints_in_place
 
-__all__ = ["OUTPUT", "Answer", "Engine", "Specs"]
+__all__ = ["BEGINNING", "OUTPUT", "Answer", "Engine", "Specs"]
 
 JsonObject = dict[str, Any]
 
 OUTPUT = ":memory:task_output-world"
 """Where the live databases are, by AppWorld's way of naming them."""
+BEGINNING = ":memory:task_input-world"
+"""Where the databases are that an evaluation compares the live ones with."""
 _SEED = 100
 _MOST_CALLS = 1000
 """AppWorld's own bound of API calls in one execution."""
@@ -73,6 +75,8 @@ class Engine:
         run_endpoints_in_place()
         self._all = [*get_all_apps()]
         base = str(self._data / "base_dbs")
+        # Loaded before the live ones, which have to be the current ones of AppWorld's models.
+        ModelCollection.load(BEGINNING, base, self._all)
         self.models = ModelCollection.load(OUTPUT, base, self._all)
         self.apis = {app: sorted(get_name_to_apis(app)) for app in sorted(self._all)}
         self._guard = Guard(build_main_app(tuple(sorted(self._all))))
@@ -80,7 +84,8 @@ class Engine:
         paths = {(app, api): _path(app, api) for app, names in self.apis.items() for api in names}
         self._routes = {app: [_route(paths[app, api]) for api in names] for app, names in self.apis.items()}
         self._nowhere = {key: "/".join(path.split("/")[:3]) + "/-/-/-/-" for key, path in paths.items()}
-        ApiDocCollection.load(load_apps=tuple(get_all_apps(skip_admin=True)))
+        # With the arguments of AppWorld's own call: its cache goes by them.
+        ApiDocCollection.load(load_apps=tuple(get_all_apps(skip_admin=True)), include_response_schemas=True)
         self._requester: Requester | None = None
         self._rehearse()
 
@@ -114,9 +119,7 @@ class Engine:
         """Make the databases those of a task, and set the clock."""
         specs = self.specs(task_id)
         set_local_date_and_time(specs.moment)
-        changes = str(self._task(task_id) / "dbs")
-        for app in self._all:
-            self._apply(app, changes)
+        changes = self._change(OUTPUT, task_id)
         ModelHashHandler.load(changes, OUTPUT)
         self._requester = Requester(
             to_db_home_path=OUTPUT,
@@ -130,14 +133,26 @@ class Engine:
         )
         return specs
 
-    def _apply(self, app: str, changes: str) -> None:
-        """What AppWorld does when it loads a task: the base, and the task's changes to it."""
+    def load_beginning(self, task_id: str) -> None:
+        """Make the databases under ``BEGINNING`` those of a task; the process should end after evaluating."""
+        self._change(BEGINNING, task_id)
+
+    def _change(self, home: str, task_id: str) -> str:
+        """Change base databases to a task's; return the folder that says how."""
+        changes = str(self._task(task_id) / "dbs")
+        for app in self._all:
+            self._apply(app, changes, home)
+        return changes
+
+    def _apply(self, app: str, changes: str, home: str) -> None:
+        """Do what AppWorld does when it loads a task: take the base, and apply the task's changes to it."""
         path = db_home_to_app_path(changes, app, format="auto")
         database = self.models[app].SQLModel
         if path.endswith(".db") and Path(path).exists():
-            CachedDBHandler.cache.pop(db_home_to_app_path(OUTPUT, app))
-            database.set_db(OUTPUT, changes)
+            CachedDBHandler.cache.pop(db_home_to_app_path(home, app))
+            database.set_db(home, changes)
             return
+        database.set_db(home)
         applied = apply_db_changes(database.db.connection, str(Path(changes) / f"{app}.jsonl"))
         database.db.tracker.add_changes(applied)
 

@@ -2,26 +2,32 @@
 
 AppWorld evaluates by pointing its models at other databases and back, and by loading the task's beginning
 beside its end. In a fork of the world none of that reaches the world, so it may be asked for at any time
-and as often as wanted.
+and as often as wanted. What all evaluations load is loaded before any world is forked.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import select
 import signal
 import sys
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pytest as pytest  # AppWorld's checks import it when the first of them runs
 from appworld import evaluator
-from appworld.apps.model_lib import ModelHashHandler
+from appworld import task as appworld_task
+from appworld.apps.model_lib import Database, ModelHashHandler
 
 from sandbox_service.runner import kernel
 from sandbox_service.runner.allowance import Allowance
 from sandbox_service.runner.usage import usage_of
 
-from .engine import OUTPUT
+from .engine import BEGINNING, OUTPUT
+
+if TYPE_CHECKING:
+    from .engine import Engine
 
 __all__ = ["EvaluationError", "Score", "StarvedError", "evaluate"]
 
@@ -52,12 +58,12 @@ class Score(NamedTuple):
         return self.passes / max(1, self.passes + self.failures)
 
 
-def evaluate(task_id: str, patience_s: float) -> Score:
+def evaluate(engine: Engine, task_id: str, patience_s: float) -> Score:
     """Evaluate the open task within ``patience_s``. Raises EvaluationError or StarvedError."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        _leave_with(writing, task_id)
+        _leave_with(writing, engine, task_id)
     os.close(writing)
     allowance = Allowance(_EVALUATION_S, patience_s, lambda: usage_of([child]))
     try:
@@ -73,11 +79,11 @@ def evaluate(task_id: str, patience_s: float) -> Score:
     return Score(answer["passes"], answer["failures"], answer["success"])
 
 
-def _leave_with(writing: int, task_id: str) -> None:
+def _leave_with(writing: int, engine: Engine, task_id: str) -> None:
     """Never returns: this is the fork."""
     try:
         kernel.die_with_parent()
-        os.write(writing, json.dumps(_evaluate(task_id)).encode())
+        os.write(writing, json.dumps(_evaluate(engine, task_id)).encode())
     except BaseException as error:  # noqa: BLE001  # graders are foreign code
         sys.excepthook(type(error), error, error.__traceback__)
         os.write(writing, json.dumps({"failed": f"the grader raised {type(error).__name__}"}).encode())
@@ -85,7 +91,7 @@ def _leave_with(writing: int, task_id: str) -> None:
         os._exit(0)
 
 
-def _evaluate(task_id: str) -> dict[str, Any]:
+def _evaluate(engine: Engine, task_id: str) -> dict[str, Any]:
     load, home = ModelHashHandler.load, evaluator.get_db_home_path
 
     def load_hashes(from_path: str | None = None, to_path: str | None = None) -> None:
@@ -96,10 +102,15 @@ def _evaluate(task_id: str) -> dict[str, Any]:
     def home_of(storage_type: str, type: str, task_id: str | None = None, **more: Any) -> str:  # noqa: ANN401
         if (storage_type, type) == ("memory", "task_output"):
             return OUTPUT
+        if (storage_type, type) == ("memory", "task_input"):
+            return BEGINNING
         return str(home(storage_type, type, task_id, **more))
 
     ModelHashHandler.load = load_hashes
-    evaluator.get_db_home_path = home_of
+    evaluator.get_db_home_path = appworld_task.get_db_home_path = home_of
+    # Hundreds of switches between two dozen databases; AppWorld forgoes the cache for processes that live on.
+    Database._get_engine_to_details = staticmethod(functools.cache(Database._get_engine_to_details))  # noqa: SLF001
+    engine.load_beginning(task_id)
     tests = evaluator.evaluate_task(task_id, _IN_MEMORY, suppress_errors=True, save_report=False)
     return {
         "passes": len(tests.passes),

@@ -103,7 +103,7 @@ class AppWorldWorld(World):
     def _evaluate(self, patience_s: float, late: str) -> Score:
         # A little of it is left for finding out why an evaluation is late.
         try:
-            return evaluate(str(self.task["id"]), max(0.1, patience_s - 1.0))
+            return evaluate(self._engine, str(self.task["id"]), max(0.1, patience_s - 1.0))
         except StarvedError as error:
             raise WorldError(str(error), late) from None
         except (EvaluationError, OSError) as error:
