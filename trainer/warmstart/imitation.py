@@ -6,6 +6,7 @@ same tokens.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
@@ -16,7 +17,7 @@ from trainer.rollout.backpressure import Slots
 from trainer.rollout.episode import EpisodePlayer
 from trainer.rollout.rows import samples_of
 from trainer.rollout.scripted import ScriptedPolicy
-from trainer.types import Trajectory
+from trainer.types import StopReason, Trajectory
 
 from .batches import ImitationBatches
 from .demonstrations import read_demonstrations
@@ -84,7 +85,23 @@ def imitation_of(trajectories: Sequence[Trajectory], config: WarmStartConfig, se
         "demonstrations/kept": float(len(kept)),
         "demonstrations/success": solved / len(trajectories) if trajectories else 0.0,
     }
-    return ImitationBatches([each for each in rows if each], config.batch, seed, facts)
+    demonstrations = [each for each in rows if each]
+    if not demonstrations:
+        raise DataError(f"there is no demonstration to imitate: {_why_none(trajectories, solved)}")
+    return ImitationBatches(demonstrations, config.batch, seed, facts)
+
+
+def _why_none(trajectories: Sequence[Trajectory], solved: int) -> str:
+    if not trajectories:
+        return "none could be played"
+    stops = Counter(trajectory.stop for trajectory in trajectories)
+    ended = ", ".join(f"{count} by {stop.value}" for stop, count in stops.most_common())
+    reason = f"of {len(trajectories)} that were played, {solved} solved their task; they ended: {ended}"
+    if StopReason.CONTEXT_FULL in stops:
+        reason += (
+            ". They do not fit into the model's context; raise model.context or shorten chat.system_prompt"
+        )
+    return reason
 
 
 def write_played(path: Path, trajectories: Iterable[Trajectory]) -> None:

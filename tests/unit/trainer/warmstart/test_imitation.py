@@ -64,8 +64,16 @@ def test_rows_are_what_the_assistant_said() -> None:
 
 
 def test_nothing_solved_is_an_error() -> None:
-    with pytest.raises(DataError, match="no demonstration to imitate"):
+    with pytest.raises(DataError, match="no demonstration to imitate: of 1 that were played, 0 solved"):
         imitation_of(PLAYED[1:2], config(), 0)
+    with pytest.raises(DataError, match="none could be played"):
+        imitation_of((), config(), 0)
+
+
+def test_demonstrations_that_do_not_fit_the_context_say_what_to_raise() -> None:
+    cut = replace(PLAYED[1], stop=StopReason.CONTEXT_FULL)
+    with pytest.raises(DataError, match=r"2 by context_full.* raise model\.context"):
+        imitation_of((cut, cut), config(), 0)
 
 
 def test_what_was_played_is_kept_and_read_again(tmp_path: Path) -> None:
