@@ -120,6 +120,14 @@ async def test_commas_and_brackets_of_a_long_text_are_not_values():
     assert parsed.params == {"a": text}
 
 
+@pytest.mark.parametrize("shift", range(8))
+async def test_a_text_is_no_structure_wherever_a_piece_of_a_large_body_ends(shift):
+    text = "." * shift + '\\\\"[{,\\' * 100_000
+    body = create(json.dumps({"a": text}))
+    assert (await PARSER.parse(CreateInstanceRequest, body)).params == {"a": text}
+    assert await refusal(create(json.dumps({"a": text, "b": [[]] * VALUES}))) is ErrorCode.BODY_TOO_LARGE
+
+
 async def test_a_large_body_is_parsed_while_the_event_loop_turns():
     body = create(json.dumps({"a": "x" * LARGE_BODY}))
     parsing = asyncio.ensure_future(PARSER.parse(CreateInstanceRequest, body))
