@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sandbox_service.runner.frames import Frame
     from sandbox_service.supervisor.seat import CoreBuilder, Seat
 
-__all__ = ["NodeSupervisor", "core_builder"]
+__all__ = ["NodeSupervisor", "core_builder", "secret_places"]
 
 
 class NodeSupervisor:
@@ -36,7 +36,7 @@ class NodeSupervisor:
     async def start(self) -> None:
         """Open the sandboxes and the store, then start; ``close`` is for the caller, after a failure too."""
         config, name = self._config, self._seat.name
-        factory = await open_factory(config.sandbox, name, config.deadline.start_s, _secret(config))
+        factory = await open_factory(config.sandbox, name, config.deadline.start_s, secret_places(config))
         self._owned.push_async_callback(factory.close)
         if not factory.is_boundary and not is_loopback(config.server.host):
             detail = f"{factory.kind} sandboxes are no security boundary and are served on loopback only"
@@ -63,7 +63,12 @@ class NodeSupervisor:
         await self._owned.aclose()
 
 
-def _secret(config: ServiceConfig) -> list[Path]:
+def core_builder(config: ServiceConfig) -> CoreBuilder:
+    """What a supervisor actor is given: it travels to the node with the configuration inside."""
+    return partial(_build, config)
+
+
+def secret_places(config: ServiceConfig) -> list[Path]:
     """Files that decide rewards or belong to others: the store, and tasks with their reference solutions."""
     secret = list(config.environments.code.task_files)
     if config.environments.code.mbpp_path is not None:
@@ -72,11 +77,6 @@ def _secret(config: ServiceConfig) -> list[Path]:
         store = Path(config.store.url.partition("///")[2])
         secret += [store.parent, *(store.with_name(store.name + suffix) for suffix in ("", "-wal", "-shm"))]
     return secret
-
-
-def core_builder(config: ServiceConfig) -> CoreBuilder:
-    """What a supervisor actor is given: it travels to the node with the configuration inside."""
-    return partial(_build, config)
 
 
 def _build(config: ServiceConfig, seat: Seat) -> NodeSupervisor:

@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from tests.support.runner_box import RunnerBox
 
 CONTENT = "x" * 400_000
+QUEUE = """
+import ctypes, errno, os
+libc = ctypes.CDLL(None, use_errno=True)
+print(libc.mq_open(b"/queue", os.O_CREAT | os.O_RDWR, 0o600, None), errno.errorcode.get(ctypes.get_errno()))
+"""
 
 
 def test_the_end_of_one_instance_spares_the_file_helpers_of_the_others(
@@ -28,3 +33,9 @@ def test_the_end_of_one_instance_spares_the_file_helpers_of_the_others(
         assert agent_box.answer(ending).meta["clean"]
         assert written.op is Op.REPLY
         assert "raised" not in json.loads(written.body)["info"]
+
+
+def test_no_message_queue_can_be_left_to_a_neighbour(agent_box: RunnerBox, instance: str) -> None:
+    """Also where system calls are not filtered, as they are not in these tests."""
+    said = agent_box.act(instance, do="python", code=QUEUE)["output"]
+    assert said in ("-1 EMFILE\n", "-1 ENOSPC\n", "-1 ENOSYS\n")
