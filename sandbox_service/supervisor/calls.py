@@ -17,7 +17,7 @@ from .instances import gone
 if TYPE_CHECKING:
     from sandbox_service.environments.base import TaskPayload
 
-    from .endings import Endings
+    from .endings import Endings, OnTimeout
     from .instances import Instance
     from .live_box import LiveBox
 
@@ -36,9 +36,17 @@ class NotStartedError(ServiceError):
     """The worker ended before it came to the operation, which may be asked again of the rebuilt instance."""
 
 
-async def ask(endings: Endings, instance: Instance, box: LiveBox, frame: Frame, timeout_s: float) -> Frame:
+async def ask(
+    endings: Endings,
+    instance: Instance,
+    box: LiveBox,
+    frame: Frame,
+    timeout_s: float,
+    on_timeout: OnTimeout | None = None,
+) -> Frame:
     """The runner's answer: a REPLY, or an ERROR that leaves the instance as it is.
 
+    ``on_timeout`` takes the error of an operation that was killed, before the instance ends with it.
     Raises ServiceError when the state of the instance is gone, or the instance ended meanwhile;
     NotStartedError when the state can be rebuilt and does not have the operation in it.
     """
@@ -46,11 +54,11 @@ async def ask(endings: Endings, instance: Instance, box: LiveBox, frame: Frame, 
         reply = await box.request(frame, timeout_s + GRACE_S)
     except ServiceError as error:
         box.doom(error.detail)
-        raise endings.failed(instance, error) from error
+        raise endings.failed(instance, error, on_timeout) from error
     if reply.op is Op.ERROR:
         refusal = error_of(reply)
         if refusal.code in _WORKER_GONE:
-            failure = endings.failed(instance, refusal)
+            failure = endings.failed(instance, refusal, on_timeout)
             if reply.meta.get("unstarted") and failure.code is ErrorCode.SANDBOX_FAILED:
                 raise NotStartedError(failure.code, failure.detail)
             raise failure

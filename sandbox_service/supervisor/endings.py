@@ -18,12 +18,16 @@ from sandbox_service.trajectories.records import EventKind
 from .instances import InstanceState, gone
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sandbox_service.config import DeadlineConfig
 
     from .background import BackgroundTasks
     from .instances import Instance, InstanceTable
     from .journal import Journal
     from .live_box import LiveBox
+
+    OnTimeout = Callable[[ServiceError], None]
 
 __all__ = ["Endings"]
 
@@ -74,9 +78,14 @@ class Endings:
         else:
             self.lose(instance, reason)
 
-    def failed(self, instance: Instance, error: ServiceError) -> ServiceError:
+    def failed(
+        self, instance: Instance, error: ServiceError, on_timeout: OnTimeout | None = None
+    ) -> ServiceError:
         """The state of an instance is gone in mid-operation; what its caller is told."""
         released = instance.ended and instance.state is not InstanceState.LOST
+        if error.code is ErrorCode.STEP_TIMEOUT and on_timeout is not None and not instance.ended:
+            # First, because nothing is recorded of an instance after its end.
+            on_timeout(error)
         self.state_lost(instance.instance_id, error.detail)
         if released:
             return gone(instance.state, instance.reason)

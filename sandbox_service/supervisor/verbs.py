@@ -139,18 +139,21 @@ class Verbs:
         except ServiceError as error:
             if error.code not in _FINAL or frame.op not in (Op.STEP, Op.EVALUATE):
                 raise
-            answer = error_frame(frame, error)
-            if instance.ended:
-                return Answer(answer)
-            event = self._parts.journal.event(
-                instance,
-                RECORDED_AS[frame.op],
-                request=frame.body,
-                response=error.problem(instance=instance.public_id).model_dump_json().encode(),
-                status=ERROR_SPECS[error.code].status,
-                key=frame.meta.get("key"),
+            # A timeout was recorded when it came.
+            timeout = error.code is ErrorCode.STEP_TIMEOUT
+            return Answer(
+                error_frame(frame, error), None if timeout else self._failed(instance, frame, error)
             )
-            return Answer(answer, event)
+
+    def _failed(self, instance: Instance, frame: Frame, error: ServiceError) -> EventRecord:
+        return self._parts.journal.event(
+            instance,
+            RECORDED_AS[frame.op],
+            request=frame.body,
+            response=error.problem(instance=instance.public_id).model_dump_json().encode(),
+            status=ERROR_SPECS[error.code].status,
+            key=frame.meta.get("key"),
+        )
 
     async def _step(self, instance: Instance, frame: Frame, started: float) -> Answer:
         meta = frame.meta
@@ -163,7 +166,7 @@ class Verbs:
         limit = self._parts.config.deadline.step_s
         limit = min(meta.get("timeout_s") or limit, limit)
         asked = {"deadline_s": limit, "step_index": index}
-        reply = await self._ask(instance, Op.STEP, asked, frame.body, limit)
+        reply = await self._ask(instance, Op.STEP, asked, frame.body, limit, frame)
         instance.step_index = index + 1
         if reply.meta.get("terminated") or reply.meta.get("truncated"):
             instance.state = InstanceState.FINISHED
@@ -174,7 +177,7 @@ class Verbs:
         grading = instance.catalog.payload(instance.task_id).grading
         body = json.dumps({"params": request.params, "grading": grading}).encode()
         limit = self._parts.config.deadline.evaluate_s
-        reply = await self._ask(instance, Op.EVALUATE, {"deadline_s": limit}, body, limit)
+        reply = await self._ask(instance, Op.EVALUATE, {"deadline_s": limit}, body, limit, frame)
         return self._answer(instance, frame, reply, started, reply.meta.get("score"))
 
     async def _read_files(self, instance: Instance, frame: Frame, started: float) -> Answer:
@@ -198,16 +201,29 @@ class Verbs:
         return await self._ask(instance, frame.op, meta, frame.body, limit)
 
     async def _ask(
-        self, instance: Instance, op: Op, meta: dict[str, Any], body: bytes, limit_s: float
+        self,
+        instance: Instance,
+        op: Op,
+        meta: dict[str, Any],
+        body: bytes,
+        limit_s: float,
+        asked: Frame | None = None,
     ) -> Frame:
+        """Ask the box; ``asked`` is what the caller sent, where a timeout is the answer to it for ever."""
         frame = Frame(op, 0, instance.public_id, meta, body)
+        on_timeout = None if asked is None else partial(self._timed_out, instance, asked)
         for _ in range(_REBUILDS):
             try:
                 box = instance.box or await self._recovery.rebuild(instance)
-                return reply_or_raise(await ask(self._parts.endings, instance, box, frame, limit_s))
+                return reply_or_raise(
+                    await ask(self._parts.endings, instance, box, frame, limit_s, on_timeout)
+                )
             except NotStartedError as error:
                 failure = error
         raise failure
+
+    def _timed_out(self, instance: Instance, asked: Frame, error: ServiceError) -> None:
+        self._parts.journal.keep(self._failed(instance, asked, error))
 
     def _answer(
         self,

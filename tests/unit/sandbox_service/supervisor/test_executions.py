@@ -163,3 +163,13 @@ async def test_large_answers_are_read_from_the_store_and_not_held() -> None:
     await service.release(instance)
     assert answers.held_bytes == 0
     await service.core.close()
+
+
+async def test_a_step_that_cost_the_instance_has_its_timeout_for_an_answer_afterwards() -> None:
+    async with supervised() as service:
+        instance = await service.create("diary")
+        service.factory.home_of(instance).runner.refuse[Op.STEP] = ("step_timeout", "killed")
+        message = _message(instance)
+        assert await service.refusal(Op.STEP, instance, message, key="k") is ErrorCode.STEP_TIMEOUT
+        assert await service.refusal(Op.STEP, instance, message, key="k") is ErrorCode.STEP_TIMEOUT
+        assert await service.refusal(Op.STEP, instance, message, key="new") is ErrorCode.INSTANCE_LOST

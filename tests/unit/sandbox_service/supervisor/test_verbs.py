@@ -191,7 +191,7 @@ async def test_a_step_cut_at_its_deadline_loses_an_instance_that_cannot_be_rebui
         service.factory.home_of(instance).runner.refuse[Op.STEP] = ("step_timeout", "killed")
         assert await service.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.STEP_TIMEOUT
         assert await service.refusal(Op.EVALUATE, instance, {}) is ErrorCode.INSTANCE_LOST
-        assert service.store.kinds(instance) == ["create", "lost"]
+        assert service.store.kinds(instance) == ["create", "step", "lost"]
         assert all(event.reward is None for event in service.store.own_events[instance])
 
 
