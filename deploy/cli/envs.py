@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["build", "environment_view", "environments_view", "unknown_environment"]
 
 
+_SPLITS = 6
+"""Splits that the list shows of an environment."""
+
+
 def build() -> typer.Typer:
     """The sub-commands; without one, the list."""
     cli = typer.Typer(
@@ -95,14 +99,21 @@ def unknown_environment(name: str, found: Iterable[str]) -> str:
 
 
 def environments_view(environments: Sequence[Environment]) -> RenderableType:
-    """One line an environment."""
-    table = Table()
-    for column in ("name", "tasks by split", "description"):
-        table.add_column(column)
+    """A paragraph an environment: what it is, and its splits, the default one first."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 1, 0), pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
     for environment in environments:
-        splits = ", ".join(f"{split.name} {split.size}" for split in environment.splits)
-        table.add_row(environment.name, splits, environment.description)
+        table.add_row(environment.name, Text(f"{environment.description}\n{_splits(environment)}"))
     return table
+
+
+def _splits(environment: Environment) -> str:
+    """The default split and those after it in the catalog's order, as many as one reads."""
+    ordered = sorted(environment.splits, key=lambda split: split.name != environment.default_split)
+    shown = ", ".join(f"{split.name} {split.size}" for split in ordered[:_SPLITS])
+    more = len(ordered) - _SPLITS
+    return f"{shown} and {more} more splits (envs show {environment.name})" if more > 0 else shown
 
 
 def environment_view(environment: Environment) -> RenderableType:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["stats_view", "status"]
 
+_COUNTS = ("boxes", "idle", "busy", "starting", "resetting", "instances", "waiting")
+
 
 def status(
     server: ServerOption = DEFAULT_SERVER,
@@ -73,29 +75,21 @@ def stats_view(stats: Stats, server: str) -> RenderableType:
 
 def _supervisor(supervisor: SupervisorStats) -> tuple[RenderableType, ...]:
     state = "draining" if supervisor.draining else f"up {supervisor.uptime_s:.0f} s"
-    table = Table()
-    table.add_column("environment")
-    table.add_column("sandbox")
-    for column in (
-        "idle",
-        "busy",
-        "starting",
-        "resetting",
-        "boxes",
-        "instances",
-        "waiting",
-        "started",
-        "destroyed",
-    ):
-        table.add_column(column, justify="right")
+    made = sum(pool.started_total for pool in supervisor.pools)
+    gone = sum(pool.destroyed_total for pool in supervisor.pools)
+    head = f"{supervisor.name} on {supervisor.node}, {state}; {made} boxes started, {gone} destroyed"
+    # Without lines between the columns a table fits into the 80 of a terminal.
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("environment", no_wrap=True)
+    table.add_column("sandbox", no_wrap=True)
+    for column in _COUNTS:
+        table.add_column(column, justify="right", no_wrap=True)
     for pool in supervisor.pools:
         table.add_row(*_pool(pool))
-    return Text(f"{supervisor.name} on {supervisor.node}, {state}"), table
+    return Text(f"\n{head}"), table
 
 
 def _pool(pool: PoolStats) -> tuple[str, ...]:
     boxes = pool.idle + pool.busy + pool.starting + pool.resetting
-    counts = (pool.idle, pool.busy, pool.starting, pool.resetting)
-    totals = (pool.instances, pool.queued, pool.started_total, pool.destroyed_total)
-    size = f"{boxes} of {pool.min_boxes}-{pool.max_boxes}"
-    return (pool.environment, pool.sandbox, *map(str, counts), size, *map(str, totals))
+    counts = (pool.idle, pool.busy, pool.starting, pool.resetting, pool.instances, pool.queued)
+    return (pool.environment, pool.sandbox, f"{boxes} of {pool.max_boxes}", *map(str, counts))

@@ -33,6 +33,7 @@ from .inspection import InspectionRoutes
 from .methods import allow_header, with_head
 from .metrics import Metrics
 from .native import HotRoute, NativeRoutes
+from .reference_page import ReferencePages
 from .refusals import SchemaError
 from .request_log import RequestLog
 from .verbs import Verbs
@@ -186,7 +187,7 @@ def build_app(
 
 def _rest(verbs: Verbs, registry: Registry, metrics: Metrics, max_bytes: int) -> FastAPI:
     """FastAPI's part: what is not hot, and the document of everything."""
-    app = FastAPI(redirect_slashes=False, redoc_url=None)
+    app = FastAPI(redirect_slashes=False, redoc_url=None, docs_url=None)
     install_handlers(app)
     app.include_router(InspectionRoutes(verbs, registry).router())
     app.include_router(FileRoutes(verbs, max_bytes).router())
@@ -200,4 +201,5 @@ def _rest(verbs: Verbs, registry: Registry, metrics: Metrics, max_bytes: int) ->
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]
+    app.include_router(ReferencePages(openapi).router())
     return app

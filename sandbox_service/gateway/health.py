@@ -13,6 +13,7 @@ from sandbox_service.errors import ServiceError
 from .documents import problem_responses
 from .inspection import exchange_of, fleet_stats
 from .metrics import METRICS_MEDIA_TYPE
+from .reference_page import OPEN_PAGES
 
 if TYPE_CHECKING:
     from sandbox_service.contract.inspection import SupervisorStats
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OPEN_PATHS", "HealthRoutes"]
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json", *OPEN_PAGES})
 """Paths that need no API key: they tell nothing about tenants or the fleet."""
 
 _PATIENCE_S = 2.0
