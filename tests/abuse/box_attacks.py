@@ -38,7 +38,7 @@ SYSCALLS = {
     "kexec_file_load": (320, 294, ()),
     "kexec_load": (246, 104, ()),
     "keyctl": (250, 219, ()),
-    "landlock_create_ruleset": (444, 444, (0, 0, 1)),
+    "landlock_add_rule": (445, 445, (0, 0, 0, 0)),
     "memfd_secret": (447, 447, ()),
     "mount": (165, 40, (b"none", b"/tmp", b"tmpfs")),
     "mount_setattr": (442, 442, ()),

@@ -8,6 +8,7 @@ import pytest
 
 from sandbox_service.runner.frames import Op
 from tests.support.cheats import CHEATING_TASK, CHEATS
+from tests.support.grading_traces import HEARD_BY_AN_AGENT, lay_traces, remembering
 from tests.support.runner_box import is_alive, runner_box, uid_drop_missing
 
 if TYPE_CHECKING:
@@ -155,70 +156,14 @@ def test_packets_with_descriptors_cost_the_session_and_nothing_else(box: "Runner
     assert box.release("packets")
 
 
-TRACES_OF_AN_AGENT = """
-import os, socket, threading
-scratch = {scratch!r}
-os.chmod('.', 0o777)
-os.makedirs(scratch + '/pit/deeper')
-for path in ('memory', scratch + '/memory', scratch + '/pit/memory', scratch + '/pit/deeper/memory'):
-    open(path, 'w').close(); os.chmod(path, 0o666)
-for path in (scratch + '/pit', scratch + '/pit/deeper'):
-    os.chmod(path, 0o777)
-os.mkfifo(scratch + '/pipe'); os.chmod(scratch + '/pipe', 0o666)
-pipe = os.open(scratch + '/pipe', os.O_RDWR | os.O_NONBLOCK)
-ears = []
-for name in (scratch + '/ear', '\\0ear-of-' + scratch):
-    ears.append(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
-    ears[-1].bind(name); ears[-1].setblocking(False)
-os.chmod(scratch + '/ear', 0o666)
-os.getcwd()
-"""
-HEARD_BY_AN_AGENT = """
-def heard(listen):
-    try: return listen()
-    except BlockingIOError: return b''
-marks = [heard(lambda: os.read(pipe, 99)), *(heard(lambda: ear.recv(99)) for ear in ears)]
-for folder, _, names in [*os.walk('.'), *os.walk(scratch)]:
-    for name in names:
-        path = folder + '/' + name
-        marks += [open(path, 'rb').read()] if os.path.isfile(path) else []
-        marks += [os.getxattr(path, key) for key in os.listxattr(path)]
-marks.sort(); [mark for mark in marks if b'MARK' in mark and b'def solve' not in mark]
-"""
-REMEMBERS = """
-import os, socket, threading, time
-scratch, workspace = {scratch!r}, {workspace!r}
-files = [scratch + place for place in ('/mine', '/memory', '/pit/mine', '/pit/memory', '/pit/deeper/memory')]
-files += [workspace + '/memory', workspace + '/mine', 'mine', os.environ.get('TMPDIR', '.') + '/mine']
-def tried(what, *arguments):
-    try: return what(*arguments)
-    except OSError: return None
-def remember(path):
-    with open(path, 'a') as file: file.write('MARK')
-def told(name):
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end: end.sendto(b'MARK', name)
-def pipe():
-    end = os.open(scratch + '/pipe', os.O_WRONLY | os.O_NONBLOCK); os.write(end, b'MARK'); os.close(end)
-def solve(data):
-    known = [path for path in files if tried(lambda: 'MARK' in open(path).read())]
-    for path in files:
-        tried(remember, path); tried(os.chmod, path, 0o666); tried(os.setxattr, path, 'user.m', b'MARK')
-    for name in (scratch + '/ear', '\\0ear-of-' + scratch): tried(told, name)
-    tried(pipe)
-    return known
-"""
-
-
 def test_nothing_that_a_solution_does_reaches_the_next_grading_or_the_agent(box: "RunnerBox") -> None:
     if not box.config["drop_uids"]:
         pytest.skip("without user ids of its own a box is no boundary")
     scratch = box.config["scratch"][0]
     box.create("memory", TASK)
-    (told,) = call_tool(box, "memory", "python", code=TRACES_OF_AN_AGENT.format(scratch=scratch))[
-        "observation"
-    ]["messages"]
+    (told,) = call_tool(box, "memory", "python", code=lay_traces(scratch))["observation"]["messages"]
     workspace = told["content"].strip("'")
-    write_solution(box, "memory", REMEMBERS.format(scratch=scratch, workspace=workspace))
+    write_solution(box, "memory", remembering(scratch, workspace))
     task = {**CHEATING_TASK, "tests": ["assert solve([1]) == []"] * 2}
     for _ in range(3):
         verdict = evaluate(box, "memory", 10, task)

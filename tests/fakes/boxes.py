@@ -9,6 +9,7 @@ from functools import cache
 
 import pytest
 
+from sandbox_service.environments.code.catalog import CodeCatalog
 from sandbox_service.environments.echo.catalog import EchoCatalog
 from sandbox_service.errors import ServiceError
 from sandbox_service.runner.frames import Frame, Op
@@ -39,7 +40,7 @@ def missing_engine() -> str | None:
         except ServiceError as error:
             return error.detail
         try:
-            await build_images(engine, [ECHO, PROBE], lambda _: None)
+            await build_images(engine, [ECHO, PROBE, CodeCatalog.spec], lambda _: None)
         finally:
             await engine.close()
         return None
