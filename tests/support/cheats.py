@@ -236,6 +236,40 @@ def solve(data):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.kill(os.getpid(), signal.SIGKILL)
 """,
+    "forks without end": """
+import os
+def solve(data):
+    while True:
+        try:
+            os.fork()
+        except OSError:
+            pass
+""",
+    "leaves its work to a child that sleeps": """
+import os, time
+def solve(data):
+    if os.fork():
+        os.wait()
+    time.sleep(1000)
+""",
+    "waits in the kernel": """
+import ctypes, os
+def solve(data):
+    os.mkfifo('pipe')
+    libc = ctypes.CDLL(None)
+    actions, pid = ctypes.create_string_buffer(512), ctypes.c_int()
+    words = (ctypes.c_char_p * 2)(b'true', None)
+    libc.posix_spawn_file_actions_init(actions)
+    libc.posix_spawn_file_actions_addopen(actions, 0, b'pipe', os.O_RDONLY, 0)
+    libc.posix_spawn(ctypes.byref(pid), b'/bin/true', actions, None, words, words)
+""",
+    "fills its folder with files": """
+import itertools, os
+def solve(data):
+    for number in itertools.count():
+        os.makedirs(f'{number}/' * 50, exist_ok=True)
+        open(f'{number}/file', 'w').close()
+""",
     "stops itself": """
 import os, signal
 def solve(data):
