@@ -17,7 +17,7 @@ from .cleaning import find_owned, paths_below, remove_owned, remove_tree
 from .kernel import Identity, ipc_objects, remove_ipc_objects
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Collection, Container
 
     from .config import RunnerConfig
 
@@ -58,11 +58,10 @@ class Janitor:
                 found.append(path)
         return found
 
-    def clean(self, uid: int | None, directory: str) -> list[str]:
-        """Remove a candidate's directory and all that its id owns; what is left."""
-        self._as(uid, [directory], self._shared if uid is not None else [])
-        left = [directory] if os.path.lexists(directory) else []
-        return left + (self._left_of({uid}) if uid is not None else [])
+    def clean(self, uid: int | None, directory: str, longest_s: float = _LONGEST_S) -> bool:
+        """Remove a candidate's directory and all that its id owns; False when it took longer than that."""
+        ended = self._as(uid, [directory], self._shared if uid is not None else [], longest_s)
+        return ended and not os.path.lexists(directory)
 
     def close(self, uid: int) -> bool:
         """Take from others all rights to what ``uid`` owns in shared directories; False when that failed.
@@ -79,26 +78,30 @@ class Janitor:
 
         return sweep.run_as(Identity(uid, self._config.keeper_uid), close) == 0
 
-    def clean_instance(self, serial: int, uid: int | None, last: bool) -> list[str]:
-        """Remove an instance's directories and, with the last of its family, all that its id owns."""
+    def clean_instance(self, serial: int, uid: int | None, last: bool, graded: Collection[int]) -> list[str]:
+        """Remove an instance's directories and, with the last of its family, all that its id owns.
+
+        Returns what is left of it, and of its candidates, whose ids are ``graded``.
+        """
         config = self._config
         own = [config.workspace(serial), config.temporary_directory(serial)]
         directories = [path for path in own if path is not None]
         self._as(uid, directories, self._shared if last and uid is not None else [])
         left = [path for path in directories if os.path.lexists(path)]
-        if uid is not None and last:
-            left += self._left_of({uid})
-        return left
+        uids = {*graded, *([uid] if uid is not None and last else [])}
+        return left + (self._left_of(uids) if uids else [])
 
     def _left_of(self, uids: set[int]) -> list[str]:
         return find_owned(self._shared, uids.__contains__, frozenset()) + _ipc_left(uids)
 
-    def _as(self, uid: int | None, directories: list[str], shared: list[str]) -> None:
+    def _as(
+        self, uid: int | None, directories: list[str], shared: list[str], longest_s: float = _LONGEST_S
+    ) -> bool:
         owner = os.geteuid() if uid is None else uid
 
         def remove() -> None:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(_LONGEST_S)
+            signal.setitimer(signal.ITIMER_REAL, longest_s)
             for path in directories:
                 remove_tree(path, owner)
             remove_owned(shared, owner)
@@ -107,9 +110,9 @@ class Janitor:
 
         identity = None if uid is None else Identity(uid, self._config.keeper_uid)
         try:
-            sweep.run_as(identity, remove)
+            return sweep.run_as(identity, remove) == 0
         except OSError:
-            return
+            return False
 
     def clean_all(self) -> list[str]:
         """Empty the box's directories as far as they are ours; what is left."""

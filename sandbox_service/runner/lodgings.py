@@ -7,6 +7,7 @@ errands do it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .errands import Errands
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from .families import Family
 
 __all__ = ["Lodgings", "Stand"]
+
+_AT_ONCE_S = 0.2
+"""How long the removal of a candidate's files may keep the launcher waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class Lodgings:
     def __init__(self, config: RunnerConfig) -> None:
         self._config = config
         self._stands: dict[int, Stand] = {}
+        self._graded: dict[int, set[int]] = {}
+        self._unclean: dict[int, list[Stand]] = {}
         self._candidates = 0
         self.errands = Errands()
         self.janitor = Janitor(config)
@@ -66,15 +72,24 @@ class Lodgings:
         stand = self._stands.get(serial)
         return None if stand is None else stand.uid
 
-    def clear_candidate(self, serial: int) -> list[str]:
-        """Do away with what an instance's candidate wrote; what is left."""
-        stand = self._stands.pop(serial, None)
-        if stand is None:
-            return []
+    def clear_candidate(self, serial: int) -> None:
+        """Do away with what an instance's candidate wrote, so that no other candidate finds it."""
+        stand = self._stands.pop(serial)
         if stand.quarters is not None:
             self._vacate(stand.quarters)
-            return []
-        return self.janitor.clean(stand.uid, stand.directory)
+            return
+        if stand.uid is not None:
+            self._graded.setdefault(serial, set()).add(stand.uid)
+        if self.janitor.clean(stand.uid, stand.directory, _AT_ONCE_S):
+            return
+        # Many files are closed to others and removed while the grading goes on; the release makes sure.
+        self._unclean.setdefault(serial, []).append(stand)
+        if stand.uid is not None:
+            self.janitor.close(stand.uid)
+        self.errands.run("files of a candidate", partial(self._remove, [stand]), lambda _: None)
+
+    def _remove(self, stands: list[Stand]) -> list[str]:
+        return [stand.directory for stand in stands if not self.janitor.clean(stand.uid, stand.directory)]
 
     def close(self, family: Family) -> bool:
         """Keep candidates from what an agent, which does not run, has left open in shared folders."""
@@ -85,6 +100,7 @@ class Lodgings:
     def clear(self, serial: int, family: Family, done: Callable[[list[str]], None]) -> None:
         """Do away with what an instance wrote that has left its family; ``done`` gets what is left."""
         quarters, last = family.quarters, not family.members
+        graded, unclean = self._graded.pop(serial, set()), self._unclean.pop(serial, [])
         if last and quarters is not None and self._config.system_calls:
             # Nothing can lie elsewhere: other folders are not theirs to write, and they can make no objects.
             self._vacate(quarters)
@@ -94,7 +110,8 @@ class Lodgings:
         def clean() -> list[str]:
             if quarters is not None:
                 quarters.enter()
-            return self.janitor.clean_instance(serial, family.uid, last)
+            left = self._remove(unclean)
+            return left + self.janitor.clean_instance(serial, family.uid, last, graded)
 
         handed_over = quarters.namespace if last and quarters is not None else None
         self.errands.run(f"files of {serial}", clean, done, handed_over)

@@ -43,7 +43,7 @@ class Premises:
         self._roots: dict[int, Root] = {}
         self._families: dict[int, Family] = {}
         self._left: dict[int, list[str]] = {}
-        """What candidates of an instance left that could not be ended or removed."""
+        """What candidates of an instance left that could not be ended."""
         self._lodgings = Lodgings(config)
         self._ended: list[tuple[Root, int]] = []
 
@@ -186,7 +186,7 @@ class Premises:
         return self.signal_agent(serial, signal.SIGSTOP) and self._lodgings.close(self._families[serial])
 
     def end_candidate(self, serial: int) -> bool:
-        """End an instance's candidate and remove what it wrote; False when something is left."""
+        """End an instance's candidate and do away with what it wrote; False when a process is left."""
         if not self._lodgings.has_candidate(serial):
             return True
         uid = self._lodgings.candidate_uid(serial)
@@ -194,10 +194,10 @@ class Premises:
             ended = self._end_uid(uid)
         else:
             ended = sweep.end(self._tree_of(serial, candidate=True), self._reap)
-        left = [] if ended else [f"processes of candidate {serial}"]
-        left += self._lodgings.clear_candidate(serial)
-        self._left.setdefault(serial, []).extend(left)
-        return not left
+        if not ended:
+            self._left.setdefault(serial, []).append(f"processes of candidate {serial}")
+        self._lodgings.clear_candidate(serial)
+        return ended
 
     def signal_agent(self, serial: int, number: signal.Signals) -> bool:
         """Stop or resume every process of an instance's agent."""

@@ -77,6 +77,29 @@ def test_what_a_candidate_leaves_in_shared_folders_goes_with_it(
     assert list(Path(scratch).iterdir()) == []
 
 
+def test_many_files_of_a_candidate_are_closed_to_the_next_one_and_gone_at_the_release(
+    agent_box: RunnerBox, drop: bool
+) -> None:
+    if not drop:
+        pytest.skip("without user ids nothing tells whose a file in a shared folder is")
+    scratch = agent_box.config["scratch"][0]
+    agent_box.create("many")
+
+    def ask(code: str) -> str:
+        return str(agent_box.act("many", do="request", message={"run": code})["value"]["result"])
+
+    agent_box.act("many", do="candidate", entry=ENTRY)
+    ask(f"[os.chmod(os.makedirs('{scratch}/many') or '{scratch}/many', 0o777)]")
+    ask(f"[open(f'{scratch}/many/{{number}}', 'w').close() for number in range(30000)] and 1")
+    agent_box.act("many", do="close")
+    agent_box.act("many", do="candidate", entry=ENTRY)
+    seen = f"os.path.exists('{scratch}/many/0') or os.access('{scratch}/many', os.R_OK | os.X_OK)"
+    assert ask(seen) == "False"
+    agent_box.act("many", do="close")
+    assert agent_box.release("many")
+    assert list(Path(scratch).iterdir()) == []
+
+
 def test_the_agent_is_killed_without_the_candidate_and_the_other_way_round(act: Any) -> None:
     act(do="python", code="kept = 3")
     act(do="candidate", entry=ENTRY)
