@@ -252,11 +252,12 @@ class Operations(ModelledService):
         if box is None or not box.runner.places:
             return
         box.hanging.add(Op.RELEASE)
-        first, *others = box.runner.places
+        first = next(iter(box.runner.places))
         self._do(self._call(Op.RELEASE, self.model[first], {"instance_id": first}))
         self.model[first].state = "released"
-        for other in others:
-            self.model[other].lose_state()
+        # Its neighbours go on. The place is never given to another, whatever the box still has in it.
+        box.hanging.discard(Op.RELEASE)
+        box.runner.places.pop(first, None)
 
     @rule()
     def let_a_start_fail(self) -> None:
