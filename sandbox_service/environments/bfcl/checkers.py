@@ -32,7 +32,7 @@ _turns = official("eval_checker.multi_turn_eval.multi_turn_checker")
 _ast = official("eval_checker.ast_eval.ast_checker")
 _agentic = official("eval_checker.agentic_eval.agentic_checker")
 _languages = official("constants.enums").Language
-_CPU_S = 10.0
+_CPU_S = 5.0
 """CPU time of one verdict; those on solutions take well below a second."""
 _names = itertools.count()
 _methods: dict[type, list[tuple[str, object]]] = {}

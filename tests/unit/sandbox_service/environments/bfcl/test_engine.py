@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from sandbox_service.environments.actions.calls import parse_calls
+from tests.support.hostile_messages import hostile_messages
+
 
 @pytest.fixture
 def files(engine, catalog):
@@ -100,3 +103,21 @@ def test_a_result_too_long_to_be_written_down_is_an_error_of_the_call(engine, ma
     result = engine.call(math, method, arguments)
     assert result.text.startswith("Error during execution: Exceeds the limit (4300 digits)")
     assert not result.succeeded
+
+
+@pytest.mark.parametrize(
+    "name", ["GorillaFileSystem", "MathAPI", "TwitterAPI", "TradingBot", "TravelAPI", "VehicleControlAPI"]
+)
+def test_every_function_answers_whatever_it_is_called_with(engine, catalog, name):
+    taken = 0
+    for seed, tool in enumerate(catalog._shelf.tools[name]):
+        target = engine.make_objects([name], {}, long_context=False)[name]
+        for message in hostile_messages(seed, 60, [tool]):
+            for call in parse_calls(message)[:5]:
+                if call.name != tool["function"]["name"] or call.problem is not None:
+                    continue
+                if engine.refusal(call.name, call.arguments) is None:
+                    assert isinstance(engine.call(target, call.name, call.arguments).text, str)
+                    assert engine.call_text(call.name, call.arguments).startswith(call.name)
+                    taken += 1
+    assert taken > 20 * len(catalog._shelf.tools[name])

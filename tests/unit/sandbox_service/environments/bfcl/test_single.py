@@ -101,3 +101,16 @@ def test_arguments_of_any_form_are_wrong_not_failures(play, catalog, value):
         properties = episode.start.tools[0]["function"]["parameters"]["properties"]
         episode.call(*[(name, dict.fromkeys(properties, value)) for name in calls])
         assert not episode.verdict().success
+
+
+def test_an_answer_that_the_checker_would_take_for_ever_over_is_wrong(play, monkeypatch):
+    from sandbox_service.environments.bfcl import checkers
+
+    monkeypatch.setattr(checkers, "_CPU_S", 0.5)
+    episode = play("simple_javascript_2")
+    # The pattern for lists of lists tries every way to cut this one up, and there are 2**60.
+    status = "[[a]" + ",[a]" * 60 + "x"
+    given = {"filepath": "/var/log/db.log", "status": status, "encoding": "utf-8", "processFunction": "f"}
+    episode.call(("extractLastTransactionId", given))
+    verdict = episode.verdict()
+    assert (verdict.success, verdict.details["error_type"] is None) == (False, False)
