@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from sandbox_service.config import StoreConfig
+from sandbox_service.config import Durability, StoreConfig
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.engine import connect
@@ -149,6 +149,27 @@ class TrajectoryStoreContract:
         assert await store.event_of_key("acme", "a", "other") is None
         assert await store.event_of_key("acme", "s1.b", "k") is None
         assert await store.event_of_key("other", "a", "k") is None
+
+    async def test_what_an_answer_waited_for_is_there_for_others_at_once(self, store, url):
+        store.open_instance(instance())
+        engine = connect(url)
+        for number in range(20):
+            store.append(event(sequence=number))
+            await store.committed()
+            with engine.connect() as other:
+                count = other.execute(sa.text("SELECT count(*) FROM events")).scalar_one()
+            assert count == number + 1
+        engine.dispose()
+
+    async def test_a_life_is_complete_unless_answers_could_outrun_their_records(self, url):
+        for durability in Durability:
+            store = open_store(StoreConfig(url=url, durability=durability))
+            assert await store.is_complete(f"new-{durability.value}") is False
+            await store.begin_life("s1")
+            assert await store.is_complete("s1") is (durability is Durability.ACKNOWLEDGED)
+            await store.end_life("s1")
+            assert await store.is_complete("s1") is True
+            await store.close()
 
     async def test_a_record_that_is_there_already_is_passed_over(self, store):
         for _ in range(2):
