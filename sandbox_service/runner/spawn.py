@@ -112,6 +112,8 @@ def _settle(place: Place, descriptors: list[int]) -> None:
         kernel.become(place.identity)
         # A change of user ids makes a process undumpable again; /dev/stdout needs it dumpable.
         kernel.be_undumpable(place.identity.real != place.identity.effective)
+    elif os.geteuid() == 0:
+        kernel.give_up_capabilities()
     kernel.refuse_new_privileges()
     kernel.die_with_parent()
     place.limits.apply()

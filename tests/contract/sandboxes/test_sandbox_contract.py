@@ -215,6 +215,26 @@ async def test_nothing_of_an_instance_is_left_for_the_next(kind, start):
     assert (await two.python(SEARCH)).strip() == "[]"
 
 
+LOOK_AROUND = """
+import os
+status = open("/proc/self/status").read()
+print(*(line.split()[1] for line in status.splitlines() if line.startswith(("CapPrm", "CapEff"))))
+parent = int(status.split("PPid:")[1].split()[0])
+try:
+    open(f"/proc/{parent}/mem", "r+b")
+    print("open")
+except OSError as error:
+    print("closed")
+"""
+
+
+async def test_an_agent_has_no_capability_and_cannot_look_into_the_runner(start):
+    one = await episode(await start())
+    assert (await one.python(LOOK_AROUND)).split() == ["0" * 16, "0" * 16, "closed"]
+    started = await one.run(shell="grep -E 'CapPrm|CapEff' /proc/self/status")
+    assert started["output"].split()[1::2] == ["0" * 16, "0" * 16]
+
+
 async def test_a_box_that_is_killed_in_mid_step_leaves_an_unknown_outcome_and_says_that_it_died(
     factory, start
 ):
