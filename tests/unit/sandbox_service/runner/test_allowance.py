@@ -154,9 +154,12 @@ CHEATS = {
 }
 
 
-@pytest.mark.parametrize("code", CHEATS.values(), ids=CHEATS)
-def test_code_cannot_make_itself_look_starved(quiet_box: RunnerBox, code: str) -> None:
+@pytest.mark.parametrize("name", CHEATS)
+def test_code_cannot_make_itself_look_starved(quiet_box: RunnerBox, drop: bool, name: str) -> None:
+    if "fork" in CHEATS[name] and not drop:
+        pytest.skip("only a user id of its own bounds how many processes a storm has")
     quiet_box.create("cheat")
+    code = CHEATS[name]
     result = quiet_box.act("cheat", do="python", code=code, timeout_s=0.6, patience_s=2)
     assert (result["timed_out"], result["exit_code"]) == (True, None)
     assert quiet_box.release("cheat")
