@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from typing import TYPE_CHECKING
 
+from sandbox_service.config import StoreConfig
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.runner.frames import Frame, Op
-from tests.fakes.supervised import supervised
+from sandbox_service.trajectories.store import open_store
+from tests.fakes.clock import FakeClock
+from tests.fakes.sandboxes import FakeSandboxFactory
+from tests.fakes.supervised import Supervised, fake_config, supervised
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 async def test_an_episode_runs_from_create_to_release() -> None:
@@ -55,3 +64,33 @@ async def test_ping_and_stats_answer() -> None:
         stats = await service.ask(Op.STATS)
         assert (stats["name"], stats["node"], stats["draining"]) == ("s1", "here", False)
         assert {pool["environment"] for pool in stats["pools"]} == {"echo", "diary", "sheet"}
+
+
+async def test_a_supervisor_whose_store_is_stuck_says_so_refuses_creates_and_recovers_by_itself(
+    tmp_path: Path,
+) -> None:
+    config = StoreConfig(url=f"sqlite:///{tmp_path}/t.sqlite", max_failing_s=0.2)
+    store = open_store(config)
+    service = Supervised(fake_config(store=config), FakeSandboxFactory(), store, FakeClock())
+    await service.core.start()
+    instance = await service.create()
+    holder = sqlite3.connect(tmp_path / "t.sqlite", isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    assert await service.refusal(Op.STEP, instance, _step(instance)) is ErrorCode.STORAGE_FULL
+    boxes = service.factory.executions(instance, "hello")
+    create = {"environment": "echo", "task_id": "echo-10"}
+    assert await service.refusal(Op.CREATE, "", create) is ErrorCode.STORAGE_FULL
+    assert await service.refusal(Op.STEP, instance, _step(instance)) is ErrorCode.STORAGE_FULL
+    assert service.factory.executions(instance, "hello") == boxes == 1
+    assert not service.core.stats().storing
+    holder.rollback()
+    holder.close()
+    await store.flush()
+    assert service.core.stats().storing
+    assert (await service.step(instance))["step_index"] == 1
+    await service.core.close()
+    await store.close()
+
+
+def _step(instance: str) -> dict[str, object]:
+    return {"instance_id": instance, "message": {"role": "assistant", "content": "hello"}}
