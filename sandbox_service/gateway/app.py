@@ -95,7 +95,7 @@ class Gateway:
             await self._serve_rest(exchange, scope, receive, send)
             return
         exchange.route = route.path
-        if exchange.method not in with_head((route.method,)):
+        if exchange.method != route.method and exchange.method not in with_head((route.method,)):
             refused = route.refuse(exchange, ServiceError(ErrorCode.METHOD_NOT_ALLOWED))
             allow = (b"allow", allow_header((route.method,)).encode())
             await send_answer(send, exchange, replace(refused, headers=(*refused.headers, allow)))

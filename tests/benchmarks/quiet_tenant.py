@@ -25,7 +25,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from deploy.bench.context import rounded
-from deploy.bench.instances import create_body, instance_body, step_body
+from deploy.bench.instances import create_body, instance_body, settle, step_body
 from deploy.bench.load import Lane, Target, drive
 from deploy.bench.machine import describe_machine
 from deploy.free_port import free_port
@@ -270,6 +270,7 @@ async def first_code_task(one: Greedy) -> str:
 
 
 async def report(greedy: Greedy, quiet: Target, names: list[str], seconds: float) -> dict[str, object]:
+    await settle(quiet, "echo")
     figures: dict[str, object] = {"machine": describe_machine(), "seconds": seconds}
     before = await alone(quiet, seconds)
     figures["alone_before"] = before
