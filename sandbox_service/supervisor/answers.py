@@ -62,7 +62,7 @@ class AnswerMemory:
             self.drop(largest, next(iter(self._entries[largest])))
 
     def used(self, tenant: str, entry: KeyEntry) -> None:
-        """The answer was asked for again: it goes last."""
+        """Note that the answer was asked for again, so that it is dropped last."""
         if entry.answer is not None:
             self._entries[tenant].move_to_end(entry)
 

@@ -54,7 +54,7 @@ def record_takeover(journal: Journal, instance: Instance, supervisor: str) -> No
 
 
 def require_proof(instance: Instance, frame: Frame) -> None:
-    """Let an operation on a doubtful instance pass when its caller knows the state that it is in.
+    """Let an operation on a doubtful instance pass when its caller shows that it knows the state.
 
     Raises ServiceError(INSTANCE_RECOVERED) when that is not shown.
     """

@@ -1,7 +1,7 @@
 """Remembers which idempotency keys creates have had, in a fixed amount of memory.
 
-A Bloom filter: a key that it has is perhaps new, and the store is asked; a key that it lacks is new for sure.
-So a create under a new key, which nearly every create is, costs no look into the store.
+A Bloom filter. It never misses a used key, and takes a few new keys for used ones; for those the store
+decides. So nearly every create under a new key costs no look into the store.
 """
 
 from __future__ import annotations

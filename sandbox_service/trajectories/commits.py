@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["Commits", "unwritable"]
 
 _LOOK_S = 1.0
-"""Seconds between two looks at a writer that may be stuck, while somebody waits for it."""
+"""Seconds between two looks at a writer that may be stuck, while coroutines wait for it."""
 
 
 class Commits:
-    """Those who wait for the writer, on one event loop."""
+    """The coroutines of one event loop that wait for the writer."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer

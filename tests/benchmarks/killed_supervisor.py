@@ -1,4 +1,4 @@
-"""What clients lose when their supervisor is killed again and again, and whether they are told.
+"""Kill a supervisor again and again, and count what its clients lose and which errors they get for it.
 
     python -m tests.benchmarks.killed_supervisor --steps 5000 --kills 8 --output killed.json
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-__all__ = ["Client", "Told", "Toll"]
+__all__ = ["CallFailed", "Client", "Toll"]
 
 _PATIENCE_S = 90.0
 _PAUSE_S = 0.2
@@ -31,7 +31,7 @@ _AGAIN = {
 }
 
 
-class Told(Exception):  # noqa: N818 - what a client learns, which is an error to some and a fact to others
+class CallFailed(Exception):  # noqa: N818 - a fact of the experiment, not a defect of it
     """The service answered with an error."""
 
     def __init__(self, code: str, detail: str) -> None:
@@ -41,7 +41,7 @@ class Told(Exception):  # noqa: N818 - what a client learns, which is an error t
 
 @dataclass
 class Toll:
-    """What all clients together lost, and whether they were told."""
+    """What all clients together lost, and the errors that they got for it."""
 
     acknowledged: int = 0
     episodes: int = 0
@@ -58,7 +58,7 @@ class Toll:
 
 
 class Client:
-    """One client: plays episodes until it is told to stop."""
+    """One client: plays episodes until it is stopped."""
 
     def __init__(self, http: httpx.AsyncClient, toll: Toll, *, counts: bool, compatible: bool) -> None:
         self._http = http
@@ -80,8 +80,8 @@ class Client:
                     answered += 1
                     self._toll.acknowledged += 1
                 self._compare(await self._heard(instance), answered)
-            except Told as told:
-                self._toll.told[told.code] += 1
+            except CallFailed as error:
+                self._toll.told[error.code] += 1
                 self._toll.lost += max(0, answered - await self._steps_of(instance))
             self._toll.episodes += 1
             await self._release(instance)
@@ -118,14 +118,14 @@ class Client:
         """Steps that the instance has now, as its status says; none when it is gone."""
         try:
             return int((await self._until_known(f"/v1/instances/{instance}", None))["step_index"])
-        except Told:
+        except CallFailed:
             return 0
 
     async def _release(self, instance: str) -> None:
         try:
             await self._until_known("/v1/release_instance", {"instance_id": instance})
-        except Told as told:
-            if told.code != "unknown_instance":
+        except CallFailed as error:
+            if error.code != "unknown_instance":
                 raise
 
     async def _until_known(self, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
@@ -134,8 +134,8 @@ class Client:
         while True:
             try:
                 return await self._post(path, body)
-            except Told as told:
-                if told.code not in _AGAIN or asyncio.get_running_loop().time() > deadline:
+            except CallFailed as error:
+                if error.code not in _AGAIN or asyncio.get_running_loop().time() > deadline:
                     raise
             self._toll.repeated += 1
             await asyncio.sleep(_PAUSE_S)
@@ -144,9 +144,9 @@ class Client:
         try:
             answer = await self._http.request("POST" if body is not None else "GET", path, json=body)
         except httpx.TransportError as error:
-            raise Told("connection", type(error).__name__) from error
+            raise CallFailed("connection", type(error).__name__) from error
         if answer.status_code != 200:
-            raise _told(answer)
+            raise _failure_of(answer)
         known: dict[str, Any] = answer.json()
         return known
 
@@ -154,14 +154,14 @@ class Client:
         return f"{self._name}-{next(self._serial)}"
 
 
-def _told(answer: httpx.Response) -> Told:
+def _failure_of(answer: httpx.Response) -> CallFailed:
     """The error of an answer; the compatible protocol has its code in a header or only its text."""
     try:
         body = answer.json()
     except ValueError:
-        return Told("not_up", answer.text[:100])
+        return CallFailed("not_up", answer.text[:100])
     detail = str(body.get("detail"))
-    return Told(str(body.get("code") or _code_of(answer.status_code, detail)), detail)
+    return CallFailed(str(body.get("code") or _code_of(answer.status_code, detail)), detail)
 
 
 def _code_of(status: int, detail: str) -> str:

@@ -38,7 +38,9 @@ async def _killed(service: Supervised, *, lost: int = 0) -> Supervised:
 
 
 @pytest.mark.parametrize("op", [Op.STEP, Op.EVALUATE, Op.FORK])
-async def test_who_does_not_count_steps_gets_an_error_and_never_a_state_that_lacks_one(op: Op) -> None:
+async def test_a_client_that_does_not_count_steps_gets_an_error_and_never_a_state_that_lacks_one(
+    op: Op,
+) -> None:
     service = await _begun(complete=False)
     instance = await service.create()
     for _ in range(3):
@@ -50,7 +52,7 @@ async def test_who_does_not_count_steps_gets_an_error_and_never_a_state_that_lac
     await heir.core.close()
 
 
-async def test_who_counts_steps_is_told_that_steps_are_lost() -> None:
+async def test_a_client_that_counts_steps_learns_from_the_error_that_steps_are_lost() -> None:
     service = await _begun(complete=False)
     instance = await service.create()
     for _ in range(3):
@@ -63,7 +65,7 @@ async def test_who_counts_steps_is_told_that_steps_are_lost() -> None:
     await heir.core.close()
 
 
-async def test_who_shows_that_nothing_is_lost_goes_on_and_need_not_show_it_again() -> None:
+async def test_a_client_that_shows_that_nothing_is_lost_goes_on_and_need_not_show_it_again() -> None:
     service = await _begun(complete=False)
     instance = await service.create()
     await service.step(instance)
