@@ -176,6 +176,32 @@ async def test_a_runner_that_is_killed_takes_no_history_along(node: Node, enviro
         assert await node.refusal(Op.EVALUATE, instance, {}) is ErrorCode.INSTANCE_LOST
 
 
+def _deepest(pids: set[int]) -> int:
+    """The process with the most ancestors: a worker, which the zygote forks, which the runner forks."""
+
+    def depth(pid: int) -> int:
+        parent = int((Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+        return 1 + depth(parent) if parent in pids else 0
+
+    return max(pids, key=depth)
+
+
+async def test_a_step_behind_a_neighbour_that_hangs_is_taken_once_its_instance_is_rebuilt(node: Node) -> None:
+    hanging, waiting = await node.create("echo", "echo-10"), await node.create("echo", "echo-10")
+    assert (await node.step(waiting, "before", step_index=0))["step_index"] == 0
+    # What hangs in a library does not look for signals; a stopped process looks for none either.
+    os.kill(_deepest(node.processes()), signal.SIGSTOP)
+    hello = {"role": "assistant", "content": "hello"}
+    late = asyncio.create_task(node.say(hanging, hello, timeout_s=1.0))
+    await asyncio.sleep(0)
+    after = asyncio.create_task(node.say(waiting, {"role": "assistant", "content": "after"}, step_index=1))
+    assert b"step_timeout" in (await late).body
+    answer = await after
+    assert answer.op is Op.REPLY, answer.body
+    assert (await node.evaluate(waiting))["score"] == 0.2
+    assert (await node.step(hanging, "again", step_index=0))["step_index"] == 0
+
+
 async def test_the_next_supervisor_goes_on_where_the_last_one_was(tmp_path: Path) -> None:
     async with _node(tmp_path) as first:
         instance = await first.create("echo", "echo-10", key="c")
