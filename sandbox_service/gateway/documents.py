@@ -39,7 +39,8 @@ _SECURITY = {
 def problem_responses(codes: Iterable[ErrorCode], *, keyed: bool = True) -> dict[int | str, dict[str, Any]]:
     """OpenAPI responses of error codes by status; ``keyed`` adds those of every route with API keys."""
     by_status: dict[int, list[ErrorCode]] = defaultdict(list)
-    for code in dict.fromkeys((*(ANYWHERE if keyed else (ErrorCode.INTERNAL,)), *codes)):
+    everywhere = ANYWHERE if keyed else (ErrorCode.INVALID_REQUEST, ErrorCode.INTERNAL)
+    for code in dict.fromkeys((*everywhere, *codes)):
         by_status[ERROR_SPECS[code].status].append(code)
     return {status: _problem_response(each) for status, each in sorted(by_status.items())}
 
@@ -107,7 +108,7 @@ def _operation_route(operation: Operation) -> APIRoute:
 
 
 def _header(name: str, description: str) -> dict[str, Any]:
-    schema = {"type": "string", "minLength": 1, "maxLength": 128}
+    schema = {"type": "string", "minLength": 1, "maxLength": 128, "pattern": r"^[\x21-\x7e]+$"}
     return {"name": name, "in": "header", "required": False, "description": description, "schema": schema}
 
 
