@@ -8,6 +8,7 @@ library call that never does is left to the runner, which kills the worker at th
 from __future__ import annotations
 
 import contextlib
+import functools
 import signal
 from typing import TYPE_CHECKING, NoReturn
 
@@ -30,12 +31,18 @@ def cpu_budget(seconds: float) -> Iterator[None]:
 
     Catch it outside the block. A budget within another one has the first say and pauses the outer one.
     """
-    signal.signal(signal.SIGPROF, _stop)
+    _listen()
     outer = signal.setitimer(signal.ITIMER_PROF, seconds, _AGAIN_S)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, *outer)
+
+
+@functools.cache
+def _listen() -> None:
+    """Install the handler, once a process and its forks: it costs more than the timers of a step."""
+    signal.signal(signal.SIGPROF, _stop)
 
 
 def _stop(*_: object) -> NoReturn:
