@@ -17,7 +17,7 @@ from .cleaning import find_owned, paths_below, remove_owned, remove_tree
 from .kernel import Identity, ipc_objects, remove_ipc_objects
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container
+    from collections.abc import Collection, Container, Iterator
 
     from .config import RunnerConfig
 
@@ -71,12 +71,27 @@ class Janitor:
         """
 
         def close() -> None:
-            for path in filter(os.path.isdir, self._shared):
-                with os.scandir(path) as entries:
-                    for entry in entries:
-                        _keep_to_owner(entry, uid)
+            for path, mode in self._open_to_others(uid):
+                os.chmod(path, mode & 0o700)  # noqa: PTH101
 
+        # Most agents open nothing, and a look costs less than a process.
+        if not any(True for _ in self._open_to_others(uid)):
+            return True
         return sweep.run_as(Identity(uid, self._config.keeper_uid), close) == 0
+
+    def _open_to_others(self, uid: int) -> Iterator[tuple[str, int]]:
+        """What ``uid`` owns at the top of shared directories and others have rights to, with its mode."""
+        for path in filter(os.path.isdir, self._shared):
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    try:
+                        information = entry.stat(follow_symlinks=False)
+                    except FileNotFoundError:
+                        # Neighbours remove theirs meanwhile.
+                        continue
+                    mode = stat.S_IMODE(information.st_mode)
+                    if information.st_uid == uid and mode & 0o077 and not entry.is_symlink():
+                        yield entry.path, mode
 
     def clean_instance(self, serial: int, uid: int | None, last: bool, graded: Collection[int]) -> list[str]:
         """Remove an instance's directories and, with the last of its family, all that its id owns.
@@ -141,13 +156,6 @@ class Janitor:
             sweep.run_as(Identity.of(config.env_uid), remove)
             left = look()
         return left + _ipc_left(ours)
-
-
-def _keep_to_owner(entry: os.DirEntry[str], uid: int) -> None:
-    information = entry.stat(follow_symlinks=False)
-    mode = stat.S_IMODE(information.st_mode)
-    if information.st_uid == uid and mode & 0o077 and not entry.is_symlink():
-        os.chmod(entry.path, mode & 0o700)  # noqa: PTH101
 
 
 def _ipc_left(uids: Container[int]) -> list[str]:

@@ -100,6 +100,30 @@ def test_many_files_of_a_candidate_are_closed_to_the_next_one_and_gone_at_the_re
     assert list(Path(scratch).iterdir()) == []
 
 
+def test_what_an_agent_left_open_to_others_is_closed_to_candidates(
+    act: Any, agent_box: RunnerBox, drop: bool
+) -> None:
+    if not drop:
+        pytest.skip("without user ids an agent and its candidates are one user")
+    scratch = agent_box.config["scratch"][0]
+    act(do="shell", command=f"cd {scratch}; mkdir -m 777 pit; touch pit/file free; chmod 666 pit/file free")
+    act(do="shell", command=f"chmod 777 . && ln -s {scratch}/free {scratch}/link; mkdir -m 700 {scratch}/own")
+    for stop in ("freeze", "kill"):
+        act(do="shell", command=f"chmod 666 {scratch}/free; chmod 777 {scratch}/pit")
+        act(do="control", name=stop)
+        act(do="candidate", entry=ENTRY)
+        for path in ("pit/file", "pit", "free", "link"):
+            assert (
+                run(act, f"os.access('{scratch}/{path}', os.R_OK) or os.access('{scratch}/{path}', os.W_OK)")
+                == "False"
+            )
+        act(do="close")
+        act(do="control", name="thaw")
+    assert (
+        act(do="shell", command=f"echo x > {scratch}/pit/file && cat {scratch}/pit/file")["output"] == "x\n"
+    )
+
+
 def test_the_agent_is_killed_without_the_candidate_and_the_other_way_round(act: Any) -> None:
     act(do="python", code="kept = 3")
     act(do="candidate", entry=ENTRY)
