@@ -5,7 +5,9 @@ It is about to run what an agent wrote, so it holds one descriptor and knows not
 
 from __future__ import annotations
 
+import gc
 import importlib
+import sys
 from typing import TYPE_CHECKING
 
 from .packets import JsonObject, receive_packet, send_packet
@@ -13,7 +15,21 @@ from .packets import JsonObject, receive_packet, send_packet
 if TYPE_CHECKING:
     import socket
 
-__all__ = ["serve_candidate"]
+__all__ = ["load_ahead", "serve_candidate"]
+
+_OURS = "sandbox_service.environments."
+
+
+def load_ahead(entry: str) -> None:
+    """Import what candidates run, once for all that are forked from here, where it is code of ours.
+
+    The process that forks them has privileges, so that nothing else may be imported in it.
+    """
+    module = entry.partition(":")[0]
+    if module.startswith(_OURS) and module not in sys.modules:
+        importlib.import_module(module)
+        gc.collect()
+        gc.freeze()
 
 
 def serve_candidate(control: socket.socket, entry: str) -> None:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from . import spawn
+from .candidate import load_ahead
 from .channel import Message, receive, send
 from .workspace_copy import copy_workspace
 
@@ -100,6 +101,8 @@ class Desk:
         raise OSError(f"no such request: {what}")
 
     def _start(self, kind: str, message: Message, descriptors: list[int]) -> Message:
+        if kind == "candidate":
+            load_ahead(str(message.get("entry")))
         place = self._premises.place(self.serial, kind)
         run = {
             "session": partial(spawn.run_session, place),

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Premises"]
 
-_QUIET_LOOKS = 20
-_HUNT_S = 1.0
-_DYING_S = 0.1
+_QUIET_LOOKS, _HUNT_S, _DYING_S = 20, 1.0, 0.1
 
 
 class Premises:
@@ -222,29 +220,35 @@ class Premises:
 
         return select
 
-    def _end_uid(self, uid: int | None) -> bool:
-        if uid is None:
+    def _end_uid(self, uid: int) -> bool:
+        for pid in self._roots_of(uid):
+            os.kill(pid, signal.SIGKILL)
+        # What they leave behind becomes our child. Where there is none, as mostly, all is dead already.
+        if self._await_end(uid):
             return True
         if sweep.signal_uid(uid, self.config.sweeper_uid, signal.SIGKILL):
             self._await_end(uid)
         # The look afterwards is the proof, and the way out when no process could be made for the first.
         return sweep.end(sweep.holders({uid}), self._reap)
 
-    def _await_end(self, uid: int) -> None:
-        """Give the killed a moment to be dead, so that one look at the process table finds none."""
+    def _await_end(self, uid: int) -> bool:
+        """Give the killed a moment to be dead; True when they are, and nothing came of them."""
         deadline = time.monotonic() + _DYING_S
         while time.monotonic() < deadline:
             self._reap()
-            if not any(self._uid_of(root) == uid for root in self._roots.values()):
-                return
+            if not self._roots_of(uid):
+                return not self.holds and self._owned >= set(children())
             time.sleep(0.0003)
+        return False
+
+    def _roots_of(self, uid: int) -> list[int]:
+        return [root.pid for root in self._roots.values() if self._uid_of(root) == uid]
 
     def _uid_of(self, root: Root) -> int | None:
-        """Whose signals reach a root; nobody's, when it is a helper of ours."""
         if root.kind == "candidate":
             return self._lodgings.candidate_uid(root.serial)
         family = self._families.get(root.serial)
-        return None if family is None or root.kind in HELPERS else family.uid
+        return None if family is None else family.uid
 
     def release(self, serial: int, done: Callable[[list[str]], None]) -> None:
         """An instance moves out: end its processes, remove its files; ``done`` gets what could not be."""

@@ -56,7 +56,7 @@ def evaluate(
 ) -> dict[str, Any]:
     grading = {**task, "timeout_s": timeout_s}
     reply = box.request(
-        Op.EVALUATE, instance, meta={"deadline_s": 60}, body={"params": {}, "grading": grading}
+        Op.EVALUATE, instance, meta={"deadline_s": 110}, body={"params": {}, "grading": grading}
     )
     assert reply.op is Op.REPLY, reply.body
     verdict: dict[str, Any] = json.loads(reply.body)

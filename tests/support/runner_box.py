@@ -225,7 +225,7 @@ def runner_box(
     world: str = ECHO,
     *,
     drop: bool = False,
-    patience_s: float = 30,
+    patience_s: float = 120,
     command: tuple[str, ...] = (),
     **changes: Any,
 ) -> Iterator[RunnerBox]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.support.runner_box import ROOT
 
 if TYPE_CHECKING:
     from tests.support.runner_box import RunnerBox
@@ -178,3 +182,21 @@ def test_a_candidates_daemons_end_with_it(act: Any) -> None:
     pid = run(act, "__import__('subprocess').Popen(['sleep', '1000'], start_new_session=True).pid")
     act(do="close")
     assert act(do="shell", command=f"test -e /proc/{pid}")["exit_code"] == 1
+
+
+@pytest.mark.parametrize(
+    ("entry", "imported"),
+    [("sandbox_service.environments.code.candidate:serve", "True"), (ENTRY, "False")],
+    ids=["ours", "another"],
+)
+def test_only_code_of_ours_is_imported_where_candidates_are_forked(entry: str, imported: str) -> None:
+    program = (
+        "import sys\n"
+        "from sandbox_service.runner.candidate import load_ahead\n"
+        "load_ahead(sys.argv[1])\n"
+        "print(sys.argv[1].partition(':')[0] in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, entry], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == imported
