@@ -96,7 +96,7 @@ def _launcher(binary: str, answers: Path, folder: Path) -> Path:
 
 def _write_answers(folder: Path) -> None:
     """Write whole answers for HAProxy's own errors, and the body of the refusal that is a rule."""
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     for status, (code, detail) in _ERRORS.items():
         problem = Problem.of(code, detail, retry_after_s=1.0 if ERROR_SPECS[code].retryable else None)
         (folder / f"{status}.http").write_bytes(_answer(problem))

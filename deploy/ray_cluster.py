@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sandbox_service.config import ServiceConfig
 
-__all__ = ["ray_cluster"]
+__all__ = ["node_variables", "ray_cluster"]
 
 MARKER = "SANDBOX_SERVICE_RUN"
 """Set in the environment of the cluster's processes, by which they are found at the end."""
@@ -68,7 +68,11 @@ def _joined(address: str, *, show_logs: bool) -> Iterator[None]:
 def _own(config: ServiceConfig, *, show_logs: bool) -> Iterator[Callable[[], bool]]:
     run = secrets.token_hex(8)
     family = Descendants(MARKER, run)
-    with run_folder() as folder, _authentication(_variables(config, folder)), family.adopting():
+    with (
+        run_folder() as folder,
+        _authentication(node_variables(config, folder, on_loopback=True)),
+        family.adopting(),
+    ):
         try:
             _start_in_time(config, folder, family, run, show_logs=show_logs)
             yield lambda: {process.name for process in family.alive()} >= HEART
@@ -167,21 +171,28 @@ def _read_token_again() -> None:
     AuthenticationTokenLoader.instance().reset_cache()
 
 
-def _variables(config: ServiceConfig, folder: Path) -> dict[str, str]:
+def node_variables(config: ServiceConfig, folder: Path, *, on_loopback: bool) -> dict[str, str]:
+    """Variables for all of a node's Ray processes; writes the files that they name to a private folder.
+
+    A token that is there is kept: the nodes of a cluster share it. ``on_loopback`` opens none of Ray's ports
+    to other machines, so that there is one node.
+    """
     token = folder / "token"
-    token.touch(mode=0o600)
-    token.write_text(secrets.token_hex(32))
+    if not token.exists():
+        token.touch(mode=0o600)
+        token.write_text(secrets.token_hex(32))
     variables = {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_USAGE_STATS_ENABLED": "0",
-        # The processes that Ray starts ask for the node's address as well: see _on_loopback.
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         # Serve ends its controller in the middle of a call, which Ray reports on standard output.
         "RAY_DEDUP_LOGS_SKIP_REGEX": "ServeController.graceful_shutdown failed",
         # Serve kills a front that is not ready after 5 s, and fails with it: too soon on a busy machine.
         "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
     }
+    if on_loopback:
+        # The processes that Ray starts ask for the node's address as well: see _on_loopback.
+        variables["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     binary = find_haproxy() if config.server.haproxy else None
     if binary is not None:
         variables |= front_environment(config, binary, folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import bench, demo, envs, images, keys, run, serve, status, trajectories
+from . import bench, demo, envs, images, keys, node_env, run, serve, status, trajectories
 
 __all__ = ["build_cli", "main"]
 
@@ -43,6 +43,7 @@ def build_cli() -> typer.Typer:
     cli.command("run")(run.run)
     cli.command("demo")(demo.demo)
     cli.command("bench")(bench.bench)
+    cli.command("node-env")(node_env.node_env)
     cli.add_typer(envs.build(), name="envs")
     cli.add_typer(images.build(), name="images")
     cli.add_typer(keys.build(), name="keys")

@@ -9,7 +9,7 @@ import pytest
 
 from deploy import ray_cluster
 from deploy.descendants import Descendants
-from deploy.ray_cluster import STARTS, _start_in_time, _variables
+from deploy.ray_cluster import STARTS, _start_in_time, node_variables
 from deploy.readiness import NotReadyError
 from sandbox_service.config import ServiceConfig
 
@@ -17,7 +17,7 @@ READ = "from ray.serve._private.constants import PROXY_READY_CHECK_TIMEOUT_S as 
 
 
 def test_serve_gives_a_front_a_minute_to_start(tmp_path):
-    variables = _variables(ServiceConfig(), tmp_path)
+    variables = node_variables(ServiceConfig(), tmp_path, on_loopback=True)
     run = [sys.executable, "-c", READ]
     said = subprocess.run(run, env=os.environ | variables, capture_output=True, text=True, check=True)
     assert float(said.stdout) == 60.0

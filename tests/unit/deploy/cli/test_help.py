@@ -20,7 +20,18 @@ def commands() -> dict[str, Any]:
 
 def test_the_commands_are_those_that_are_documented() -> None:
     first = {name.split()[1] for name in commands() if " " in name}
-    assert first == {"bench", "demo", "envs", "images", "keys", "run", "serve", "status", "trajectories"}
+    assert first == {
+        "bench",
+        "demo",
+        "envs",
+        "images",
+        "keys",
+        "node-env",
+        "run",
+        "serve",
+        "status",
+        "trajectories",
+    }
 
 
 @pytest.mark.parametrize("name", [name for name in commands() if " " in name])

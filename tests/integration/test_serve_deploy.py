@@ -1,0 +1,136 @@
+"""``serve deploy`` on a Ray cluster of the operator's, by the lines of deploy/serve.yaml."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from clients import SandboxClient
+from deploy.descendants import Descendants
+from deploy.free_port import free_port
+from sandbox_service.contract.messages import Message
+from tests.integration.test_service import descendants, listening
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(400)]
+
+SHIPPED = Path(__file__).parents[2] / "deploy" / "serve.yaml"
+BIN = Path(sys.executable).parent
+CLI = [sys.executable, "-c", "from deploy.cli.app import main; main()"]
+MARKER = "SANDBOX_TEST_CLUSTER"
+
+Deploy = Callable[[dict[str, Any]], int]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[tuple[dict[str, str], int]]:
+    """A head node in the environment of node-env: the environment, and the dashboard's port."""
+    run = secrets.token_hex(8)
+    family = Descendants(MARKER, run)
+    with tempfile.TemporaryDirectory(prefix="sd-", dir="/tmp") as folder, family.adopting():
+        printed = subprocess.run(
+            [*CLI, "node-env", f"{folder}/node", "--one-node"], capture_output=True, text=True, check=True
+        ).stdout
+        assert all(line.startswith("export ") for line in printed.splitlines())
+        script = f"{printed}\nexec {sys.executable} -c 'import json, os; print(json.dumps(dict(os.environ)))'"
+        shell = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+        environment = {**json.loads(shell.stdout), MARKER: run}
+        dashboard = free_port()
+        words = ["--head", "--include-dashboard=true", "--disable-usage-stats", "--block"]
+        words += [f"--port={free_port()}", f"--dashboard-port={dashboard}", f"--temp-dir={folder}/ray"]
+        with subprocess.Popen(
+            [BIN / "ray", "start", *words],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
+        ) as head:
+            try:
+                yield environment, dashboard
+            finally:
+                family.alive()
+                head.terminate()
+                family.end(10.0)
+                head.wait(30)
+
+
+@pytest.fixture
+def deploy(cluster: tuple[dict[str, str], int], tmp_path: Path) -> Deploy:
+    """Deploy the shipped file with some of its words changed; the port."""
+    environment, dashboard = cluster
+
+    def deploy(changed: dict[str, Any]) -> int:
+        tree = yaml.safe_load(SHIPPED.read_text())
+        tree["http_options"] |= {"port": PORT} | changed.pop("http_options", {})
+        arguments = tree["applications"][0]["args"]
+        arguments["store"]["url"] = f"sqlite:///{tmp_path}/trajectories.sqlite"
+        arguments |= {"environments": {"enabled": ["echo"]}, "pool": {"min_boxes": 0}} | changed
+        file = tmp_path / "serve.yaml"
+        file.write_text(yaml.safe_dump(tree))
+        command = [BIN / "serve", "deploy", "-a", f"http://127.0.0.1:{dashboard}", file]
+        deadline = time.monotonic() + 120
+        while True:
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                return PORT
+            if time.monotonic() > deadline:
+                pytest.fail(done.stdout + done.stderr)
+            time.sleep(1)
+
+    return deploy
+
+
+PORT = free_port()
+
+
+def test_a_deployed_service_plays_episodes_and_opens_nothing_to_other_machines(deploy: Deploy):
+    port = deploy({"sandbox": {"kind": "process"}})
+    url = f"http://127.0.0.1:{port}"
+    deadline = time.monotonic() + 120
+    while (said := answer(f"{url}/readyz")) != 200:
+        if time.monotonic() > deadline:
+            pytest.fail(str(said))
+        time.sleep(0.2)
+    with SandboxClient(url) as client, client.episode("echo", "echo-1") as episode:
+        episode.step(Message(role="assistant", content="hello"))
+        assert episode.evaluate().score == 1.0
+    doors = listening(descendants())
+    assert ("127.0.0.1", port) in doors
+    # The one of a Serve replica, which demands the cluster's token.
+    assert [host for host, _ in doors if host != "127.0.0.1"] == ["*"]
+
+
+def test_a_deployed_service_is_checked_on_the_address_that_serve_listens_on(
+    deploy: Deploy, cluster: tuple[dict[str, str], int]
+):
+    """Serve listens on loopback by now; a file that names another address is refused with both."""
+    deploy({"sandbox": {"kind": "process"}, "server": {"host": "0.0.0.0", "insecure": True}})
+    environment, dashboard = cluster
+    deadline = time.monotonic() + 120
+    while "DEPLOY_FAILED" not in (said := status(environment, dashboard)):
+        if time.monotonic() > deadline:
+            pytest.fail(str(said))
+        time.sleep(0.5)
+    assert "Ray Serve listens on 127.0.0.1" in said
+
+
+def answer(url: str) -> int | str:
+    try:
+        return httpx.get(url, timeout=10).status_code
+    except httpx.TransportError as error:
+        return str(error)
+
+
+def status(environment: dict[str, str], dashboard: int) -> str:
+    command = [BIN / "serve", "status", "-a", f"http://127.0.0.1:{dashboard}"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return " ".join((done.stdout + done.stderr).split())
