@@ -66,7 +66,7 @@ class ProcessFactory:
         self._limits = limits
         self._start_timeout_s = start_timeout_s
         self._instances_per_box = instances_per_box
-        # A process box stands for many containers, and its instances share what it can write.
+        # What instances of a process box do not have to themselves is bounded for all of them together.
         self._shared_limits = replace(
             limits,
             workspace_mib=limits.workspace_mib * instances_per_box,
