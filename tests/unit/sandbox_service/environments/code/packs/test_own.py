@@ -1,3 +1,4 @@
+import json
 from collections import Counter
 from typing import Any
 
@@ -6,6 +7,7 @@ import pytest
 from sandbox_service.config import CodeConfig
 from sandbox_service.environments.code.catalog import CodeCatalog
 from sandbox_service.environments.code.packs.own import load_own
+from tests.support.cheats import ADAPTIVE_PUZZLE
 
 CATALOG = CodeCatalog(CodeConfig())
 TASKS = {task.id: task for task in load_own()}
@@ -46,3 +48,12 @@ def test_the_reference_solves_the_task_and_nothing_does_not(task_id: str, play: 
     assert play(CATALOG, task_id, CATALOG.reference(task_id)).success
     empty = play(CATALOG, task_id, [submit])
     assert (empty.score, empty.success) == (0, False)
+
+
+def test_a_grid_that_answers_each_look_as_its_grader_likes_solves_no_puzzle(play: Any, submit: Any) -> None:
+    arguments = {"command": "create", "path": "solution.py", "file_text": ADAPTIVE_PUZZLE}
+    function = {"name": "str_replace_editor", "arguments": json.dumps(arguments)}
+    create = {"tool_calls": [{"id": "c", "function": function}]}
+    verdict = play(CATALOG, "algorithms_number_puzzle", [create, submit])
+    # Two of the five have no solution, which it sees.
+    assert (verdict.details["passed"], verdict.success) == (2, False), verdict.details
