@@ -11,6 +11,7 @@ import asyncio
 import io
 import tarfile
 import tempfile
+import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -48,6 +49,8 @@ _PULL_S = 600.0
 _BOOTSTRAP_S = 1200.0
 _BUILD_S = 300.0
 _PACKAGES_S = 900.0
+_TOLD_EVERY_S = 5.0
+"""How often a build that takes minutes says how far it is."""
 
 
 def image_tag(spec: EnvironmentSpec) -> str:
@@ -158,21 +161,42 @@ async def _bootstrap(tarball: Path, progress: Callable[[str], None]) -> None:
         stderr=asyncio.subprocess.STDOUT,
     )
     assert process.stdout is not None
+    log = tarball.with_suffix(".log")
+    progress(f"building {tarball.name} takes some minutes; its log: {log}")
     last = ""
     try:
         async with asyncio.timeout(_BOOTSTRAP_S):
-            async for line in process.stdout:
-                last = line.decode(errors="replace").strip() or last
-                progress(last)
+            last = await _logged(process.stdout, log, progress)
             status = await process.wait()
     except TimeoutError:
-        last, status = f"not done within {_BOOTSTRAP_S:g} s", -1
+        last, status = f"not done within {_BOOTSTRAP_S:g} s, see {log}", -1
     finally:
         if process.returncode is None:
             process.terminate()
             await process.wait()
     if status != 0:
         raise ServiceError(ErrorCode.SANDBOX_FAILED, f"the base image could not be built: {last}")
+
+
+async def _logged(output: asyncio.StreamReader, log: Path, progress: Callable[[str], None]) -> str:
+    """Write the output to a log, and say every few seconds how far it is; the last line."""
+    last, lines, told = "", 0, time.monotonic()
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as file:
+        while True:
+            try:
+                line = await asyncio.wait_for(output.readline(), _TOLD_EVERY_S)
+            except TimeoutError:
+                line = None
+            if line == b"":
+                return last
+            if line is not None:
+                file.write(line)
+                lines, last = lines + 1, line.decode(errors="replace").strip() or last
+            if time.monotonic() - told >= _TOLD_EVERY_S:
+                told = time.monotonic()
+                file.flush()
+                progress(f"building the base image, {lines} lines so far: {last}")
 
 
 def _box_recipe(image: str) -> dict[str, bytes]:

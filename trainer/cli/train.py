@@ -9,6 +9,7 @@ import typer
 from trainer.config.reading import read_run
 from trainer.errors import ConfigError
 
+from .beginning import Beginning
 from .options import ForceOption, JsonOption, RunArgument, WordsArgument, driver_of
 from .progress import RunProgress
 from .tables import run_json, run_view
@@ -90,8 +91,17 @@ def _run(driver: Driver, config: RunConfig, *, resume: bool, force: bool, as_jso
         if force:
             driver.remove(config)
         if config.tracking.progress:
-            with RunProgress(config, notes()) as progress:
-                summary = driver.train(config, resume=resume, on_metrics=progress, on_warning=progress.warn)
+            console = notes()
+            with (
+                RunProgress(config, console) as progress,
+                Beginning(config.folder / "logs" / "service.log", console) as beginning,
+            ):
+
+                def on_metrics(step: int, metrics: dict[str, float]) -> None:
+                    beginning.end()
+                    progress(step, metrics)
+
+                summary = driver.train(config, resume=resume, on_metrics=on_metrics, on_warning=progress.warn)
         else:
             summary = driver.train(config, resume=resume, on_metrics=None, on_warning=warn)
     if as_json:

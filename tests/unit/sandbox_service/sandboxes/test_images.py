@@ -1,10 +1,12 @@
 """Names of images, and which of them are built."""
 
+import asyncio
 import dataclasses
 import io
 import tarfile
 
 from sandbox_service.environments.echo.catalog import EchoCatalog
+from sandbox_service.sandboxes import images
 from sandbox_service.sandboxes.images import build_images, image_reference, image_tag
 from tests.fakes.engine import FakeEngine
 
@@ -82,3 +84,27 @@ async def test_the_build_context_holds_the_recipe_and_the_boxs_files_for_all_to_
     names = {entry.name for entry in entries}
     assert {"Dockerfile", "box/sandbox_service/environments/echo/world.py"} <= names
     assert all(entry.mode == 0o644 and entry.uid == 0 for entry in entries)
+
+
+async def test_what_a_bootstrap_prints_goes_to_a_log_and_its_last_line_is_kept(tmp_path):
+    output = asyncio.StreamReader()
+    output.feed_data(b"".join(b"I: Retrieving package %d\n" % number for number in range(500)))
+    output.feed_eof()
+    said: list[str] = []
+    log = tmp_path / "images" / "base-bookworm.log"
+    assert await images._logged(output, log, said.append) == "I: Retrieving package 499"
+    assert len(log.read_text().splitlines()) == 500
+    assert said == []
+
+
+async def test_a_quiet_bootstrap_says_how_far_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(images, "_TOLD_EVERY_S", 0.001)
+    output = asyncio.StreamReader()
+    said: list[str] = []
+
+    def hear(line: str) -> None:
+        said.append(line)
+        output.feed_eof()
+
+    await images._logged(output, tmp_path / "base.log", hear)
+    assert said[0].startswith("building the base image, 0 lines so far")
