@@ -52,7 +52,7 @@ class ScienceworldCatalog(GameCatalog):
             image="sandbox-scienceworld",
             instances_per_box=config.instances_per_box,
             # The engine loads a house for each, one after another in the Java process that all share.
-            creates_per_core=2,
+            creates_per_core=8,
             provisions=provisions,
         )
         facts = GameFacts(
