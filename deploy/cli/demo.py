@@ -40,9 +40,10 @@ def demo(
 ) -> None:
     """Start the service, run the reference policy over the bundled tasks, show what happened, stop.
 
-    Fails, and says where, when the reference does not solve a task. Docker sandboxes are used where an
-    engine answers, process sandboxes elsewhere. Nothing stays behind but the recorded episodes: look at
-    them with `sandbox-service trajectories list`.
+    Task files of the configuration (environments.code.task_files) are played, too. Fails, and says where,
+    when the reference does not solve a task. Docker sandboxes are used where an engine answers, process
+    sandboxes elsewhere. Nothing stays behind but the recorded episodes: look at them with
+    `sandbox-service trajectories list`.
 
     Examples:
 
@@ -79,7 +80,8 @@ def unsolved(outcomes: Sequence[EpisodeOutcome]) -> list[str]:
 
 def _play(config: ServiceConfig, concurrency: int) -> tuple[PolicyRun, Trajectory | None]:
     choice = PolicyChoice("reference")
-    played = PolicyRun("code", _SPLITS, choice.name, make_policy(choice, "code", config), concurrency)
+    splits = (*_SPLITS, *(file.stem for file in config.environments.code.task_files))
+    played = PolicyRun("code", splits, choice.name, make_policy(choice, "code", config), concurrency)
     limits = ClientLimits(in_flight=max(64, concurrency), creating=concurrency)
     shown: Trajectory | None = None
     notes().print("starting the service ...")

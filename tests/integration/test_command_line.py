@@ -73,8 +73,13 @@ def test_the_demo_solves_every_bundled_task_and_shows_one(tmp_path: Path) -> Non
 
 
 def test_a_demo_in_which_a_reference_fails_says_which_and_exits_with_1(tmp_path: Path) -> None:
-    # References of several steps are cut off after the first one.
-    result = run(tmp_path, "demo", "sandbox.kind=process", "environments.code.max_steps=1")
+    task = {
+        "id": "sums/one-and-one",
+        "prompt": "What is 1 + 1?",
+        "grader": {"kind": "numeric", "answer": 2},
+        "reference": [{"tool": "submit", "arguments": {"answer": "3"}}],
+    }
+    (tmp_path / "sums.jsonl").write_text(json.dumps(task) + "\n")
+    result = run(tmp_path, "demo", "sandbox.kind=process", "environments.code.task_files=['sums.jsonl']")
     assert result.returncode == 1
-    assert "references failed: " in result.stderr
-    assert "algorithms_painted_line (score 0)" in result.stderr
+    assert "1 of 67 references failed: sums/one-and-one (score 0)" in result.stderr
