@@ -197,16 +197,18 @@ class Box:
         """Answer what waited, report the rest, and clean up behind all.
 
         A worker works on one frame at a time, so those behind the first one have not been started. Of these,
-        a create goes to the next worker here; the others need their instance, which the host rebuilds.
+        a create goes to the next worker here, unless its instance has been released; the others need their
+        instance, which the host rebuilds.
         """
         told = set()
+        released = {each.frame.instance_id for each in waiting if each.frame.op is Op.RELEASE}
         for position, each in enumerate(waiting):
             told.add(each.frame.instance_id)
             if worker.late and position == 0:
                 each.answer(each.frame.error("step_timeout", "the operation ran past its deadline"))
             elif position == 0 or not self._config.many_per_worker or self._resetting:
                 each.answer(each.frame.error("instance_lost", "the instance's worker is gone"))
-            elif each.frame.op is Op.CREATE:
+            elif each.frame.op is Op.CREATE and each.frame.instance_id not in released:
                 self._move(each)
             else:
                 failure = each.frame.error("instance_lost", "a neighbour ended the worker of the instance")

@@ -88,6 +88,22 @@ def test_what_a_late_neighbour_kept_waiting_was_not_started_and_a_create_is_made
         assert box.step("new", {"do": "sleep", "seconds": 0}).op is Op.REPLY
 
 
+def test_an_instance_released_before_it_was_made_is_not_made_when_its_worker_is_lost() -> None:
+    with runner_box("tests.support.agent_world", many_per_worker=True) as box:
+        box.create("slow")
+        slow = {"message": {"role": "assistant", "content": json.dumps({"do": "sleep", "seconds": 60})}}
+        late = box.send(Op.STEP, "slow", meta={"deadline_s": 1}, body=slow)
+        meta = {"deadline_s": 20, "seed": 1, "max_steps": 9}
+        create = box.send(
+            Op.CREATE, "new", meta=meta, body={"environment": "echo", "task_id": "t", "task": {}}
+        )
+        release = box.send(Op.RELEASE, "new")
+        assert error_code(box.answer(late)) == "step_timeout"
+        assert error_code(box.answer(create)) == "instance_lost"
+        assert box.answer(release).meta["clean"]
+        assert json.loads(box.request(Op.STATS).body)["instances"] == 0
+
+
 @pytest.mark.parametrize(
     ("call", "what"), [("spin", "computation"), ("recurse", "recursion"), ("exhaust", "memory")]
 )
