@@ -41,7 +41,10 @@ class Inspection:
             if one is None:
                 raise unknown(frame.instance_id)
             return frame.reply(Instances(instances=(self._status(one, now),)).model_dump_json().encode())
-        after = frame.meta.get("after", {}).get(self._parts.name, -1)
+        after = frame.meta.get("after", {self._parts.name: -1}).get(self._parts.name)
+        if after is None:
+            # The listing goes on at other supervisors; all that is here was on an earlier page.
+            return frame.reply(Instances(instances=()).model_dump_json().encode())
         limit = min(frame.meta.get("limit", MOST_INSTANCES), MOST_INSTANCES)
         page, more = table.page(tenant, after, limit, frame.meta.get("prefix", ""))
         listing = Instances(instances=tuple(self._status(each, now) for each in page))

@@ -102,11 +102,12 @@ class Supervised(Caller):
         factory: FakeSandboxFactory,
         store: MemoryTrajectoryStore,
         clock: FakeClock,
+        name: str = "s1",
     ) -> None:
         self.factory = factory
         self.store = store
         self.clock = clock
-        self.core = SupervisorCore("s1", config, fake_registry(), factory, store, clock, node="here")
+        self.core = SupervisorCore(name, config, fake_registry(), factory, store, clock, node="here")
         super().__init__(self.core)
 
     def tenant_named(self, tenant: str) -> Caller:
@@ -126,6 +127,7 @@ async def supervised(
     factory: FakeSandboxFactory | None = None,
     store: MemoryTrajectoryStore | None = None,
     clock: FakeClock | None = None,
+    name: str = "s1",
     **branches: Any,
 ) -> AsyncIterator[Supervised]:
     """A started supervisor over fakes, closed at the end."""
@@ -134,6 +136,7 @@ async def supervised(
         factory or FakeSandboxFactory(),
         store or MemoryTrajectoryStore(),
         clock or FakeClock(),
+        name,
     )
     await service.core.start()
     try:

@@ -70,6 +70,27 @@ async def test_an_instance_of_another_tenant_does_not_exist(client, transport):
         assert (await other.instances()).instances == ()
 
 
+async def test_a_listing_of_several_supervisors_names_each_instance_once(service):
+    async with supervised(name="s2") as other:
+        made = {
+            await each.create() for each in (service, service, service, service, service, other, other, other)
+        }
+        app = build_app(
+            ServerConfig(api_keys=KEYS), fake_registry(), SupervisorBackend([service.core, other.core])
+        )
+        headers = {"Authorization": "Bearer ada"}
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url=URL, headers=headers) as http:
+            listed, more = [], {}
+            for _ in range(3):
+                page = (await http.get("/v1/instances", params={"limit": 2, **more})).json()
+                listed += [each["instance_id"] for each in page["instances"]]
+                more = {"cursor": page["next_cursor"]}
+    assert more == {"cursor": None}
+    assert len(listed) == len(made)
+    assert set(listed) == made
+
+
 async def test_a_history_of_any_length_is_read_page_by_page(client, http):
     created = await client.create_instance("echo", "echo-10")
     for number in range(3):

@@ -85,6 +85,14 @@ async def test_a_tenants_instances_are_listed_in_pages_in_order_of_creation() ->
         assert listed == made
 
 
+async def test_a_supervisor_whose_last_page_was_read_lists_nothing_again() -> None:
+    async with supervised() as service:
+        await service.create()
+        reply = await service.call(Op.INSTANCES, limit=3, after={"s2": 3})
+        assert Instances.model_validate_json(reply.body).instances == ()
+        assert not reply.meta.get("next")
+
+
 async def test_what_was_forgotten_is_listed_no_more() -> None:
     async with supervised() as service:
         instance = await service.create()
