@@ -100,7 +100,6 @@ class Creation:
     async def _reserve(self, tenant: str, request: CreateInstanceRequest) -> Instance:
         parts = self._parts
         catalog = parts.registry.catalog(request.environment)
-        check_quota(parts, tenant, request.environment, 1)
         chosen = request.instance_id
         if chosen is None:
             unique = new_id(parts.name)
@@ -109,6 +108,8 @@ class Creation:
             known = parts.table.remembers(tenant, chosen)
             if known or await parts.store.instance(tenant, chosen) is not None:
                 raise ServiceError(ErrorCode.DUPLICATE_INSTANCE, f"the id {chosen!r} is taken")
+        # After the last wait, or creates at the same time would all find room for one.
+        check_quota(parts, tenant, request.environment, 1)
         instance = parts.table.reserve(unique, tenant, request.task_id, catalog)
         instance.seed = secrets.randbits(63) if request.seed is None else request.seed
         instance.params = request.params

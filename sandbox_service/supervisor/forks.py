@@ -49,14 +49,14 @@ class Forks:
             raise ServiceError(ErrorCode.DRAINING, retry_after_s=1.0)
         if not instance.spec.fork:
             raise ServiceError(ErrorCode.FORK_UNSUPPORTED)
-        check_quota(parts, instance.tenant, instance.spec.name, request.count)
         box = instance.box or await self._recovery.rebuild(instance)
-        copies: list[Instance] = []
+        check_quota(parts, instance.tenant, instance.spec.name, request.count)
+        # All at once, or forks at the same time would all find room for theirs.
+        copies = [self._reserve(instance) for _ in range(request.count)]
         run_ms = 0.0
         try:
-            for _ in range(request.count):
-                copies.append(self._reserve(instance, box))
-                run_ms += await self._copy(instance, copies[-1], box)
+            for copy in copies:
+                run_ms += await self._copy(instance, copy, box)
             self._record(instance, copies)
         except BaseException:
             for copy in copies:
@@ -67,7 +67,7 @@ class Forks:
             parts.table.activate(copy, finished=instance.state is InstanceState.FINISHED)
         return self._answer(instance, frame, copies, run_ms, started)
 
-    def _reserve(self, instance: Instance, box: LiveBox) -> Instance:
+    def _reserve(self, instance: Instance) -> Instance:
         copy = self._parts.table.reserve(
             new_id(self._parts.name), instance.tenant, instance.task_id, instance.catalog
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,9 +11,14 @@ from sandbox_service.config import PoolConfig, QuotaConfig, ServerConfig
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.runner.frames import Op
+from sandbox_service.stream.failures import error_of
 from tests.fakes.gateway import digest
 from tests.fakes.supervised import supervised
+from tests.fakes.trajectories import MemoryTrajectoryStore
 from tests.fakes.waiting import settle
+
+if TYPE_CHECKING:
+    from sandbox_service.trajectories.records import InstanceRecord
 
 TWO = ServerConfig(api_keys={digest("ada"): "ada", digest("bob"): "bob"})
 FOUR_BOXES = PoolConfig(min_boxes=0, max_boxes=4, max_starting=4)
@@ -55,6 +61,33 @@ async def test_live_instances_are_counted_by_tenant() -> None:
         await service.tenant_named("bob").create()
         await service.release(first)
         await service.create()
+
+
+class _WaitingStore(MemoryTrajectoryStore):
+    """Looks up instances as a database does: others run in the meantime."""
+
+    async def instance(self, tenant: str, public_id: str) -> InstanceRecord | None:
+        await asyncio.sleep(0)
+        return await super().instance(tenant, public_id)
+
+
+async def test_creates_of_chosen_ids_at_the_same_time_do_not_pass_the_quota() -> None:
+    async with supervised(server=TWO, quota=QuotaConfig(max_instances=2), store=_WaitingStore()) as service:
+        bodies = [{"environment": "echo", "task_id": "echo-10", "instance_id": f"c{n}"} for n in range(6)]
+        answers = await asyncio.gather(*(service.call(Op.CREATE, "", body) for body in bodies))
+        refused = [error_of(answer).code for answer in answers if answer.op is Op.ERROR]
+        assert refused == [ErrorCode.QUOTA_EXCEEDED] * 4
+        assert len(await service.states()) == 2
+
+
+async def test_forks_at_the_same_time_do_not_pass_the_quota() -> None:
+    async with supervised(server=TWO, quota=QuotaConfig(max_instances=5)) as service:
+        sources = [await service.create(), await service.create()]
+        answers = await asyncio.gather(
+            *(service.call(Op.FORK, each, {"instance_id": each, "count": 2}) for each in sources)
+        )
+        assert sorted(answer.op.name for answer in answers) == ["ERROR", "REPLY"]
+        assert len(await service.states()) == 4
 
 
 async def test_a_tenant_that_had_too_much_recorded_gets_no_new_instance_and_its_others_go_on() -> None:
