@@ -42,8 +42,6 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
-_PR_SET_SECUREBITS = 28
-_SECBIT_NOROOT, _SECBIT_NOROOT_LOCKED = 1, 2
 _CAPABILITY_VERSION_3 = 0x20080522
 _IPC_RMID = 0
 
@@ -136,11 +134,11 @@ def refuse_new_privileges() -> None:
 
 
 def give_up_capabilities() -> None:
-    """Be root in name only, here and in every program that is started: no right beyond those of an owner.
+    """Keep no capability, only the rights of an owner; for root where no other user id can be taken.
 
-    Without them root cannot look into undumpable processes of its own user id, which those of the runner are.
+    With ``refuse_new_privileges`` no program that is started gets one back. Without capabilities root cannot
+    look into undumpable processes of its own user id, such as those of the runner.
     """
-    _prctl(_PR_SET_SECUREBITS, _SECBIT_NOROOT | _SECBIT_NOROOT_LOCKED)
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
     check(libc().capset(header, bytes(24)))
 
