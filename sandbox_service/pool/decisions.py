@@ -56,7 +56,7 @@ def assign(state: PoolState, now: float) -> Decisions:
 
 def has_place_for(state: PoolState, tenant: str, *, fresh: bool) -> bool:
     """Whether a create of a tenant would be granted without waiting."""
-    return _box_for(state, tenant, fresh=fresh) is not None
+    return state.may_set_up() and _box_for(state, tenant, fresh=fresh) is not None
 
 
 def _grant(state: PoolState, tenant: str, now: float, decisions: Decisions) -> bool:

@@ -118,3 +118,19 @@ async def test_costly_instances_are_set_up_a_few_at_a_time_and_none_fails() -> N
         assert next(pool.queued for pool in service.core.stats().pools if pool.environment == "echo") == 4
         box.let_go(Op.CREATE)
         assert len(set(await asyncio.gather(*creates))) == 6
+
+
+async def test_creates_that_wait_to_be_set_up_count_towards_the_limit_of_the_queue() -> None:
+    pool = PoolConfig(min_boxes=0, max_boxes=1, max_creating=1, queue_limit=2)
+    async with supervised(pool) as service:
+        await service.release(await service.create())
+        box = service.factory.alive[0]
+        box.hold(Op.CREATE)
+        creates = [asyncio.create_task(service.create()) for _ in range(3)]
+        await settle()
+        body = {"environment": "echo", "task_id": "echo-10"}
+        refused = asyncio.create_task(service.refusal(Op.CREATE, "", body))
+        await settle()
+        box.let_go(Op.CREATE)
+        assert await refused is ErrorCode.QUEUE_FULL
+        assert len(set(await asyncio.gather(*creates))) == 3
