@@ -51,9 +51,11 @@ class Recovery:
     async def settle_earlier_life(self) -> None:
         """Take over what an earlier supervisor of this name left: to be rebuilt at its next use, or lost."""
         store, name = self._parts.store, self._parts.name
-        complete = await store.is_complete(name)
         for record in await store.unended(name):
-            self._adopt(record, await store.events(record.instance_id), complete=complete)
+            events = await store.events(record.instance_id)
+            # Another supervisor may have had the instance in between, and may have left steps out.
+            writer = last_writer(record, events)
+            self._adopt(record, events, writer, complete=await store.is_complete(writer))
         # Before the earlier life is forgotten, or a death between would forget the doubts.
         await store.flush()
         await store.begin_life(name)
@@ -73,8 +75,8 @@ class Recovery:
                 raise gone(_ENDED[event.kind])
         if record.supervisor != parts.name and not adopt:
             raise unknown(instance_id)
-        complete = await parts.store.is_complete(last_writer(record, events))
-        self._adopt(record, events, complete=complete)
+        writer = last_writer(record, events)
+        self._adopt(record, events, writer, complete=await parts.store.is_complete(writer))
         await parts.store.flush()
         instance = parts.table.find(tenant, instance_id)
         if instance is None:
@@ -134,8 +136,10 @@ class Recovery:
         self._parts.endings.lose(instance, f"the instance could not be rebuilt: {reason}")
         raise gone(instance.state, instance.reason)
 
-    def _adopt(self, record: InstanceRecord, events: Sequence[EventRecord], *, complete: bool) -> None:
-        """Make the instance ours; ``complete`` says whether all that was answered is among the events."""
+    def _adopt(
+        self, record: InstanceRecord, events: Sequence[EventRecord], writer: str, *, complete: bool
+    ) -> None:
+        """Make the instance of ``writer`` ours; ``complete``: all that was answered is among the events."""
         parts = self._parts
         if record.instance_id in parts.table:
             return
@@ -149,7 +153,7 @@ class Recovery:
         instance.sequence = _next_sequence(record, events)
         finished = _restore(instance, events)
         instance.doubtful = not complete or in_doubt(record, events)
-        if instance.doubtful or record.supervisor != parts.name:
+        if instance.doubtful or writer != parts.name:
             record_takeover(parts.journal, instance, parts.name)
         parts.table.activate(instance, finished=finished)
 

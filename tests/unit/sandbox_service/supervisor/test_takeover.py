@@ -9,6 +9,7 @@ import pytest
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.runner.frames import Op
+from sandbox_service.trajectories.records import EventKind
 from tests.fakes.clock import FakeClock
 from tests.fakes.sandboxes import FakeSandboxFactory
 from tests.fakes.supervised import Supervised, fake_config, supervised
@@ -166,6 +167,23 @@ async def test_an_adopted_instance_names_its_new_supervisor_whose_death_counts_f
     message = _message(instance)
     assert await again.refusal(Op.STEP, instance, message, adopt=True) is ErrorCode.INSTANCE_RECOVERED
     await again.core.close()
+
+
+async def test_a_supervisor_that_returns_doubts_what_another_had_and_left_incomplete() -> None:
+    first = await _begun(complete=True)
+    store, instance = first.store, await first.create()
+    await first.core._upkeep.stop()
+    store.complete = False
+    heir = Supervised(fake_config(), first.factory, store, first.clock, "s2")
+    await heir.core.start()
+    await heir.step(instance, adopt=True)
+    await heir.core._upkeep.stop()
+    assert store.own_events[instance].pop().kind is EventKind.STEP
+    returned = await _killed(first)
+    assert await returned.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.INSTANCE_RECOVERED
+    recover = [each for each in store.own_events[instance] if each.kind is EventKind.RECOVER]
+    assert [json.loads(each.response)["supervisor"] for each in recover] == ["s2", "s1"]
+    await returned.core.close()
 
 
 async def test_an_answer_waits_for_the_commit_of_its_record() -> None:
