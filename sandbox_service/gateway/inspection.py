@@ -46,7 +46,8 @@ __all__ = [
 InstancePath = Annotated[InstanceId, Path(description="The instance.")]
 MOST_LISTED = 1000
 """Entries of a page."""
-Limit = Annotated[int, Query(ge=1, le=MOST_LISTED, description="At most so many entries.")]
+_LIMIT = "At most so many entries; in a listing of instances, so many of each supervisor."
+Limit = Annotated[int, Query(ge=1, le=MOST_LISTED, description=_LIMIT)]
 _CURSOR = "`next_cursor` of the page before; the first page when missing."
 InstancesCursor = Annotated[
     str | None,
