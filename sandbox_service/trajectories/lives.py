@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import sqlalchemy as sa
+
 from sandbox_service.config import Durability
 
 from .schema import lives
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     from sandbox_service.config import StoreConfig
 
-__all__ = ["begin_life", "end_life", "is_complete"]
+__all__ = ["begin_life", "end_life", "is_complete", "is_shared"]
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -33,6 +35,11 @@ def is_complete(connection: Connection, supervisor: str) -> bool:
     return bool(row.ended) or (
         row.durability == Durability.ACKNOWLEDGED and row.needs_boot in ("", _boot_id())
     )
+
+
+def is_shared(connection: Connection) -> bool:
+    """Return whether several supervisors have written to the database."""
+    return int(connection.execute(sa.select(sa.func.count()).select_from(lives)).scalar_one()) > 1
 
 
 def begin_life(connection: Connection, supervisor: str, config: StoreConfig) -> None:

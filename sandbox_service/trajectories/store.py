@@ -21,7 +21,7 @@ from sandbox_service.telemetry import get_logger
 from . import reader
 from .commits import Commits, unwritable
 from .engine import connect
-from .lives import begin_life, end_life, is_complete
+from .lives import begin_life, end_life, is_complete, is_shared
 from .pages import read_page
 from .schema import prepare
 from .writer import Writer, WriterStats
@@ -112,8 +112,10 @@ class SqlTrajectoryStore:
         if self._engine.dialect.name != "sqlite":
             return None
         await self.flush()
-        keys = await self._read(lambda connection: reader.create_keys(connection, most + 1))
-        return keys if len(keys) <= most else None
+        keys = await self._read(
+            lambda connection: None if is_shared(connection) else reader.create_keys(connection, most + 1)
+        )
+        return keys if keys is not None and len(keys) <= most else None
 
     def stats(self) -> WriterStats:
         """How the writer is doing."""

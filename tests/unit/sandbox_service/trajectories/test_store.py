@@ -25,6 +25,12 @@ class TestSqliteStore(TrajectoryStoreContract):
     async def test_an_own_file_lists_its_keys(self, store):
         assert set(await store.create_keys(10)) == set()
 
+    async def test_a_file_of_several_supervisors_lists_no_keys_since_others_add_to_them(self, store):
+        await store.begin_life("s1")
+        assert await store.create_keys(10) is not None
+        await store.begin_life("s2")
+        assert await store.create_keys(10) is None
+
 
 @pytest.fixture
 def path(tmp_path):
