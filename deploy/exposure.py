@@ -48,7 +48,8 @@ def _listening(config: ServiceConfig, host: str, port: int, *, exactly: bool = F
         if getattr(config.server, name) != where[name]:
             raise ExposureError(
                 f"server.{name} is {getattr(config.server, name)!r}, but Ray Serve listens on {host}:{port}, "
-                f"by http_options.{name} or by whoever started Serve on this cluster: make them the same"
+                f"which http_options.{name} or an earlier start of Serve on this cluster has set: "
+                "make them the same"
             )
     served = config.model_copy(update={"server": config.server.model_copy(update=where)})
     check_reach(served)

@@ -1,4 +1,4 @@
-"""Tells whether all that a supervisor answered in an earlier life is on record.
+"""Says whether all that a supervisor answered in an earlier life is on record.
 
 It is when that life ended in order, or committed each record before its answer and the machine has not been
 started again since, or had the commits on the disk. Otherwise instances may lack the steps that were answered
