@@ -6,6 +6,7 @@ any. All that comes from an agent's process is output, bounded in size and in ti
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import time
@@ -20,23 +21,13 @@ from .usage import Usage, usage_of
 from .world import Execution, FileInfo, WorldError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from .control import Control
 
 __all__ = ["BoxAgent"]
 
 _FILE_PATIENCE_S = 30.0
-
-
-def _blame(allowance: Allowance) -> None:
-    """Raise WorldError when agent code was ended for what the machine did."""
-    if allowance.starved():
-        raise WorldError(
-            f"the machine is too busy: agent code got {allowance.charged_s:.1f} s of its time in"
-            f" {allowance.patience_s:g} s; take a new instance, and run fewer at a time",
-            "step_timeout",
-        )
 
 
 class BoxAgent:
@@ -80,7 +71,7 @@ class BoxAgent:
             session.end()
         capture.finish()
         if timed_out:
-            _blame(allowance)
+            self._blame(allowance)
         return Execution(
             output=capture.text,
             exit_code=code_or_none,
@@ -125,7 +116,7 @@ class BoxAgent:
             self._control.ask({"do": "end", "pid": pid})
         capture.finish()
         if not in_time:
-            _blame(allowance)
+            self._blame(allowance)
         code = codes[0] if codes else None
         return Execution(
             output=capture.text,
@@ -176,7 +167,7 @@ class BoxAgent:
             except EOFError as error:
                 raise OSError("the file helper ended") from error
             except TimeoutError:
-                if kept_waiting(0.0, _FILE_PATIENCE_S, _FILE_PATIENCE_S):
+                if kept_waiting(0.0, _FILE_PATIENCE_S, _FILE_PATIENCE_S, self.still):
                     raise WorldError("the machine is too busy to reach a file", "step_timeout") from None
                 raise
             finally:
@@ -187,6 +178,26 @@ class BoxAgent:
             number = int(answer["errno"])
             raise OSError(number, os.strerror(number), answer["what"])
         return answer, content
+
+    def _blame(self, allowance: Allowance) -> None:
+        """Raise WorldError when agent code was ended for what the machine did."""
+        if allowance.starved(self.still):
+            raise WorldError(
+                f"the machine is too busy: agent code got {allowance.charged_s:.1f} s of its time in"
+                f" {allowance.patience_s:g} s; take a new instance, and run fewer at a time",
+                "step_timeout",
+            )
+
+    @contextlib.contextmanager
+    def still(self) -> Iterator[None]:
+        try:
+            self.freeze()
+        except OSError:
+            self.kill()
+        try:
+            yield
+        finally:
+            self.thaw()
 
     def freeze(self) -> None:
         if not self._control.ask({"do": "freeze"})["clean"]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -67,9 +68,9 @@ class Allowance:
             self._account(now, min(now - self._last, self._pause_s))
         return self.charged_s >= self.time_s or now >= self.end
 
-    def starved(self) -> bool:
-        """Whether the machine is to blame for the end, not what ran; asked when all of it is dead."""
-        return kept_waiting(self.charged_s, self.time_s, self.patience_s)
+    def starved(self, still: Callable[[], AbstractContextManager[object]] = nullcontext) -> bool:
+        """Whether the machine is to blame for the end, not what ran; ``still`` as for ``kept_waiting``."""
+        return kept_waiting(self.charged_s, self.time_s, self.patience_s, still)
 
     def blocked(self) -> None:
         """Look after a wait for what runs itself, in which no look could be made."""
@@ -94,15 +95,23 @@ class Allowance:
         return usual * (0.5 + int.from_bytes(os.urandom(2), "big") / 65536)
 
 
-def kept_waiting(charged_s: float, time_s: float, patience_s: float) -> bool:
+def kept_waiting(
+    charged_s: float,
+    time_s: float,
+    patience_s: float,
+    still: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> bool:
     """Whether the machine is so busy that it explains why only so much of the time was used within patience.
 
     Processes can look starved by what they do to each other. So a trial of our own decides: what it gets of a
-    processor, now that they have ended, is what a thread that never slept would have had.
+    processor while they do not run is what a thread that never slept would have had. ``still`` stops those
+    that have not ended.
     """
     if charged_s >= _ENOUGH * time_s:
         return False
-    return _share_of_processor() * patience_s < _ENOUGH * time_s
+    with still():
+        share = _share_of_processor()
+    return share * patience_s < _ENOUGH * time_s
 
 
 def _share_of_processor() -> float:

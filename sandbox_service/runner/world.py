@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from .usage import Usage
 
@@ -156,6 +157,10 @@ class Agent(Protocol):
 
     def thaw(self) -> None:
         """Let the agent's processes go on."""
+        ...
+
+    def still(self) -> AbstractContextManager[None]:
+        """Freeze the agent for a block and thaw it afterwards; kill it when it cannot be frozen."""
         ...
 
     def kill(self) -> None:

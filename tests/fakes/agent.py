@@ -5,6 +5,7 @@ It keeps the Agent protocol's promises except those that need another uid: nothi
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -22,7 +23,7 @@ from sandbox_service.runner.usage import Usage, usage_of
 from sandbox_service.runner.world import Execution, FileInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 __all__ = ["FakeAgent", "FakeCandidate"]
 
@@ -219,6 +220,12 @@ class FakeAgent:
             )
             for item in found
         ]
+
+    @contextlib.contextmanager
+    def still(self) -> Iterator[None]:
+        self.freeze()
+        yield
+        self.thaw()
 
     def freeze(self) -> None:
         self.calls.append("freeze")

@@ -74,7 +74,7 @@ class CodeWorld(World):
         for action in actions:
             results.append(self._run(action, deadline))
             if results[-1].text == _NO_TIME:
-                _raise_if_starved(patience_s, results)
+                self._raise_if_starved(patience_s, results)
             if results[-1].submitted:
                 self.submitted, self.answer = True, results[-1].answer
         terms = self._shape(message, results) if self.weights else {}
@@ -150,6 +150,13 @@ class CodeWorld(World):
         timeout_s = min(time_left, self.task["tool_timeout_s"])
         return run_tool(self._agent, action, timeout_s, self.task["max_output_bytes"], time_left)
 
+    def _raise_if_starved(self, patience_s: float, results: list[ToolResult]) -> None:
+        """Raise WorldError where calls were not run because the machine kept earlier ones waiting."""
+        used_s = patience_s - sum(result.waited_s for result in results)
+        if kept_waiting(used_s, patience_s, patience_s, self._agent.still):
+            detail = f"the machine is too busy: the calls of this step had {used_s:.1f} s of {patience_s:g} s"
+            raise WorldError(detail, "step_timeout")
+
     def _shape(self, message: JsonObject, results: list[ToolResult]) -> dict[str, float]:
         before = self.milestones
         self.milestones = Milestones(
@@ -182,14 +189,6 @@ class CodeWorld(World):
 
 def _not_graded(error: OSError) -> WorldError:
     return WorldError(f"the sandbox could not grade: {error}", "sandbox_failed")
-
-
-def _raise_if_starved(patience_s: float, results: list[ToolResult]) -> None:
-    """Raise WorldError where calls were not run because the machine kept earlier ones waiting."""
-    used_s = patience_s - sum(result.waited_s for result in results)
-    if kept_waiting(used_s, patience_s, patience_s):
-        detail = f"the machine is too busy: the calls of this step had {used_s:.1f} s of {patience_s:g} s"
-        raise WorldError(detail, "step_timeout")
 
 
 def _file_bytes(content: str | dict[str, str]) -> bytes:

@@ -165,6 +165,40 @@ def test_code_cannot_make_itself_look_starved(quiet_box: RunnerBox, drop: bool, 
     assert quiet_box.release("cheat")
 
 
+HIDDEN_LOAD = """
+import os, signal, time
+signal.signal(signal.SIGCONT, lambda *_: open("thawed", "w").close())
+for _ in range(6):
+    if os.fork() == 0:
+        os.setsid()
+        # What is not waited for takes its processor time with it.
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        while True:
+            if os.fork() == 0:
+                while time.process_time() < 0.006: pass
+                os._exit(0)
+            try:
+                os.wait()
+            except ChildProcessError:
+                pass
+"""
+
+
+def test_a_session_stands_still_while_it_is_found_out_why_a_command_was_late(
+    quiet_box: RunnerBox, drop: bool
+) -> None:
+    """Its processes may hide what they compute, and would make the machine look busy."""
+    if not drop:
+        pytest.skip("only a user id of its own shows that what runs is the agent's")
+    quiet_box.create("crowded")
+    quiet_box.act("crowded", do="python", code=HIDDEN_LOAD)
+    result = quiet_box.act("crowded", do="shell", command="sleep 1000", timeout_s=2, patience_s=2)
+    assert (result["timed_out"], result["exit_code"]) == (True, None)
+    seen = quiet_box.act("crowded", do="python", code="print(os.path.exists('thawed'))")
+    assert seen["output"] == "True\n"
+    assert quiet_box.release("crowded")
+
+
 def test_a_session_that_keeps_its_world_waiting_is_charged_for_it(busy_box: RunnerBox) -> None:
     busy_box.create("half")
     code = "import os, time\nos.write(3, bytes([0, 0, 0, 4, 0, 0, 0, 0]) + b'nul')\ntime.sleep(1000)"
