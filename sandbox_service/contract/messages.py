@@ -13,13 +13,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from .base import JsonObject
 
-__all__ = ["FunctionCall", "FunctionSchema", "Message", "Tool", "ToolCall"]
+__all__ = ["MOST_TOOL_CALLS", "FunctionCall", "FunctionSchema", "Message", "Tool", "ToolCall"]
 
 
 class _Chat(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
 
+MOST_TOOL_CALLS = 1024
+"""Tool calls of one message."""
 _MOST_PARTS = 1024
 _NULL: JsonObject = {"type": "null"}
 _TEXT: JsonObject = {"type": "string"}
@@ -90,7 +92,9 @@ class Message(_Chat):
     environment reads it."""
     reasoning: str | None = None
     """The same under the name that other servers give it."""
-    tool_calls: Annotated[tuple[ToolCall, ...] | None, Field(max_length=1024, fail_fast=True)] = None
+    tool_calls: Annotated[tuple[ToolCall, ...] | None, Field(max_length=MOST_TOOL_CALLS, fail_fast=True)] = (
+        None
+    )
     """The assistant's tool calls."""
     tool_call_id: str | None = None
     """The call that a tool message answers."""

@@ -27,6 +27,8 @@ _EXHAUSTED: dict[type[BaseException], str] = {
     MemoryError: "memory",
     RecursionError: "recursion",
 }
+_NOT_THE_ACTION = ("invalid_request", "deadline_exceeded", "step_timeout", "sandbox_failed")
+"""Codes of graders that fail for the caller's or the machine's sake, which is no score."""
 _STOPPED = "The action was stopped and the episode ended: it took more {} than an action may."
 
 
@@ -153,8 +155,10 @@ class Episode:
         try:
             return self.world.evaluate(params, grading)
         except WorldError as error:
-            if error.code == "invalid_request":
+            if error.code in _NOT_THE_ACTION:
                 raise
+        except OSError:
+            raise
         except Exception as error:  # noqa: BLE001  # capture point: the action may have stopped anywhere
             sys.excepthook(type(error), error, error.__traceback__)
         return Verdict(0.0, False, {"exhausted": self.exhausted})

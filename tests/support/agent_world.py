@@ -8,7 +8,7 @@ import os
 import time
 from dataclasses import asdict
 
-from sandbox_service.runner.world import Candidate, JsonObject, Outcome, Start, Verdict, World
+from sandbox_service.runner.world import Candidate, JsonObject, Outcome, Start, Verdict, World, WorldError
 
 
 class AgentWorld(World):
@@ -114,6 +114,10 @@ class AgentWorld(World):
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
         if "raise" in grading:
             raise RuntimeError("as told")
+        if "fail" in grading:
+            raise WorldError("as told", grading["fail"])
+        if "break" in grading:
+            raise OSError("as told")
         return Verdict(score=float(grading.get("score", 0)), success=True, details={"steps": self.steps})
 
 

@@ -101,12 +101,17 @@ class AppWorldWorld(World):
         return Verdict(float(score.success) if sparse else score.share, score.success, details)
 
     def _evaluate(self, patience_s: float, late: str) -> Score:
-        # A little of it is left for finding out why an evaluation is late.
+        # A little of it is left for finding out why an evaluation is late. The agent stands still meanwhile:
+        # processes of its own must not make the machine look too busy.
+        assert self.context.agent is not None, "checked at the start"
         try:
-            return evaluate(self._engine, str(self.task["id"]), max(0.1, patience_s - 1.0))
+            with self.context.agent.still():
+                return evaluate(self._engine, str(self.task["id"]), max(0.1, patience_s - 1.0))
         except StarvedError as error:
             raise WorldError(str(error), late) from None
-        except (EvaluationError, OSError) as error:
+        except OSError as error:
+            raise WorldError(f"the sandbox could not grade: {error}", "sandbox_failed") from error
+        except EvaluationError as error:
             raise WorldError(str(error), "grader_failed") from error
 
 

@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Protocol
 
-from sandbox_service.contract.messages import FunctionCall, Message, ToolCall
+from sandbox_service.contract.messages import MOST_TOOL_CALLS, FunctionCall, Message, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -92,10 +92,15 @@ def named_call(name: object, arguments: dict[str, object] | str, number: int) ->
     return ToolCall(id=f"{number:09d}", function=FunctionCall(name=name, arguments=text))
 
 
-def message_of(content: str, calls: Sequence[ToolCall]) -> Message:
-    """An assistant's message; a content of nothing but space is none."""
-    kept = content.strip() if calls else content
-    return Message(role="assistant", content=kept or (None if calls else ""), tool_calls=tuple(calls) or None)
+def message_of(text: str, content: str = "", calls: Sequence[ToolCall] = ()) -> Message:
+    """Return the assistant's message of a sampled text: ``content`` beside ``calls``, or the text as it is.
+
+    A text without calls, or with more than a message may have, stays text. A content of nothing but space
+    is none.
+    """
+    if not 0 < len(calls) <= MOST_TOOL_CALLS:
+        return Message(role="assistant", content=text)
+    return Message(role="assistant", content=content.strip() or None, tool_calls=tuple(calls))
 
 
 def arguments_of(call: ToolCall) -> object:

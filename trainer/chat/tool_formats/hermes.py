@@ -34,10 +34,10 @@ class HermesFormat:
             decoded = decode_json(said, start + len(_TAG))
             call = call_of(decoded[0], first + len(calls)) if decoded else None
             if decoded is None or call is None:
-                return message_of(text, ())
+                return message_of(text)
             calls.append(call)
             end = _closed(said, decoded[1])
-        return message_of(thoughts + "".join(kept) + said[end:], calls) if calls else message_of(text, ())
+        return message_of(text, thoughts + "".join(kept) + said[end:], calls)
 
     def render(self, message: Message) -> str:
         parts = [message.content] if message.content else []

@@ -34,9 +34,7 @@ class Llama3Format:
         thoughts, said = split_thoughts(text)
         before, tag, after = said.partition(_PYTHON_TAG)
         calls = _calls(after if tag else said, first)
-        if not calls:
-            return message_of(text, ())
-        return message_of(thoughts + (before if tag else ""), calls)
+        return message_of(text, thoughts + (before if tag else ""), calls)
 
     def render(self, message: Message) -> str:
         calls = "; ".join(_written(call) for call in message.tool_calls or ())

@@ -34,7 +34,7 @@ class MistralFormat:
         thoughts, said = split_thoughts(text)
         before, tag, after = said.partition(_TAG)
         calls = (_of_list(after, first) or _of_names(after, first)) if tag else []
-        return message_of(thoughts + before, calls) if calls else message_of(text, ())
+        return message_of(text, thoughts + before, calls)
 
     def render(self, message: Message) -> str:
         bodies = [

@@ -35,7 +35,7 @@ class PythonicFormat:
     def parse(self, text: str, first: int = 0) -> Message:
         thoughts, said = split_thoughts(text)
         calls = _calls(_TAGS.sub("", said.strip()).strip(), first)
-        return message_of(thoughts, calls) if calls else message_of(text, ())
+        return message_of(text, thoughts, calls)
 
     def render(self, message: Message) -> str:
         calls = ", ".join(_written(call) for call in message.tool_calls or ())

@@ -130,6 +130,20 @@ def test_an_episode_that_ended_in_exhaustion_scores_0_where_its_state_cannot_be_
         assert error_code(box.request(Op.EVALUATE, "neighbour", body=broken)) == "grader_failed"
 
 
+@pytest.mark.parametrize(
+    ("grading", "code"),
+    [({"fail": "deadline_exceeded"}, "deadline_exceeded"), ({"break": True}, "sandbox_failed")],
+    ids=["a busy machine", "a broken sandbox"],
+)
+def test_what_the_machine_does_to_the_grader_is_no_score_after_exhaustion_either(
+    grading: dict[str, object], code: str
+) -> None:
+    with runner_box("tests.support.agent_world", many_per_worker=True) as box:
+        box.create("greedy")
+        box.step("greedy", {"do": "exhaust"})
+        assert error_code(box.request(Op.EVALUATE, "greedy", body={"grading": grading})) == code
+
+
 def test_the_clock_of_a_frame_runs_only_while_it_is_at_work() -> None:
     with runner_box("tests.support.agent_world", many_per_worker=True) as box:
         box.create("a")

@@ -4,7 +4,14 @@ import json
 
 import pytest
 
-from sandbox_service.contract.messages import FunctionCall, FunctionSchema, Message, Tool, ToolCall
+from sandbox_service.contract.messages import (
+    MOST_TOOL_CALLS,
+    FunctionCall,
+    FunctionSchema,
+    Message,
+    Tool,
+    ToolCall,
+)
 from trainer.chat.tool_formats import TOOL_FORMATS
 
 CALLING = ("hermes", "llama3", "mistral", "pythonic")
@@ -182,3 +189,16 @@ def test_the_paragraph_names_the_tools_and_the_way_to_call_them(family) -> None:
 )
 def test_in_text_programs_are_blocks_and_other_calls_are_tagged(made, text) -> None:
     assert TOOL_FORMATS["text"].render(Message(role="assistant", tool_calls=(made,))) == text
+
+
+@pytest.mark.parametrize("family", CALLING)
+def test_more_calls_than_a_message_may_have_stay_text(family: str) -> None:
+    form = TOOL_FORMATS[family]
+    most = form.render(Message(role="assistant", tool_calls=(call("f"),) * MOST_TOOL_CALLS))
+    assert len(form.parse(most).tool_calls or ()) == MOST_TOOL_CALLS
+    text = form.render(
+        Message.model_construct(role="assistant", tool_calls=(call("f"),) * (MOST_TOOL_CALLS + 1))
+    )
+    read = form.parse(text)
+    assert read.tool_calls is None
+    assert read.content == text
