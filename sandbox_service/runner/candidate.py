@@ -5,6 +5,7 @@ It is about to run what an agent wrote, so it holds one descriptor and knows not
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import sys
@@ -21,13 +22,15 @@ _OURS = "sandbox_service.environments."
 
 
 def load_ahead(entry: str) -> None:
-    """Import what candidates run, once for all that are forked from here, where it is code of ours.
+    """Import the module that candidates run, once for all candidates, where it belongs to the service.
 
     The process that forks them has privileges, so that nothing else may be imported in it.
     """
     module = entry.partition(":")[0]
     if module.startswith(_OURS) and module not in sys.modules:
-        importlib.import_module(module)
+        # A module that is missing costs the candidate that asks for it, not the process that forks them all.
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
         gc.collect()
         gc.freeze()
 

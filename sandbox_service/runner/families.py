@@ -16,7 +16,7 @@ HELPERS = ("files", "copier")
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A child of ours that an instance asked for."""
+    """A child of the launcher that an instance asked for."""
 
     pid: int
     serial: int

@@ -116,7 +116,7 @@ class Premises:
 
     @property
     def _owned(self) -> set[int]:
-        """Children of ours that are no strays."""
+        """Return the launcher's children that are no strays."""
         return self._roots.keys() | self._lodgings.errands.pids
 
     def _strays(self, processes: dict[int, Process]) -> set[int]:

@@ -186,8 +186,12 @@ def test_a_candidates_daemons_end_with_it(act: Any) -> None:
 
 @pytest.mark.parametrize(
     ("entry", "imported"),
-    [("sandbox_service.environments.code.candidate:serve", "True"), (ENTRY, "False")],
-    ids=["ours", "another"],
+    [
+        ("sandbox_service.environments.code.candidate:serve", "True"),
+        (ENTRY, "False"),
+        ("sandbox_service.environments.nowhere:serve", "False"),
+    ],
+    ids=["ours", "another", "one that is missing"],
 )
 def test_only_code_of_ours_is_imported_where_candidates_are_forked(entry: str, imported: str) -> None:
     program = (
