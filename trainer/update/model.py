@@ -12,11 +12,11 @@ import torch
 from peft import LoraConfig as PeftLoraConfig
 from peft import inject_adapter_in_model
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from trainer.errors import ConfigError
 
-from .attention import attention_for
+from .architecture import attention_for, text_config
 from .logprobs import token_statistics
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ def load_model(folder: Path, config: RunConfig) -> ActorCritic:
     The same on every rank: what is new has its first values from the run's seed. Raises ConfigError.
     """
     learner, algorithm = config.learner, config.algorithm
+    attention = attention_for(text_config(folder), learner.layout)
     try:
-        attention = attention_for(AutoConfig.from_pretrained(folder, local_files_only=True), learner.layout)
         language: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
             folder, dtype=torch.float32, attn_implementation=attention, local_files_only=True
         )

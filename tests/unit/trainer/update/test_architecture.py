@@ -1,0 +1,105 @@
+"""Tiny random models of many architectures: right in one row with others, or refused by name."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from tests.fakes.architectures import ARCHITECTURES, WINDOW, WORDS, tiny_config, tiny_model
+from tests.fakes.learning import run_config
+from trainer.errors import ConfigError
+from trainer.update.architecture import PACKED, attention_for, text_config
+from trainer.update.model import load_model
+from trainer.update.packing import Row, lay_out
+
+CPU = torch.device("cpu")
+STATEFUL = {"qwen3-next", "qwen3.5", "qwen3.5-moe", "granite-4 hybrid", "lfm2", "falcon-h1"}
+LENGTHS = (3 * WINDOW, 14, 2, WINDOW, WINDOW - 1)
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def made(request, tmp_path_factory):
+    """An architecture's name, its folder, some rows, and what eager attention gives them."""
+    folder = tiny_model(request.param, tmp_path_factory.mktemp("architecture"))
+    rng = np.random.default_rng(0)
+    rows = [Row(rng.integers(0, WORDS, n).astype(np.int32), np.arange(n) > 0) for n in LENGTHS]
+    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+    return request.param, folder, rows, torch.cat([alone(model, row) for row in rows])
+
+
+def alone(model, row):
+    ids = torch.from_numpy(row.token_ids_T.astype(np.int64))[None]
+    with torch.no_grad():
+        logp = model(input_ids=ids, use_cache=False).logits.log_softmax(-1)
+    return logp[0, :-1].gather(-1, ids[0, 1:, None])[:, 0]
+
+
+def together(folder, rows, layout):
+    model = load_model(folder, run_config(learner={"layout": layout})).eval()
+    with torch.no_grad():
+        return model(lay_out(rows, tuple(range(len(rows))), layout, CPU)).logprobs_K
+
+
+def test_padded_rows_are_right_for_every_architecture(made):
+    _, folder, rows, expected = made
+    torch.testing.assert_close(together(folder, rows, "padded"), expected, atol=1e-5, rtol=0)
+
+
+def test_packed_rows_are_right_or_refused_by_name(made):
+    name, folder, rows, expected = made
+    if name in STATEFUL:
+        with pytest.raises(ConfigError, match=rf"type {ARCHITECTURES[name][0]}: .*layout=padded works"):
+            together(folder, rows, "packed")
+    else:
+        torch.testing.assert_close(together(folder, rows, "packed"), expected, atol=1e-5, rtol=0)
+
+
+def test_a_sample_of_a_packed_row_has_the_gradient_that_it_has_alone(made):
+    name, folder, rows, _ = made
+    if name in STATEFUL:
+        pytest.skip("is refused")
+    found = []
+    for layout, passes in (("packed", [(0, 1, 4)]), ("padded", [(0,), (1,), (4,)])):
+        model = load_model(folder, run_config(learner={"layout": layout}))
+        for indices in passes:
+            model(lay_out(rows, indices, layout, CPU)).logprobs_K.sum().backward()
+        found.append({key: each.grad for key, each in model.named_parameters() if each.grad is not None})
+    packed, padded = found
+    assert packed.keys() == padded.keys()
+    scale = max(float(gradient.abs().max()) for gradient in padded.values())
+    for key, gradient in packed.items():
+        torch.testing.assert_close(gradient, padded[key], atol=1e-5 * scale, rtol=1e-4, msg=key)
+
+
+def test_every_type_that_may_be_packed_is_among_those_that_are_checked():
+    assert {model_type for model_type, _ in ARCHITECTURES.values()} >= PACKED
+
+
+def test_a_type_that_was_not_checked_is_refused():
+    other = tiny_config("olmo")
+    other.model_type = "olmo_of_tomorrow"
+    with pytest.raises(ConfigError, match="olmo_of_tomorrow: it has not been checked"):
+        attention_for(other, "packed")
+
+
+def test_a_window_is_told_even_where_no_layer_is_said_to_have_one():
+    assert tiny_config("mistral with a window").sliding_window == WINDOW
+    assert getattr(tiny_config("mistral with a window"), "layer_types", None) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (None, "holds no config.json"),
+        ({"model_type": "brand_new"}, "architecture that transformers .* does not know: .*`brand_new`"),
+        ({"model_type": "vit"}, "model of type vit, for which transformers .* no causal language model"),
+    ],
+)
+def test_a_folder_without_a_known_language_model_is_refused_in_a_sentence(tmp_path, said, sentence):
+    if said is not None:
+        (tmp_path / "config.json").write_text(json.dumps(said))
+    with pytest.raises(ConfigError, match=sentence) as caught:
+        text_config(tmp_path)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,121 @@
+"""Which model class a folder is trained as, and by which attention; others are refused by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import transformers
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig
+
+from trainer.errors import ConfigError
+
+from .attention import register_sequence_attention
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+    from .partition import Layout
+
+__all__ = ["PACKED", "attention_for", "model_class", "text_config"]
+
+PACKED = frozenset(
+    {
+        "cohere2",
+        "deepseek_v3",
+        "gemma",
+        "gemma2",
+        "gemma3_text",
+        "glm4",
+        "glm4_moe",
+        "gpt2",
+        "gpt_oss",
+        "granite",
+        "llama",
+        "mistral",
+        "mixtral",
+        "olmo",
+        "olmo2",
+        "olmo3",
+        "phi3",
+        "qwen2",
+        "qwen2_moe",
+        "qwen3",
+        "qwen3_moe",
+        "smollm3",
+        "starcoder2",
+    }
+)
+"""Model types whose layers are attention alone, and that were checked: packed sequences, each by itself."""
+_ATTENTION = frozenset({"full_attention", "sliding_attention"})
+
+
+def text_config(folder: Path) -> PreTrainedConfig:
+    """The configuration of the folder's language model, which is a part of that of a multimodal model.
+
+    Raises ConfigError when there is no configuration, or transformers does not know the architecture.
+    """
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise ConfigError(f"model.path: {_reason(folder, error)}") from error
+    text: PreTrainedConfig = config.get_text_config()
+    if type(text) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise ConfigError(
+            f"model.path: {folder} holds a model of type {config.model_type}, for which transformers "
+            f"{transformers.__version__} has no causal language model"
+        )
+    return text
+
+
+def model_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
+    """The causal language model of a text configuration."""
+    found: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    return found  # type: ignore[no-any-return]
+
+
+def attention_for(config: PreTrainedConfig, layout: Layout) -> str:
+    """Name of the attention that a model is made with; it has been made known to transformers.
+
+    Padded rows take PyTorch's fused attention where it computes all that the model asks for, and otherwise
+    attention that is written out, whose memory grows with the square of a sequence.
+
+    Raises ConfigError where the layout is packed and sequences would not be by themselves.
+    """
+    if layout == "packed":
+        if reason := _mixes_sequences(config):
+            raise ConfigError(
+                f"learner.layout=packed does not work with a model of type {config.model_type}: {reason}; "
+                "learner.layout=padded works"
+            )
+        return register_sequence_attention()
+    fused = getattr(model_class(config), "_supports_sdpa", False)
+    if fused and getattr(config, "attn_logit_softcapping", None) is None:
+        return "sdpa"
+    return register_sequence_attention() if config.model_type in PACKED else "eager"
+
+
+def _mixes_sequences(config: PreTrainedConfig) -> str | None:
+    """Why sequences of one row would see each other; None when they do not."""
+    types = set(getattr(config, "layer_types", None) or ())
+    if others := sorted(types - _ATTENTION):
+        return f"its {', '.join(others)} layers would carry state from one sequence into the next"
+    if getattr(model_class(config), "_is_stateful", False):
+        return "its layers would carry state from one sequence into the next"
+    if config.model_type not in PACKED:
+        return "it has not been checked that its sequences stay by themselves in one row"
+    if getattr(config, "use_bidirectional_attention", None):
+        return "its attention is not causal"
+    return None
+
+
+def _reason(folder: Path, error: Exception) -> str:
+    if not (folder / "config.json").is_file():
+        return f"{folder} holds no config.json, so it is no model's folder"
+    if "does not recognize this architecture" in str(error):
+        return (
+            f"{folder} holds a model of an architecture that transformers {transformers.__version__} does "
+            f"not know: {str(error).partition('.')[0]}"
+        )
+    return f"{folder}/config.json cannot be read: {str(error).partition(chr(10))[0]}"

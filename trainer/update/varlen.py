@@ -1,0 +1,107 @@
+"""Packed sequences in one launch of PyTorch's variable-length flash attention, on GPUs that have it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol, cast
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["VarlenKernel", "takes_varlen", "varlen_attention"]
+
+_MOST_SIZE = 256
+"""Greatest size of a head that flash attention has kernels for."""
+_LEAST_CAPABILITY = (8, 0)
+"""Ampere."""
+
+
+class VarlenKernel(Protocol):
+    """``torch.nn.attention.varlen.varlen_attn``."""
+
+    def __call__(  # noqa: PLR0913
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        cu_seq_q: Tensor,
+        cu_seq_k: Tensor,
+        max_q: int,
+        max_k: int,
+        *,
+        scale: float | None,
+        window_size: tuple[int, int],
+        enable_gqa: bool,
+    ) -> Tensor: ...
+
+
+def takes_varlen(query: Tensor, value: Tensor) -> bool:
+    """Whether the device, the precision and the sizes of heads are those that the kernel works with."""
+    return (
+        query.is_cuda
+        and _dtype(query) in (torch.bfloat16, torch.float16)
+        and query.shape[-1] == value.shape[-1] <= _MOST_SIZE
+        and torch.cuda.get_device_capability(query.device) >= _LEAST_CAPABILITY
+    )
+
+
+def varlen_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    lengths: tuple[int, ...],
+    scaling: float | None,
+    window: int | None,
+    kernel: VarlenKernel | None = None,
+) -> Tensor:
+    """Causal attention within each sequence of a packed row.
+
+    Args:
+        query: (1, heads, tokens, size).
+        key: like the query, with its own number of heads.
+        value: like the key.
+        lengths: tokens of each sequence, which add up to all tokens.
+        scaling: factor of the scores; one by the root of the size when None.
+        window: tokens that a token sees, itself included; all before it when None.
+        kernel: PyTorch's when None.
+
+    Returns:
+        (1, tokens, heads, size).
+    """
+    bounds, longest = _bounds(lengths, query.device), max(lengths)
+    dtype = _dtype(query)
+    q, k, v = (each[0].transpose(0, 1).to(dtype).contiguous() for each in (query, key, value))
+    attended = (kernel or _torch_kernel())(
+        q,
+        k,
+        v,
+        bounds,
+        bounds,
+        longest,
+        longest,
+        scale=scaling,
+        window_size=(-1 if window is None else window - 1, 0),
+        enable_gqa=q.shape[1] != k.shape[1],
+    )
+    return attended[None]
+
+
+def _torch_kernel() -> VarlenKernel:
+    from torch.nn.attention.varlen import varlen_attn
+
+    return cast("VarlenKernel", varlen_attn)  # which returns a tensor alone unless more is asked for
+
+
+def _dtype(query: Tensor) -> torch.dtype:
+    """What autocast would compute attention in; it does not know this kernel."""
+    kind = query.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else query.dtype
+
+
+@lru_cache(maxsize=4)
+def _bounds(lengths: tuple[int, ...], device: torch.device) -> Tensor:
+    """Where sequences begin and end; every layer of a pass asks for the same."""
+    ends = torch.tensor([0, *lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32)
+    return ends.to(device)
