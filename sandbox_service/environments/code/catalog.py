@@ -21,6 +21,7 @@ from .packs.humaneval import load_humaneval
 from .packs.jsonl import invalid, load_jsonl
 from .packs.mbpp import MBPP_SPLITS, load_mbpp
 from .packs.own import load_own
+from .packs.programs import load_programs, program_splits
 from .packs.splits import own_splits
 from .schemas import SUBMIT, TOOLS
 from .shaping import TERMS
@@ -124,9 +125,10 @@ class CodeCatalog:
     def _loaded(self) -> tuple[dict[str, tuple[str, ...]], dict[str, CodeTask]]:
         """Ids by split, and tasks by id."""
         own, arithmetic, humaneval = load_own(), load_arithmetic(), load_humaneval()
-        splits = own_splits(own) | arithmetic_splits(arithmetic)
+        programs = load_programs()
+        splits = own_splits(own) | arithmetic_splits(arithmetic) | program_splits(programs)
         splits["humaneval"] = tuple(task.id for task in humaneval)
-        tasks = {task.id: task for task in (*own, *arithmetic, *humaneval)}
+        tasks = {task.id: task for task in (*own, *arithmetic, *programs, *humaneval)}
         if self._config.mbpp_path is not None:
             mbpp = load_mbpp(self._config.mbpp_path)
             tasks |= {task.id: task for task in mbpp}

@@ -10,10 +10,10 @@ order. Nothing here may change: the tasks of a name are the same for ever, on ev
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from .dice import Dice
 from .task import CodeTask, NumericGrader, ReferenceCall
 
 if TYPE_CHECKING:
@@ -59,26 +59,6 @@ class _Question:
     term: _Term
 
 
-class _Dice:
-    """Draws from ``random()`` alone: its sequence is the one that Python promises to keep."""
-
-    def __init__(self, seed: str) -> None:
-        self._random = random.Random(seed)
-
-    def below(self, bound: int) -> int:
-        return int(self._random.random() * bound)
-
-    def one_of(self, items: Sequence[str]) -> str:
-        return items[self.below(len(items))]
-
-    def number(self) -> _Term:
-        value = _LEAST + self.below(_MOST - _LEAST + 1)
-        return _Term(str(value), str(value), value, (str(value),))
-
-    def operator(self) -> str:
-        return self.one_of(tuple(_WORDS))
-
-
 def arithmetic_splits(tasks: Sequence[CodeTask]) -> dict[str, tuple[str, ...]]:
     """Ids by split: training and test, each in all difficulties and in the easy one alone."""
     splits: dict[str, tuple[str, ...]] = {}
@@ -111,7 +91,7 @@ def load_arithmetic() -> tuple[CodeTask, ...]:
 
 def _draw(part: str, difficulty: str, held_out: frozenset[_Key]) -> list[_Question]:
     """Different questions without the numbers and operators that are held out."""
-    dice = _Dice(f"{_SEED} {part} {difficulty}")
+    dice = Dice(f"{_SEED} {part} {difficulty}")
     questions: dict[str, _Question] = {}
     while len(questions) < _SIZES[part][difficulty]:
         question = _Question(dice.one_of(_PHRASES), _FORMS[difficulty](dice))
@@ -139,34 +119,43 @@ def _task(task_id: str, question: _Question, difficulty: str) -> CodeTask:
     )
 
 
-def _easy(dice: _Dice) -> _Term:
-    return _joined(dice.number(), dice.operator(), dice.number())
+def _number(dice: Dice) -> _Term:
+    value = dice.between(_LEAST, _MOST)
+    return _Term(str(value), str(value), value, (str(value),))
 
 
-def _medium(dice: _Dice) -> _Term:
+def _operator(dice: Dice) -> str:
+    return dice.one_of(tuple(_WORDS))
+
+
+def _easy(dice: Dice) -> _Term:
+    return _joined(_number(dice), _operator(dice), _number(dice))
+
+
+def _medium(dice: Dice) -> _Term:
     first, one, second, two, third = (
-        dice.number(),
-        dice.operator(),
-        dice.number(),
-        dice.operator(),
-        dice.number(),
+        _number(dice),
+        _operator(dice),
+        _number(dice),
+        _operator(dice),
+        _number(dice),
     )
     if two == "*" and one != "*":
         return _joined(first, one, _joined(second, two, third))
     return _joined(_joined(first, one, second), two, third)
 
 
-def _hard(dice: _Dice) -> _Term:
-    left, right = _bracketed(_easy(dice)), dice.number()
+def _hard(dice: Dice) -> _Term:
+    left, right = _bracketed(_easy(dice)), _number(dice)
     match dice.below(3):
         case 0:
-            return _joined(left, dice.operator(), _bracketed(_easy(dice)))
+            return _joined(left, _operator(dice), _bracketed(_easy(dice)))
         case 1:
-            return _joined(_bracketed(_joined(left, dice.operator(), right)), dice.operator(), dice.number())
-    return _joined(dice.number(), dice.operator(), _bracketed(_joined(right, dice.operator(), left)))
+            return _joined(_bracketed(_joined(left, _operator(dice), right)), _operator(dice), _number(dice))
+    return _joined(_number(dice), _operator(dice), _bracketed(_joined(right, _operator(dice), left)))
 
 
-_FORMS: dict[str, Callable[[_Dice], _Term]] = {"easy": _easy, "medium": _medium, "hard": _hard}
+_FORMS: dict[str, Callable[[Dice], _Term]] = {"easy": _easy, "medium": _medium, "hard": _hard}
 
 
 def _joined(left: _Term, operator: str, right: _Term) -> _Term:

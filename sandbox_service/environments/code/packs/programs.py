@@ -1,0 +1,147 @@
+"""Small functions in words, made by a seeded procedure: tasks to train a real language model on.
+
+    easy     one filter or one change     the sum of the numbers that are even
+    medium   a filter and a change        a list of the squares of the numbers that are positive, sorted
+    hard     two filters, or with a change
+
+A solution is one function. Hidden tests compare it with the procedure's own results; the first argument is
+always empty. A description occurs once, so nothing of the test part is in the training part. The tasks of an
+id stay the same for ever, on every machine. None of them comes from HumanEval or MBPP.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .dice import Dice
+from .program_parts import KINDS, reductions
+from .task import CodeTask, ReferenceCall, TestsGrader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .program_parts import InputKind, Part
+
+__all__ = ["load_programs", "program_splits"]
+
+_SIZES = {
+    "test": {"easy": 100, "medium": 100, "hard": 100},
+    "train": {"easy": 400, "medium": 400, "hard": 400},
+}
+"""Tasks by part and difficulty."""
+_SEED = 20_261_122
+_SHAPES = {"easy": ((1, False), (0, True)), "medium": ((1, True),), "hard": ((2, False), (2, True))}
+"""How many filters, and whether there is a change."""
+_LENGTHS = (0, 3, 5, 6, 8, 9)
+"""Items in the hidden tests' arguments."""
+_LEAST_RESULTS = 4
+"""Different results that the hidden tests must want, so that no constant passes many of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    kind: InputKind
+    filters: tuple[Part, ...]
+    change: Part | None
+    reduction: Part
+
+    @property
+    def description(self) -> str:
+        """What the function returns."""
+        chosen = f"the {self.kind.noun}"
+        if self.filters:
+            chosen += " that " + " and ".join(part.words for part in self.filters)
+        changed = self.change.words.format(chosen) if self.change else chosen
+        return self.reduction.words.format(changed)
+
+    @property
+    def source(self) -> str:
+        """The function itself."""
+        changed = self.change.code if self.change else "x"
+        wanted = " and ".join(part.code for part in self.filters)
+        condition = f" if {wanted}" if wanted else ""
+        items = f"[{changed} for x in {self.kind.items}{condition}]"
+        body = self.reduction.code.format(items)
+        return f"def compute({self.kind.parameter}):\n    return {body}\n"
+
+    def result(self, given: object) -> object:
+        """What the function returns for an argument."""
+        namespace: dict[str, object] = {}
+        exec(self.source, namespace)  # our own text, of the parts above and nothing else
+        compute = namespace["compute"]
+        assert callable(compute)
+        return compute(given)
+
+
+def program_splits(tasks: Sequence[CodeTask]) -> dict[str, tuple[str, ...]]:
+    """Ids by split: training and test."""
+    return {
+        f"programs_{part}": tuple(task.id for task in tasks if task.id.startswith(f"programs/{part}/"))
+        for part in ("train", "test")
+    }
+
+
+def load_programs() -> tuple[CodeTask, ...]:
+    """All tasks, the difficulties of a part mixed evenly, so that the first so many are a fair sample."""
+    tasks: list[CodeTask] = []
+    taken: set[str] = set()
+    # The test part is drawn first: the training part leaves out what it holds.
+    for part, sizes in _SIZES.items():
+        drawn = {level: _draw(part, level, count, taken) for level, count in sizes.items()}
+        tasks += [task for together in zip(*drawn.values(), strict=True) for task in together]
+    return tuple(tasks)
+
+
+def _draw(part: str, level: str, count: int, taken: set[str]) -> list[CodeTask]:
+    """So many tasks whose descriptions are not ``taken``, which is added to."""
+    dice = Dice(f"{_SEED} {part} {level}")
+    tasks: list[CodeTask] = []
+    while len(tasks) < count:
+        program = _program(level, dice)
+        example, *given = [program.kind.draw(dice, length) for length in (4, *_LENGTHS)]
+        results = [program.result(each) for each in given]
+        telling = bool(program.result(example)) and len(set(map(repr, results))) >= _LEAST_RESULTS
+        if not telling or program.description in taken:
+            continue
+        taken.add(program.description)
+        signature = f"compute({program.kind.parameter})"
+        prompt = (
+            f"Write a Python function `{signature}` that returns {program.description}. "
+            f"For example, `compute({example!r})` returns `{program.result(example)!r}`."
+        )
+        tests = tuple(
+            f"assert compute({argument!r}) == {result!r}"
+            for argument, result in zip(given, results, strict=True)
+        )
+        tasks.append(_task(f"programs/{part}/{level}/{len(tasks) + 1}", level, prompt, tests, program.source))
+    return tasks
+
+
+def _program(level: str, dice: Dice) -> _Program:
+    kind = dice.one_of(KINDS)
+    filters, changes = dice.one_of(_SHAPES[level])
+    chosen: list[Part] = []
+    while len(chosen) < filters:
+        part = dice.one_of([each for each in kind.filters if each not in chosen])
+        chosen.append(part)
+    change = dice.one_of(kind.changes) if changes else None
+    reduction = dice.one_of(reductions(kind, change))
+    return _Program(
+        kind, tuple(part.drawn(dice) for part in chosen), change.drawn(dice) if change else None, reduction
+    )
+
+
+def _task(task_id: str, level: str, prompt: str, tests: tuple[str, ...], source: str) -> CodeTask:
+    write = f"cat > solution.py <<'END'\n{source}END"
+    return CodeTask(
+        id=task_id,
+        prompt=prompt,
+        grader=TestsGrader(kind="tests", names=("compute",), tests=tests),
+        difficulty=level,
+        category="programs",
+        reference=(
+            ReferenceCall(tool="execute_bash", arguments={"command": write}),
+            ReferenceCall(tool="submit", arguments={}),
+        ),
+    )
