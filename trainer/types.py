@@ -53,6 +53,8 @@ class StopReason(StrEnum):
     """No room for another turn."""
     TURN_CUT = "turn_cut"
     """A turn ran into its token limit, and the run is configured to end there."""
+    TIME_LIMIT = "time_limit"
+    """The trainer's wall clock for a turn or for the episode."""
     FAILED = "failed"
     """Something broke that is not the policy's doing; there is no score."""
 

@@ -18,6 +18,8 @@ class FakeEngine:
     version: int = 0
     cut: list[int] = field(default_factory=list)
     """The next requests come back aborted after so many tokens."""
+    late: int | None = None
+    """When nothing is cut, requests reach their limit after so many tokens."""
     dead: bool = False
     buried: bool = False
     silent: bool = False
@@ -36,6 +38,8 @@ class FakeEngine:
         finish = Finish.ABORT if self.cut else Finish.STOP
         if self.cut:
             self.cut.pop(0)
+        elif self.late is not None:
+            tokens, finish = min(tokens, self.late), Finish.TIMEOUT
         first = request.token_ids[-1] + 1
         spans = (VersionSpan(0, tokens, self.version),) if tokens else ()
         ids = tuple(range(first, first + tokens))

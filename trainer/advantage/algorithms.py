@@ -6,12 +6,13 @@ The formulas have files of their own; here they are given the right rewards, gro
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from trainer.config.algorithm import DrGrpo, Gae, Grpo, ReinforcePlusPlus, ReturnToGo, Rloo
 
+from .baselines import turn_baselines
 from .chains import Array, Chain, groups, turn_starts
 from .dr_grpo import dr_grpo
 from .gae import gae
@@ -55,11 +56,26 @@ def _group_means(episodes: Sequence[Chain], values_N: Array) -> Array:
     return means_N
 
 
+def _turn_baselines(episodes: Sequence[Chain], returns_N: Sequence[Array], *, others: bool) -> list[Array]:
+    """For each turn of each trajectory the mean return of its group from there on; 0 without a group."""
+    baselines_N = [np.zeros_like(returns_K) for returns_K in returns_N]
+    for members in groups(episodes):
+        found = turn_baselines([returns_N[member] for member in members], others=others)
+        for member, baseline_K in zip(members, found, strict=True):
+            baselines_N[member] = baseline_K
+    return baselines_N
+
+
 def _reinforce_pp(episodes: Sequence[Chain], config: ReinforcePlusPlus) -> list[Credit]:
-    totals_N = np.array([chain.total for chain in episodes], dtype=np.float64)
-    baselines_N = _group_means(episodes, totals_N) if config.group_baseline else np.zeros_like(totals_N)
+    baselines_N: list[Array] = [np.zeros_like(chain.rewards_A) for chain in episodes]
+    if config.group_baseline:
+        returns_N = [return_to_go(_turn_rewards(chain), 1.0) for chain in episodes]
+        by_turn = _turn_baselines(episodes, returns_N, others=False)
+        baselines_N = [_over_tokens(chain, each) for chain, each in zip(episodes, by_turn, strict=True)]
     trained = [index for index, chain in enumerate(episodes) if chain.trained]
-    found = reinforce_pp([episodes[index].rewards_A for index in trained], baselines_N[trained].tolist())
+    found = reinforce_pp(
+        [episodes[index].rewards_A for index in trained], [baselines_N[index] for index in trained]
+    )
     advantages = dict(zip(trained, found, strict=True))
     return [
         Credit(advantages.get(index, np.zeros_like(chain.rewards_A))) for index, chain in enumerate(episodes)
@@ -68,17 +84,28 @@ def _reinforce_pp(episodes: Sequence[Chain], config: ReinforcePlusPlus) -> list[
 
 def _return_to_go(episodes: Sequence[Chain], config: ReturnToGo) -> list[Credit]:
     returns_N = [return_to_go(_turn_rewards(chain), config.gamma) for chain in episodes]
+    if config.baseline == "turn":
+        baselines_N = _turn_baselines(episodes, returns_N, others=True)
+    else:
+        baselines_N = _one_baseline(episodes, returns_N, config.baseline)
+    return [
+        Credit(_over_tokens(chain, returns_K - baseline_K))
+        for chain, returns_K, baseline_K in zip(episodes, returns_N, baselines_N, strict=True)
+    ]
+
+
+def _one_baseline(
+    episodes: Sequence[Chain], returns_N: Sequence[Array], kind: Literal["group", "batch", "none"]
+) -> list[Array]:
+    """The same baseline for all turns of a trajectory: a mean of whole episodes' returns."""
     firsts_N = np.array([float(returns_K[0]) if len(returns_K) else 0.0 for returns_K in returns_N])
     counted = [index for index, chain in enumerate(episodes) if chain.counted]
-    if config.baseline == "group":
-        baselines_N = _group_means(episodes, firsts_N)
+    if kind == "group":
+        means_N = _group_means(episodes, firsts_N)
     else:
-        mean = firsts_N[counted].mean() if config.baseline == "batch" and counted else 0.0
-        baselines_N = np.full_like(firsts_N, mean)
-    return [
-        Credit(_over_tokens(chain, returns_K - baseline))
-        for chain, returns_K, baseline in zip(episodes, returns_N, baselines_N, strict=True)
-    ]
+        mean = firsts_N[counted].mean() if kind == "batch" and counted else 0.0
+        means_N = np.full_like(firsts_N, mean)
+    return [np.full_like(returns_K, mean) for returns_K, mean in zip(returns_N, means_N, strict=True)]
 
 
 def _gae(episodes: Sequence[Chain], config: Gae) -> list[Credit]:

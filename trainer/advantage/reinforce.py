@@ -1,8 +1,9 @@
 """REINFORCE++ (Hu et al. 2025, https://arxiv.org/abs/2501.03262): returns whitened over the whole batch.
 
 Each token's return is the sum of what comes at or after it, KL penalties included, as in the paper; with a
-group baseline (REINFORCE++-baseline) the mean of the group's totals is subtracted first. Left out: clipping
-of rewards, which is ``reward.least`` and ``reward.most``.
+group baseline (REINFORCE++-baseline) the mean of the group's returns is subtracted first, turn by turn; the
+paper, where all is earned at the end, has one for the whole episode, which is then the same. Left out:
+clipping of rewards, which is ``reward.least`` and ``reward.most``.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["reinforce_pp"]
 
 
-def reinforce_pp(rewards_N: Sequence[Array], baselines_N: Sequence[float]) -> list[Array]:
-    """Advantages of the tokens of N trajectories, from their tokens' rewards and a baseline for each."""
+def reinforce_pp(rewards_N: Sequence[Array], baselines_N: Sequence[Array]) -> list[Array]:
+    """Advantages of the tokens of N trajectories, from their tokens' rewards and baselines, (A,) each."""
     return whiten(
         [
-            return_to_go(rewards_A, 1.0) - baseline
-            for rewards_A, baseline in zip(rewards_N, baselines_N, strict=True)
+            return_to_go(rewards_A, 1.0) - baseline_A
+            for rewards_A, baseline_A in zip(rewards_N, baselines_N, strict=True)
         ]
     )

@@ -66,15 +66,17 @@ class ReinforcePlusPlus(Branch):
 
     kind: Literal["reinforce_pp"] = "reinforce_pp"
     group_baseline: bool = False
-    """Subtract the group's mean first."""
+    """Subtract the group's mean return first, turn by turn."""
 
 
 class ReturnToGo(Branch):
-    """Discounted rewards from each turn on, minus the group's mean return at the trajectory level."""
+    """Discounted rewards from each turn on, minus a baseline."""
 
     kind: Literal["return_to_go"] = "return_to_go"
     gamma: Share = 1.0
-    baseline: Literal["group", "batch", "none"] = "group"
+    baseline: Literal["turn", "group", "batch", "none"] = "turn"
+    """turn: the mean return of the group's other episodes from the same turn on. group, batch: the mean
+    return of whole episodes, for every turn the same."""
 
 
 AdvantageConfig: TypeAlias = Annotated[
@@ -118,11 +120,19 @@ class KlConfig(Branch):
 
     place: Literal["none", "reward", "loss"] = "none"
     estimator: Literal["k1", "k2", "k3"] = "k3"
+    """With ``place=reward`` k1 unless another one is set."""
     coefficient: NonNegative = 0.05
     target: Annotated[float, Field(gt=0)] | None = None
     """The coefficient adapts to keep the KL a sequence here (Ziegler et al. 2019); None: fixed."""
     horizon: Positive = 10_000
     """Sequences over which it adapts."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _usual_estimator(cls, given: object) -> object:
+        if isinstance(given, dict) and given.get("place") == "reward":
+            return {"estimator": "k1", **given}
+        return given
 
     @model_validator(mode="after")
     def _teaches(self) -> KlConfig:
@@ -180,6 +190,18 @@ class AlgorithmConfig(Branch):
     is."""
     overlong: Literal["keep", "mask"] = "keep"
     """Episodes that were cut off by a limit of ours are trained on, or kept out of the loss."""
+
+    @property
+    def compares_groups(self) -> bool:
+        """Whether advantages are relative to the episodes of one group."""
+        match self.advantage:
+            case Grpo() | DrGrpo() | Rloo():
+                return True
+            case ReinforcePlusPlus(group_baseline=compares):
+                return compares
+            case ReturnToGo(baseline=baseline):
+                return baseline in ("turn", "group")
+        return False
 
     @property
     def needs_values(self) -> bool:

@@ -123,9 +123,10 @@ class RolloutConfig(Branch):
     """At a weight update, turns under way go on in the engine, or come back and are continued from their
     tokens with a new prefill. Either way each token knows its weights."""
     generate_timeout_s: Seconds = 240.0
-    """Of one turn; below the service's ``lease.idle_timeout_s``, which ends an instance that nobody asks."""
+    """Of one turn; the episode ends with what was sampled of it, and is graded. Below the service's
+    ``lease.idle_timeout_s``, which ends an instance that nobody asks."""
     episode_timeout_s: Seconds = 900.0
-    """Wall clock of one attempt."""
+    """Wall clock of one attempt from its first observation on; then it ends and is graded."""
     stall_report_s: Seconds = 60.0
     """Without any progress for so long, what is being waited for is logged."""
     stall_timeout_s: Seconds = 900.0

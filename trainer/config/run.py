@@ -10,6 +10,7 @@ from .algorithm import AlgorithmConfig
 from .base import Branch, Count
 from .engine import EngineConfig, SyncConfig
 from .learner import CheckpointConfig, LearnerConfig
+from .learning import nothing_to_learn
 from .model import ChatConfig, ModelConfig, TinyModel
 from .outputs import RayConfig, TrackingConfig
 from .reward import RewardConfig
@@ -57,4 +58,6 @@ class RunConfig(Branch):
             raise ValueError("sync.medium=adapter publishes a LoRA adapter, and learner.lora is not set")
         if self.steps == 0 and self.warm_start is None:
             raise ValueError("nothing to do: steps is 0 and there is no warm_start")
+        if self.steps and (why := nothing_to_learn(self.rollout, self.algorithm, self.reward)):
+            raise ValueError(f"nothing would be learned: {why}")
         return self

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from trainer.config.algorithm import DrGrpo, Grpo, ReinforcePlusPlus, ReturnToGo, Rloo
+from trainer.advantage.baselines import extended
+from trainer.advantage.return_to_go import return_to_go
+from trainer.config.algorithm import ReinforcePlusPlus, ReturnToGo
 from trainer.rollout.rows import samples_of
 from trainer.types import TrajectoryGroup
 
@@ -75,18 +77,33 @@ class ScoredGroup:
 
 
 def says_nothing(group: ScoredGroup, config: AlgorithmConfig) -> bool:
-    """Whether all advantages are 0, because they are relative to a group in which all fared alike."""
+    """Whether all advantages are 0, because they are relative to a group in which all fared alike.
+
+    A KL in the reward, which only the learner knows, makes rewards differ.
+    """
+    if not config.compares_groups or config.kl.place == "reward" or group.spec.size == 1:
+        return False
     judged = [each for each in group.scored if each.trajectory.scored]
-    if group.spec.size == 1 or len({each.trajectory.reward for each in judged}) > 1:
+    if len({each.trajectory.reward for each in judged}) > 1:
         return False
     match config.advantage:
-        case Grpo() | DrGrpo() | Rloo():
-            return True
-        case ReinforcePlusPlus(group_baseline=compares):
-            return compares
         case ReturnToGo(baseline="group"):
             return not any(any(each.turn_rewards[:-1]) for each in judged)
-    return False
+        case ReturnToGo(gamma=gamma):
+            return _same_by_turn(judged, gamma)
+        case ReinforcePlusPlus():
+            return _same_by_turn(judged, 1.0)
+    return True
+
+
+def _same_by_turn(judged: Sequence[Scored], gamma: float) -> bool:
+    """Whether all episodes have the same returns from each turn on."""
+    longest = max((len(each.turn_rewards) for each in judged), default=0)
+    returns_GK = [
+        extended(return_to_go(np.array(each.turn_rewards, dtype=np.float64), gamma), longest)
+        for each in judged
+    ]
+    return all(np.array_equal(returns_K, returns_GK[0]) for returns_K in returns_GK)
 
 
 def facts_of(

@@ -98,7 +98,7 @@ class Conversation:
         versions = tuple(
             VersionSpan(start + span.start, start + span.end, span.version) for span in generation.versions
         )
-        cut = generation.finish is Finish.LENGTH
+        cut = generation.finish in (Finish.LENGTH, Finish.TIMEOUT)
         draft.turns.append(Turn(start, end, versions, cut=cut, sampling_s=sampling_s))
         self.drifted += self._chat.drifted(draft.token_ids, start, end)
         text = self._chat.said(generation.token_ids)

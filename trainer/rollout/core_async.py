@@ -52,7 +52,8 @@ class AsyncCore:
         self._closed = False
 
     async def generate(self, draw: Draw) -> Generation:
-        return generation_of(await self._run(draw.token_ids, sampling_params(draw), draw.adapter))
+        output = await self._run(draw.token_ids, sampling_params(draw), draw.adapter, draw.limit_s)
+        return generation_of(output)
 
     async def score(self, token_ids: tuple[int, ...], adapter: Adapter | None) -> tuple[float, ...]:
         return prompt_logprobs_of(await self._run(token_ids, scoring_params(), adapter))
@@ -91,15 +92,21 @@ class AsyncCore:
             self._llm.shutdown()
 
     async def _run(
-        self, token_ids: tuple[int, ...], params: SamplingParams, adapter: Adapter | None
+        self,
+        token_ids: tuple[int, ...],
+        params: SamplingParams,
+        adapter: Adapter | None,
+        limit_s: float | None = None,
     ) -> RequestOutput:
         last: RequestOutput | None = None
+        name = uuid4().hex
+        cutting = None if limit_s is None else asyncio.create_task(self._cut(name, limit_s))
         with _lost_when_dead():
             try:
                 async for output in self._llm.generate(
                     {"prompt_token_ids": list(token_ids)},
                     params,
-                    uuid4().hex,
+                    name,
                     lora_request=lora_request(adapter) if adapter else None,
                 ):
                     last = output
@@ -109,6 +116,14 @@ class AsyncCore:
                 if self._llm.errored:
                     raise EngineLost("the model's process died") from None
                 raise
+            finally:
+                if cutting is not None:
+                    cutting.cancel()
         if last is None:
             raise EngineError("vLLM ended a request without an output")
         return last
+
+    async def _cut(self, name: str, limit_s: float) -> None:
+        """End a request at its time limit; its tokens so far come as its last output."""
+        await asyncio.sleep(limit_s)
+        await self._llm.abort(name)

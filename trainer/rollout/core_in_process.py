@@ -81,7 +81,8 @@ class InProcessCore:
         self.context: int = ready.result()
 
     async def generate(self, draw: Draw) -> Generation:
-        return generation_of(await self._run(draw.token_ids, sampling_params(draw), draw.adapter))
+        output = await self._run(draw.token_ids, sampling_params(draw), draw.adapter, draw.limit_s)
+        return generation_of(output)
 
     async def score(self, token_ids: tuple[int, ...], adapter: Adapter | None) -> tuple[float, ...]:
         return prompt_logprobs_of(await self._run(token_ids, scoring_params(), adapter))
@@ -131,15 +132,23 @@ class InProcessCore:
                 asked.refuse(why)
 
     async def _run(
-        self, token_ids: tuple[int, ...], params: SamplingParams, adapter: Adapter | None
+        self,
+        token_ids: tuple[int, ...],
+        params: SamplingParams,
+        adapter: Adapter | None,
+        limit_s: float | None = None,
     ) -> RequestOutput:
         ended: Future[RequestOutput] = Future()
         try:
             name = await self._ask(lambda: self._add(token_ids, params, adapter, ended))
         except ValueError as error:
             raise EngineError(f"vLLM refused a request: {error}") from error
+        answer = asyncio.wrap_future(ended)
         try:
-            return await asyncio.wrap_future(ended)
+            done, _ = await asyncio.wait({answer}, timeout=limit_s)
+            if not done:
+                await self._ask(lambda: self._cut(name))
+            return await answer
         except asyncio.CancelledError:
             self._put(_Asked(lambda: self._forget(name)))
             raise
@@ -211,13 +220,19 @@ class InProcessCore:
         self._paused = True
         if mode == "keep":
             return
-        states = self._llm.output_processor.request_states
-        for internal, _ in list(self._waiting.values()):
-            output = states[internal].make_request_output(
-                new_token_ids=[], pooling_output=None, finish_reason=FinishReason.ABORT, stop_reason=None
-            )
-            self._llm.abort_request([internal], internal=True)
-            self._settle(output)
+        for name in list(self._waiting):
+            self._cut(name)
+
+    def _cut(self, name: str) -> None:
+        """End a request with the tokens that it has."""
+        internal, _ = self._waiting.get(name, (None, None))
+        if internal is None:
+            return
+        output = self._llm.output_processor.request_states[internal].make_request_output(
+            new_token_ids=[], pooling_output=None, finish_reason=FinishReason.ABORT, stop_reason=None
+        )
+        self._llm.abort_request([internal], internal=True)
+        self._settle(output)
 
     def _mark(self, version: int) -> None:
         self._llm.set_weight_version(str(version))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import time
 import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -90,7 +91,7 @@ class Engine:
             self._version = published.version
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        """Sample one turn, or what is left of it; a full context ends it as LENGTH.
+        """Sample one turn, or what is left of it; a full context ends it as LENGTH, its limit as TIMEOUT.
 
         Raises:
             EngineError: vLLM refused it.
@@ -99,13 +100,17 @@ class Engine:
         room = min(request.max_tokens, self._core.context - len(request.token_ids))
         if room <= 0:
             return Generation((), (), Finish.LENGTH, ())
-        draw = Draw(request.token_ids, room, request.sampling, request.seed, self._adapter)
+        draw = Draw(request.token_ids, room, request.sampling, request.seed, self._adapter, request.limit_s)
+        began = time.monotonic()
         self._running += 1
         try:
             generation = await self._core.generate(draw)
         finally:
             self._running -= 1
         self._generated += len(generation.token_ids)
+        late = draw.limit_s is not None and time.monotonic() - began >= draw.limit_s
+        if generation.finish is Finish.ABORT and late:
+            generation = replace(generation, finish=Finish.TIMEOUT)
         return _labelled(generation, draw.adapter)
 
     async def score(self, token_ids: tuple[int, ...]) -> tuple[float, ...]:

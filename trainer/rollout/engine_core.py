@@ -38,6 +38,8 @@ class Draw:
     sampling: Sampling
     seed: int | None
     adapter: Adapter | None
+    limit_s: float | None = None
+    """Seconds after which it ends as aborted, with what was sampled."""
 
 
 class Core(Protocol):

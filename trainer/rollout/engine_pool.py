@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from trainer.errors import EngineError, EngineGone, EngineLost, Stalled
@@ -56,7 +56,9 @@ class PoolLimits:
     """Seconds that the pool waits."""
 
     generate_s: float = 300.0
-    """For one turn, continuations and restarts included."""
+    """For one turn without a limit of its own, continuations and restarts included."""
+    answer_s: float = 15.0
+    """On top of a turn's limit, for an engine to hand over what it sampled."""
     revive_s: float = 300.0
     """For an engine that died to be there again; then it is given up."""
     health_every_s: float = 10.0
@@ -120,27 +122,34 @@ class EnginePool:
                     await task
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        """Sample one turn, on as many engines as it takes.
+        """Sample one turn, on as many engines as it takes; at its limit it ends with what there is of it.
 
         Raises:
             EngineError: an engine refused the request, or none is left.
-            Stalled: no answer within the limit.
+            Stalled: no engine gave as much as a token within the limit, or what it had shortly after.
         """
         so_far = Continuation(request)
+        limit_s = self._limits.generate_s if request.limit_s is None else request.limit_s
+        late = (
+            f"turn {request.key.turn} of episode {request.key.trajectory_id} was not sampled within "
+            f"{limit_s:g} s"
+        )
+        deadline = time.monotonic() + limit_s
         try:
-            async with asyncio.timeout(self._limits.generate_s):
+            async with asyncio.timeout(limit_s + self._limits.answer_s):
                 while True:
-                    part = await self._part(so_far)
+                    part = await self._part(so_far, deadline)
                     so_far = so_far.then(part)
+                    if part.finish is Finish.ABORT and so_far.complete:
+                        return so_far.ended(Finish.LENGTH)
+                    if part.finish is Finish.TIMEOUT and not so_far.token_ids:
+                        raise Stalled(f"{late}; engines: {self.health()}")
                     if part.finish is not Finish.ABORT:
                         return so_far.ended(part.finish)
-                    if so_far.complete:
-                        return so_far.ended(Finish.LENGTH)
         except TimeoutError as error:
-            raise Stalled(
-                f"turn {request.key.turn} of episode {request.key.trajectory_id} was not sampled within "
-                f"{self._limits.generate_s:g} s; engines: {self.health()}"
-            ) from error
+            if isinstance(error, Stalled):
+                raise
+            raise Stalled(f"{late}; engines: {self.health()}") from error
 
     async def score(self, token_ids: tuple[int, ...]) -> tuple[float, ...]:
         """The log-probability of each token given those before it, by any engine. Raises as ``generate``."""
@@ -168,12 +177,13 @@ class EnginePool:
             for name, place in self._places.items()
         )
 
-    async def _part(self, so_far: Continuation) -> Generation:
+    async def _part(self, so_far: Continuation, deadline: float) -> Generation:
         """What one engine gives of the rest; engines that die under it are left for others."""
         while True:
             async with self._place(so_far.request.key.trajectory_id) as place:
                 with self._survived(place):
-                    return await place.engine.generate(so_far.rest())
+                    left_s = max(0.0, deadline - time.monotonic())
+                    return await place.engine.generate(replace(so_far.rest(), limit_s=left_s))
 
     @contextlib.asynccontextmanager
     async def _place(self, key: str) -> AsyncIterator[_Place]:

@@ -1,13 +1,15 @@
 """Plays one episode: the policy speaks in tokens, the sandbox answers in messages, the service grades.
 
 What breaks on the way becomes a note on the trajectory, with what was played until then: an infrastructure's
-failure is no score. Every wait has a deadline, and the instance is released whatever happens.
+failure is no score. The wall clock of a turn or an episode ends it and leads to a grade, as the limit of
+turns does. Every wait has a deadline, and the instance is released whatever happens.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -49,7 +51,7 @@ _log = logging.getLogger(__name__)
 _LEAST_TURN = 16
 """Tokens that a turn needs to hold an action; with less room, the context is full."""
 _GRACE_S = 30.0
-"""On top of a step's own deadline: the way there and back, the client's queue and its retries."""
+"""On top of a call's own deadline: the way there and back, queues and retries."""
 _SEED_STEP = 1_000_003
 """Between the seeds of an episode's turns, so that no two turns draw alike."""
 
@@ -68,6 +70,7 @@ class EpisodePlayer:
         config: RolloutConfig,
         service: ServiceConfig,
         watch: Watch | None = None,
+        grace_s: float = _GRACE_S,
     ) -> None:
         context = config.max_context_tokens or chat.context_tokens
         if context is None:
@@ -80,6 +83,7 @@ class EpisodePlayer:
         self.config = config
         self.service = service
         self.watch = watch or Watch()
+        self.grace_s = grace_s
 
     async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
         """One episode of a group, in a fresh instance. Raises ConfigError where the template does not fit."""
@@ -123,6 +127,8 @@ class _Played:
         self._seconds = {"create": 0.0, "generate": 0.0, "step": 0.0, "evaluate": 0.0}
         self._took_s = 0.0
         """Of the last call."""
+        self._deadline = math.inf
+        """Monotonic seconds at which the episode ends and is graded, if a step is not under way."""
         self.phase = "create"
         self.instance_id = ""
 
@@ -131,17 +137,12 @@ class _Played:
         service = self._player.service
         async with AsyncExitStack() as stack:
             try:
-                async with asyncio.timeout(self._config.episode_timeout_s) as limit:
-                    opened = stack.enter_async_context(self._episode())
-                    episode = await self._within("create", service.create_timeout_s, opened)
-                    self._stop = await self._converse(episode)
-                    verdict = episode.evaluate(params=self._config.evaluation_params)
-                    self._verdict = await self._within("evaluate", service.evaluate_timeout_s, verdict)
-            except TimeoutError as error:
-                if not limit.expired() or isinstance(error, SandboxError | Stalled):
-                    raise
-                waited = f"the episode took longer than {self._config.episode_timeout_s:g} s"
-                raise Stalled(f"{waited}; it was in {self.phase}") from error
+                opened = stack.enter_async_context(self._episode())
+                episode = await self._within("create", service.create_timeout_s, opened)
+                self._deadline = time.monotonic() + self._config.episode_timeout_s
+                self._stop = await self._converse(episode)
+                verdict = episode.evaluate(params=self._config.evaluation_params)
+                self._verdict = await self._within("evaluate", service.evaluate_timeout_s, verdict)
             finally:
                 self._player.watch.entered(self._id, "release", self.instance_id)
 
@@ -189,8 +190,13 @@ class _Played:
             room = conversation.room()
             if not room:
                 return StopReason.CONTEXT_FULL
-            generation = await self._generate(turn, room)
+            limit_s = min(self._config.generate_timeout_s, self._deadline - time.monotonic())
+            if limit_s <= 0:
+                return StopReason.TIME_LIMIT
+            generation = await self._generate(turn, room, limit_s)
             message = conversation.say(generation, self._took_s)
+            if generation.finish is Finish.TIMEOUT:
+                return StopReason.TIME_LIMIT
             if generation.finish is Finish.LENGTH and self._config.cut_turns == "stop":
                 return StopReason.TURN_CUT
             result = await self._step(episode, message)
@@ -201,7 +207,7 @@ class _Played:
             self._hear(result)
         return StopReason.HORIZON
 
-    async def _generate(self, turn: int, room: int) -> Generation:
+    async def _generate(self, turn: int, room: int, limit_s: float) -> Generation:
         sampling = self._sampling
         request = GenerationRequest(
             key=EpisodeKey(self._id, self._spec.task, self._seed, turn),
@@ -211,9 +217,10 @@ class _Played:
                 sampling.temperature, sampling.top_p, sampling.top_k, self._player.chat.stop_ids
             ),
             seed=(self._seed * _SEED_STEP + turn) % 2**31,
+            limit_s=limit_s,
         )
         call = self._player.policy.generate(request)
-        generation = await self._within("generate", self._config.generate_timeout_s, call)
+        generation = await self._within("generate", limit_s + self._player.grace_s, call)
         if generation.finish is Finish.ABORT:
             raise EngineError("the turn was interrupted, and nobody went on with it")
         return generation
@@ -221,7 +228,7 @@ class _Played:
     async def _step(self, episode: AsyncEpisode, message: Message) -> StepResult:
         patience_s = self._player.service.step_timeout_s
         call = episode.step(message, timeout_s=patience_s)
-        return await self._within("step", patience_s + _GRACE_S, call)
+        return await self._within("step", patience_s + self._player.grace_s, call)
 
     def _hear(self, result: StepResult) -> None:
         """The observation: more of the conversation, or the opening of another one."""

@@ -19,6 +19,8 @@ class Finish(StrEnum):
     """A stop token, which is the last of the ids."""
     LENGTH = "length"
     """``max_tokens``, or the engine's context."""
+    TIMEOUT = "timeout"
+    """The request's ``limit_s``; the tokens so far are valid."""
     ABORT = "abort"
     """Interrupted by a weight update or a shutdown; the tokens so far are valid and may be continued."""
 
@@ -45,6 +47,8 @@ class GenerationRequest:
     max_tokens: int
     sampling: Sampling
     seed: int | None = None
+    limit_s: float | None = None
+    """Seconds after which what was sampled so far is the answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["OVERLONG", "samples_of"]
 
-OVERLONG = frozenset({StopReason.HORIZON, StopReason.CONTEXT_FULL, StopReason.TURN_CUT})
+OVERLONG = frozenset(
+    {StopReason.HORIZON, StopReason.CONTEXT_FULL, StopReason.TURN_CUT, StopReason.TIME_LIMIT}
+)
 """Ends that a limit of the trainer's own brought about; the environment's own limit is part of the task."""
 
 

@@ -71,13 +71,18 @@ class ScriptedPolicy:
         key = request.key
         turn = self._chat.turn(self._line(key))
         dice = random.Random(f"{self._seed} {key.trajectory_id} {key.seed} {key.turn}")
-        if self._latency is not None:
-            await self._sleep(self._latency.seconds(dice))
+        seconds = self._latency.seconds(dice) if self._latency is not None else 0.0
+        limit_s = math.inf if request.limit_s is None else request.limit_s
+        if seconds:
+            await self._sleep(min(seconds, limit_s))
         token_ids = tuple(turn[: request.max_tokens])
+        finish = Finish.STOP if len(token_ids) == len(turn) else Finish.LENGTH
+        if seconds > limit_s:
+            token_ids, finish = token_ids[: max(1, int(len(turn) * limit_s / seconds))], Finish.TIMEOUT
         return Generation(
             token_ids=token_ids,
             logprobs=tuple(-dice.random() for _ in token_ids),
-            finish=Finish.STOP if len(token_ids) == len(turn) else Finish.LENGTH,
+            finish=finish,
             versions=(VersionSpan(0, len(token_ids), self.version),),
         )
 

@@ -116,6 +116,17 @@ async def test_a_prompt_that_fills_the_context_leaves_no_room_and_one_that_nearl
     assert (len(little.token_ids), little.finish) == (3, Finish.LENGTH)
 
 
+async def test_a_turn_that_reaches_its_time_limit_is_what_was_sampled_until_then(engine):
+    async with EnginePool([engine]) as pool:
+        await pool.generate(request(2))
+        cut, whole = await asyncio.gather(
+            pool.generate(replace(request(LONG), limit_s=0.3)), pool.generate(request(40, 1))
+        )
+    assert cut.finish is Finish.TIMEOUT
+    assert 0 < len(cut.token_ids) == len(cut.logprobs) < LONG
+    assert (len(whole.token_ids), whole.finish) == (40, Finish.LENGTH)
+
+
 async def test_published_weights_are_those_that_are_sampled_with_also_where_embeddings_are_tied(
     engine, run, learner
 ):

@@ -48,11 +48,12 @@ def test_groups_do_not_share_a_baseline() -> None:
     [
         (Grpo(epsilon=0.0), [-1, 0, 1]),
         (Rloo(), [-1.5, 0, 1.5]),
-        (ReturnToGo(), [-1, 0, 1]),
+        (ReturnToGo(), [-1.5, 0, 1.5]),
+        (ReturnToGo(baseline="group"), [-1, 0, 1]),
         (ReturnToGo(baseline="none"), [0, 1, 2]),
         (ReinforcePlusPlus(group_baseline=True), [-(1.5**0.5), 0, 1.5**0.5]),
     ],
-    ids=["grpo", "rloo", "return to go", "no baseline", "reinforce++"],
+    ids=["grpo", "rloo", "return to go", "group baseline", "no baseline", "reinforce++"],
 )
 def test_each_algorithm_on_the_same_group(algorithm: object, expected: list[float]) -> None:
     done = credit(batch(*outcomes(0.0, 1.0, 2.0)), AlgorithmConfig(advantage=algorithm))
@@ -92,6 +93,38 @@ def test_cut_off_trajectories_are_trained_on_by_default() -> None:
     done = credit(batch(*outcomes(0.0), sample("0.1", [-1, 0], [0, 2.0], truncated=True)), DR)
     assert [row[1] for row in advantages(done)] == [-1, 1]
     assert [each.weight for each in done.samples] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "algorithm", [ReturnToGo(), ReinforcePlusPlus(group_baseline=True)], ids=["rtg", "rpp"]
+)
+def test_equal_episodes_that_earn_step_by_step_get_no_advantage_at_any_turn(algorithm: object) -> None:
+    turns, rewards = [-1, 0, 1, 2, 3], [0, 0.25, 0.25, 0.25, 0.25]
+    done = credit(
+        batch(sample("0.0", turns, rewards), sample("0.1", turns, rewards)),
+        AlgorithmConfig(advantage=algorithm),
+    )
+    assert np.allclose(advantages(done), 0, atol=1e-6)
+
+
+def test_a_turn_is_compared_with_the_same_turn_of_the_others_and_with_the_last_of_those_that_are_over() -> (
+    None
+):
+    short = sample("0.0", [-1, 0], [0, 3.0])
+    long = sample("0.1", [-1, 0, 1, 2], [0, 1.0, 0, 4.0])
+    other = sample("0.2", [-1, 0, 1], [0, 0, 2.0])
+    done = credit(batch(short, long, other), AlgorithmConfig(advantage=ReturnToGo()))
+    # Returns from turn 0, 1, 2 on: 3, (3, 3); 5, 4, 4; 2, 2, (2).
+    expected = [[0, 3 - 3.5], [0, 5 - 2.5, 4 - 2.5, 4 - 2.5], [0, 2 - 4, 2 - 3.5]]
+    assert [row == pytest.approx(want) for row, want in zip(advantages(done), expected, strict=True)] == [
+        True
+    ] * 3
+
+
+def test_a_group_of_one_is_its_own_baseline_at_every_turn() -> None:
+    mine = sample("0.0", [-1, 0, 1], [0, 1.0, 4.0])
+    done = credit(batch(mine), AlgorithmConfig(advantage=ReturnToGo()))
+    assert advantages(done) == [[0, 0, 0]]
 
 
 def test_return_to_go_credits_each_turn_with_what_follows() -> None:

@@ -57,7 +57,7 @@ def test_whitening_equals_gives_zeros() -> None:
 
 
 def test_reinforce_pp_whitens_returns_minus_baselines() -> None:
-    first, second = reinforce_pp([np.array([0.0, 3.0]), np.array([1.0])], [1.0, 0.0])
+    first, second = reinforce_pp([np.array([0.0, 3.0]), np.array([1.0])], [np.ones(2), np.zeros(1)])
     # Returns 3, 3 and 1; minus baselines 2, 2 and 1; mean 5/3, variance 2/9.
     deviation = (2 / 9) ** 0.5
     assert first == pytest.approx([(1 / 3) / deviation] * 2, abs=1e-6)

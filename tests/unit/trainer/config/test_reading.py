@@ -42,6 +42,42 @@ def test_none_switches_an_optional_setting_off(word: str, expected: float | None
     assert read_run(None, [word]).algorithm.value.clip == expected
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["rollout.group_size=1"], "group_size=1 leaves algorithm.advantage.kind=grpo nothing to compare"),
+        (["rollout.group_size=1", "algorithm.advantage.kind=return_to_go"], "group_size=1 leaves"),
+        (["rollout.sampling.temperature=0"], "temperature=0 always takes the likeliest token"),
+        (["rollout.sampling.top_k=1"], "top_k=1 always takes the likeliest token"),
+        (["reward.outcome_weight=0"], "every weight of the reward is 0"),
+        (["reward.least=1", "reward.most=1"], "every episode has the same reward"),
+    ],
+)
+def test_a_run_that_could_learn_nothing_is_refused_with_what_to_do(words: list[str], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        read_run(None, words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["rollout.group_size=1", "algorithm.advantage.kind=gae"],
+        ["rollout.group_size=1", "algorithm.advantage.kind=reinforce_pp"],
+        ["rollout.group_size=1", "steps=0", "warm_start.demonstrations=x.jsonl"],
+        ["reward.outcome_weight=0", "reward.terms.format=1"],
+    ],
+)
+def test_what_learns_without_comparing_is_accepted(words: list[str]) -> None:
+    assert read_run(None, words).rollout is not None
+
+
+def test_a_kl_in_the_reward_takes_the_usual_estimator_unless_told_otherwise() -> None:
+    assert read_run(None, ["algorithm.kl.place=reward"]).algorithm.kl.estimator == "k1"
+    assert read_run(None, ["algorithm.kl.place=loss"]).algorithm.kl.estimator == "k3"
+    told = read_run(None, ["algorithm.kl.place=reward", "algorithm.kl.estimator=k2"])
+    assert told.algorithm.kl.estimator == "k2"
+
+
 def test_none_stays_a_word_where_the_setting_has_such_a_choice() -> None:
     config = read_run(None, ["algorithm.kl.place=none", "chat.tools=none"])
     assert (config.algorithm.kl.place, config.chat.tools) == ("none", "none")

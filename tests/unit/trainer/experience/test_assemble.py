@@ -61,8 +61,43 @@ def test_rewards_on_the_way_tell_turns_apart_where_all_episodes_fared_alike():
     turns = (replace(played.segments[0].turns[0], reward=0.5), played.segments[0].turns[1])
     segments = (replace(played.segments[0], turns=turns),)
     group = scored(1.0, 1.0, rewards=shaped, segments=segments)
-    assert not says_nothing(group, algorithm("return_to_go"))
+    assert not says_nothing(group, algorithm("return_to_go", baseline="group"))
     assert says_nothing(group, algorithm("grpo"))
+
+
+def test_where_turns_are_compared_those_that_earned_alike_say_nothing():
+    shaped = RewardConfig(step_weight=1.0)
+    alike = [trajectory(spec(), member, points=1.0, turns=2) for member in range(2)]
+    early, late = (
+        replace(
+            each,
+            segments=(
+                replace(
+                    each.segments[0],
+                    turns=tuple(
+                        replace(turn, reward=0.5 * (number == place))
+                        for number, turn in enumerate(each.segments[0].turns)
+                    ),
+                ),
+            ),
+        )
+        for place, each in enumerate(alike)
+    )
+
+    def group(*members):
+        return ScoredGroup.of(
+            TrajectoryGroup(spec(), members), lambda each, turns: score(each, shaped, turns, 64)
+        )
+
+    for compares in (algorithm("return_to_go"), algorithm("reinforce_pp", group_baseline=True)):
+        assert says_nothing(group(early, early), compares)
+        assert not says_nothing(group(early, late), compares)
+    assert says_nothing(group(early, late), algorithm("grpo"))
+
+
+def test_a_kl_in_the_reward_makes_episodes_differ_that_fared_alike():
+    config = AlgorithmConfig(advantage={"kind": "grpo"}, kl={"place": "reward"})
+    assert not says_nothing(scored(1.0, 1.0), config)
 
 
 def test_an_episode_without_a_verdict_does_not_make_a_difference():

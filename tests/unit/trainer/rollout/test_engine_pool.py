@@ -10,7 +10,9 @@ from trainer.rollout.engine_pool import EnginePool, PoolLimits
 from trainer.rollout.policy import Finish, GenerationRequest, Sampling
 from trainer.types import EpisodeKey, TaskRef, VersionSpan
 
-LIMITS = PoolLimits(generate_s=20, revive_s=20, health_every_s=0.01, hung_s=0.05, retry_s=0.001)
+LIMITS = PoolLimits(
+    generate_s=20, revive_s=20, health_every_s=0.01, hung_s=0.05, retry_s=0.001, answer_s=0.05
+)
 
 
 def request(episode="0.0", tokens=4, seed=7):
@@ -95,6 +97,19 @@ async def test_a_request_that_nobody_answers_ends_at_its_deadline_and_names_the_
     pool = EnginePool([engine], replace(LIMITS, generate_s=0.02))
     with pytest.raises(Stalled, match=r"turn 0 of episode 3\.2"):
         await pool.generate(request("3.2"))
+
+
+async def test_a_turn_ends_at_its_limit_with_what_was_sampled_over_all_continuations():
+    engine = FakeEngine(cut=[2], late=1)
+    generation = await EnginePool([engine], LIMITS).generate(replace(request(tokens=6), limit_s=5.0))
+    assert (generation.token_ids, generation.finish) == ((4, 5, 6), Finish.TIMEOUT)
+    assert 0 < engine.asked[1].limit_s < engine.asked[0].limit_s <= 5.0
+
+
+async def test_a_limit_within_which_nothing_was_sampled_is_a_stall_and_no_end_of_the_turn():
+    engine = FakeEngine(late=0)
+    with pytest.raises(Stalled, match=r"turn 0 of episode 3\.2"):
+        await EnginePool([engine], LIMITS).generate(replace(request("3.2"), limit_s=5.0))
 
 
 async def test_an_engine_that_does_not_answer_is_killed_and_its_request_goes_on_elsewhere():

@@ -9,6 +9,7 @@ from tests.fakes.told_service import ToldService, observed
 from tests.support.scripted_episodes import END, PROGRAM, SUBMIT, play, spoken
 from trainer.errors import EngineLost
 from trainer.rollout.policy import Finish, Generation
+from trainer.rollout.rows import samples_of
 from trainer.types import StopReason, VersionSpan
 
 
@@ -65,7 +66,7 @@ class InterruptedPolicy:
 )
 async def test_an_engines_failure_is_a_note_of_its_own_class(policy, code) -> None:
     service = ToldService([END])
-    played = await play(service, policy=policy, config={"generate_timeout_s": 0.05})
+    played = await play(service, policy=policy, config={"generate_timeout_s": 0.05}, grace_s=0.01)
     assert played.failure is not None
     assert (played.failure.failure_class, played.failure.code) == ("engine", code)
     assert played.failure.phase == "generate"
@@ -85,16 +86,51 @@ async def test_a_sandbox_that_says_nothing_is_a_timeout_that_names_the_phase() -
     assert service.live == {}
 
 
-async def test_an_episode_that_takes_too_long_is_a_timeout() -> None:
+class SlowPolicy:
+    """An engine that is alive, and gives what it sampled when the turn's time is up."""
+
+    async def generate(self, request) -> Generation:
+        await asyncio.sleep(request.limit_s)
+        return Generation((70, 71), (-1.0, -1.0), Finish.TIMEOUT, (VersionSpan(0, 2, 0),))
+
+
+async def test_a_turn_that_takes_too_long_ends_the_episode_which_is_graded_with_what_was_sampled() -> None:
+    service = ToldService([END])
+    played = await play(service, policy=SlowPolicy(), config={"generate_timeout_s": 0.05})
+    assert (played.stop, played.failure) == (StopReason.TIME_LIMIT, None)
+    assert played.scored
+    assert [(turn.end - turn.start, turn.cut) for turn in played.turns] == [(2, True)]
+    assert [row.truncated for row in samples_of(played, [0.0], 3)] == [True]
+    assert service.live == {}
+
+
+async def test_an_episode_that_takes_too_long_is_graded_after_the_step_under_way() -> None:
+    async def pause(request) -> None:
+        await asyncio.sleep(0.1 if request.url.path.endswith("step") else 0)
+
+    service = ToldService([observed("95"), END])
+    played = await play(
+        service, PROGRAM, SUBMIT, transport={"pause": pause}, config={"episode_timeout_s": 0.05}
+    )
+    assert (played.stop, played.failure) == (StopReason.TIME_LIMIT, None)
+    assert spoken(played) == [PROGRAM]
+    assert played.scored
+    assert service.live == {}
+
+
+async def test_a_sandbox_that_hangs_is_a_timeout_however_long_the_episode_may_take() -> None:
     async def pause(request) -> None:
         await asyncio.sleep(3600 if request.url.path.endswith("step") else 0)
 
-    service = ToldService([END])
-    played = await play(service, SUBMIT, transport={"pause": pause}, config={"episode_timeout_s": 0.05})
+    played = await play(
+        ToldService([END]),
+        SUBMIT,
+        transport={"pause": pause},
+        service_times={"step_timeout_s": 0.05},
+        grace_s=0.01,
+    )
     assert played.failure is not None
-    assert (played.failure.failure_class, played.failure.code) == ("timeout", "stalled")
-    assert "in step" in played.failure.detail
-    assert service.live == {}
+    assert (played.failure.failure_class, played.failure.phase) == ("timeout", "step")
 
 
 async def test_a_cancelled_episode_is_released() -> None:
