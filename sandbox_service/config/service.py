@@ -117,6 +117,10 @@ class QuotaConfig(Branch):
     """Most live instances of all environments."""
     stored_mib_per_day: Positive = 65_536
     """Most bytes of requests and results that are recorded within 24 hours; past it, no new instance."""
+    requests_at_once: Annotated[int, Field(ge=2)] = 8
+    """Requests that a gateway replica works on at once; the others wait, and tenants take turns."""
+    requests_waiting: Positive = 1024
+    """Requests of one tenant that may wait for their turn in a replica; one more is answered 429."""
 
 
 class LeaseConfig(Branch):

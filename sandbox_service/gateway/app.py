@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 
-from sandbox_service.config import DeadlineConfig
+from sandbox_service.config import DeadlineConfig, QuotaConfig
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
@@ -36,6 +36,7 @@ from .native import HotRoute, NativeRoutes
 from .reference_page import ReferencePages
 from .refusals import SchemaError
 from .request_log import RequestLog
+from .turns import Turns
 from .verbs import Verbs
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Gateway:
         metrics: Metrics,
         log: RequestLog,
         max_body_bytes: int,
+        turns: Turns | None = None,
     ) -> None:
         self._hot = {route.path: route for route in hot}
         self._rest = rest
@@ -71,6 +73,7 @@ class Gateway:
         self._metrics = metrics
         self._log = log
         self._max_body_bytes = max_body_bytes
+        self._turns = turns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -86,6 +89,8 @@ class Gateway:
         except ClientGone:
             pass
         finally:
+            if self._turns is not None and exchange.turn is not None:
+                self._turns.end(exchange.turn)
             self._metrics.finish(exchange)
             self._log.finish(exchange)
 
@@ -113,6 +118,8 @@ class Gateway:
 
     async def _answer(self, route: HotRoute, exchange: Exchange, receive: Receive) -> Answer:
         self._admit(exchange)
+        if self._turns is not None:
+            exchange.turn = await self._turns.take(exchange.tenant)
         body = await read_body(receive, exchange.headers, self._max_body_bytes)
         return await route.handle(exchange, body)
 
@@ -143,6 +150,8 @@ class Gateway:
 
         try:
             self._admit(exchange)
+            if self._turns is not None and exchange.tenant:
+                exchange.turn = await self._turns.take(exchange.tenant)
             await self._rest(inner, receive, send_on)
         except ServiceError as error:
             await send_answer(send, exchange, problem_answer(exchange, error))
@@ -165,13 +174,21 @@ def build_app(
     deadline: DeadlineConfig | None = None,
     queue_timeout_s: float = 60.0,
     log_every: int = 0,
+    quota: QuotaConfig | None = None,
 ) -> ASGIApp:
-    """The gateway's application. ``log_every`` n logs one of n successful requests, 0 none of them."""
+    """The gateway's application. ``log_every`` n logs one of n successful requests, 0 none of them.
+
+    Where there are several tenants, they take turns by ``quota``.
+    """
     verbs = Verbs(backend, Deadlines(deadline or DeadlineConfig(), queue_timeout_s))
     metrics = Metrics()
     log = RequestLog(log_every)
+    several = len(set(config.api_keys.values())) > 1
+    turns = Turns(quota or QuotaConfig(), metrics.waited) if several else None
+    if turns is not None:
+        metrics.watch_waiting(lambda: turns.waiting)
     parser = BodyParser(config.max_json_depth, config.max_json_values)
-    native = NativeRoutes(verbs, registry, metrics, log, parser)
+    native = NativeRoutes(verbs, registry, metrics, log, parser, turns)
     compat = CompatRoutes(verbs, registry, parser)
     manager = ManagerRoutes(compat, verbs, registry, parser)
     agentgym = AgentGymRoutes(verbs, registry, parser)
@@ -182,6 +199,7 @@ def build_app(
         metrics=metrics,
         log=log,
         max_body_bytes=config.max_body_bytes,
+        turns=turns,
     )
 
 

@@ -47,6 +47,7 @@ class GatewayReplica:
             self._router,
             deadline=self._config.deadline,
             queue_timeout_s=self._config.pool.queue_timeout_s,
+            quota=self._config.quota,
         )
         collect_rarely()
         return _without_request_id(app)

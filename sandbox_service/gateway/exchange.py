@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from sandbox_service.contract.problems import ErrorCode
 
+    from .turns import Turn
+
 __all__ = ["ABANDONED", "EXCHANGE", "UNMATCHED", "Exchange", "begin", "collapse_slashes"]
 
 EXCHANGE = "sandbox_service.exchange"
@@ -43,6 +45,8 @@ class Exchange:
     instance_id: str | None = None
     status: int = ABANDONED
     error: ErrorCode | None = None
+    turn: Turn | None = None
+    """Its turn, where several tenants take turns."""
 
     @property
     def elapsed_s(self) -> float:

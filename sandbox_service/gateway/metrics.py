@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from sandbox_service.contract.problems import ERROR_SPECS, ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from prometheus_client import Metric
 
@@ -51,6 +51,15 @@ class Metrics:
             registry=registry,
         )
         self._in_flight = Gauge("sandbox_gateway_in_flight", "Requests being served", registry=registry)
+        self._waiting = Gauge(
+            "sandbox_gateway_waiting", "Requests that wait for their tenant's turn", registry=registry
+        )
+        self._wait_seconds = Histogram(
+            "sandbox_gateway_wait_seconds",
+            "Time that requests waited for their tenant's turn, of those that had to",
+            buckets=_SECONDS,
+            registry=registry,
+        )
         self._operations = Counter(
             "sandbox_gateway_batch_operations",
             "Operations inside batches",
@@ -66,6 +75,14 @@ class Metrics:
     def begin(self) -> None:
         """A request came."""
         self._in_flight.inc()
+
+    def watch_waiting(self, count: Callable[[], int]) -> None:
+        """Take the number of requests that wait from ``count`` at each scrape."""
+        self._waiting.set_function(count)
+
+    def waited(self, seconds: float) -> None:
+        """A request got its turn after so long."""
+        self._wait_seconds.observe(seconds)
 
     def finish(self, exchange: Exchange) -> None:
         """A request was answered, or abandoned."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .exchange import Exchange
     from .metrics import Metrics
     from .request_log import RequestLog
+    from .turns import Turns
     from .verbs import Verbs
 
 __all__ = ["HotRoute", "NativeRoutes", "env_profile"]
@@ -46,13 +47,20 @@ class NativeRoutes:
     """Handlers of the native operations."""
 
     def __init__(
-        self, verbs: Verbs, registry: Registry, metrics: Metrics, log: RequestLog, parser: BodyParser
+        self,
+        verbs: Verbs,
+        registry: Registry,
+        metrics: Metrics,
+        log: RequestLog,
+        parser: BodyParser,
+        turns: Turns | None = None,
     ) -> None:
         self._verbs = verbs
         self._registry = registry
         self._metrics = metrics
         self._log = log
         self._parser = parser
+        self._turns = turns
 
     def routes(self) -> Iterable[HotRoute]:
         """Every operation of the table."""
@@ -82,18 +90,27 @@ class NativeRoutes:
         if b"idempotency-key" in exchange.headers:
             raise SchemaError.at("Idempotency-Key", "means nothing for a batch: operations have their own")
         request = await self._parser.parse(BatchRequest, body)
+        if self._turns is not None and exchange.turn is not None:
+            # Each operation waits for a turn of its own.
+            self._turns.end(exchange.turn)
         results = await asyncio.gather(*[self._one(exchange, each.request) for each in request.operations])
         return Answer(200, b'{"results":[%s]}' % b",".join(results))
 
     async def _one(self, exchange: Exchange, request: Request) -> bytes:
         """An operation's place in the batch's answer; the result's own bytes are embedded as they are."""
+        turn = None
         try:
+            if self._turns is not None:
+                turn = await self._turns.take(exchange.tenant)
             reply = await self._verbs.run(exchange, request)
         except ServiceError as error:
             return self._failed(exchange, request, error)
         except Exception as error:  # noqa: BLE001 - capture point: a defect in one operation is its own problem
             self._log.defect(exchange, error)
             return self._failed(exchange, request, ServiceError(ErrorCode.INTERNAL))
+        finally:
+            if self._turns is not None and turn is not None:
+                self._turns.end(turn)
         self._metrics.operation_done(VERBS[type(request)].name, None)
         timing = ",".join(f'"{phase}":{ms:.3f}' for phase, ms in timing_of(reply.meta).items())
         return b'{"status":200,"body":%s,"timing":{%s}}' % (reply.body, timing.encode())
