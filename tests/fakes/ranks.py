@@ -1,4 +1,4 @@
-"""A learner of two ranks: two processes that talk by gloo, and what each of them found."""
+"""A learner of several ranks: processes that talk by gloo, and what each of them found."""
 
 import time
 from datetime import timedelta
@@ -11,8 +11,7 @@ from torch.multiprocessing.spawn import start_processes
 from tests.fakes.learning import run_config, small_batch
 from trainer.update.learner import Learner
 
-WORLD = 2
-DEADLINE_S = 150
+DEADLINE_S = 170
 
 # An update that is nearly linear in the gradient, so that rounding stays rounding.
 STEADY = {"learning_rate": 1e-2, "epsilon": 1.0}
@@ -23,6 +22,7 @@ LORA = {"lora": {"rank": 4}}
 CASES = {
     "grpo": {"algorithm": {"aggregation": "sequence"}},
     "packed": {"learner": {"layout": "packed"}},
+    "sequences": {"algorithm": {"loss": {"kind": "gspo"}, "entropy": 0.01}, "learner": {"layout": "packed"}},
     "ppo": {"algorithm": PPO, "learner": SEVERAL},
     "imitation": {"algorithm": PPO, "objective": "imitate"},
     "lora": {"algorithm": {"kl": {"place": "reward"}}, "learner": LORA},
@@ -31,12 +31,32 @@ CASES = {
     "an uneven number of rows": {"rows": 5, "learner": {"micro_batch_tokens": 24}},
 }
 EXPORTED = ("grpo", "lora")
-SHARDINGS = ("ddp", "fsdp2")
+
+WAYS = {
+    2: {
+        "ddp": {"sharding": "ddp"},
+        "fsdp2": {"sharding": "fsdp2"},
+        "context": {"sharding": "fsdp2", "context_parallel": 2},
+        "offload": {
+            "sharding": "fsdp2",
+            "offload": "parameters",
+            "gradient_checkpointing": True,
+            "offload_activations": True,
+        },
+    },
+    4: {
+        "copies": {"sharding": "fsdp2", "replicas": 2},
+        "context of 2": {"sharding": "fsdp2", "context_parallel": 2},
+        "context of 4, whole": {"sharding": "ddp", "context_parallel": 4},
+        "copies and context": {"sharding": "fsdp2", "replicas": 2, "context_parallel": 2},
+    },
+}
+"""By the number of ranks: how they share the work."""
 
 
-def learner_of(model, case, sharding, rank=0, world=1):
+def learner_of(model, case, way, rank=0, world=1):
     """A learner at the beginning of its stage."""
-    settings = {**case.get("learner", {}), "optimizer": STEADY, "sharding": sharding}
+    settings = {**case.get("learner", {}), "optimizer": STEADY, "workers": world, **way}
     config = run_config(learner=settings, algorithm=case.get("algorithm", {}))
     learner = Learner(model, config, "cpu", rank, world)
     learner.begin(config.learner.optimizer, 10)
@@ -63,13 +83,13 @@ def found(learner, metrics):
     return {"metrics": metrics, "weights": weights_of(learner), "probe": learner.probe([(1, 2, 3), (9, 8)])}
 
 
-def run_two_ranks(folder: Path) -> list[dict]:
+def run_ranks(folder: Path, world: int) -> list[dict]:
     """What each rank found of everything; a rank that does not come back in time is an error.
 
     ``folder`` holds ``model``, and for the case ``ppo`` the checkpoint ``from-1`` of one rank after a step.
     """
     context = start_processes(
-        _rank, args=(folder,), nprocs=WORLD, join=False, start_method="spawn", daemon=True
+        _rank, args=(folder, world), nprocs=world, join=False, start_method="spawn", daemon=True
     )
     deadline = time.monotonic() + DEADLINE_S
     while not context.join(timeout=1.0):  # which also ends early, when the first one is done
@@ -77,37 +97,37 @@ def run_two_ranks(folder: Path) -> list[dict]:
             for process in context.processes:
                 process.kill()
             raise TimeoutError("ranks wait for each other")
-    return [torch.load(folder / f"found-{rank}.pt", weights_only=False) for rank in range(WORLD)]
+    return [torch.load(folder / f"found-{world}-{rank}.pt", weights_only=False) for rank in range(world)]
 
 
-def _rank(rank, folder):
+def _rank(rank, folder, world):
     torch.set_num_threads(1)
     dist.init_process_group(
         "gloo",
-        init_method=f"file://{folder}/store",
+        init_method=f"file://{folder}/store-{world}",
         rank=rank,
-        world_size=WORLD,
+        world_size=world,
         timeout=timedelta(seconds=DEADLINE_S / 2),
     )
     results = {}
-    for sharding in SHARDINGS:
+    for way, settings in WAYS[world].items():
         for name, case in CASES.items():
-            learner = learner_of(folder / "model", case, sharding, rank, WORLD)
-            results[sharding, name] = found(learner, play(learner, case, (0, 1)))
+            learner = learner_of(folder / "model", case, settings, rank, world)
+            results[way, name] = found(learner, play(learner, case, (0, 1)))
             if name in EXPORTED:
-                learner.export(folder / f"exported-{sharding}-{name}")
+                learner.export(folder / f"exported-{way}-{name}")
             if name == "lora":
-                learner.adapter(folder / f"adapter-{sharding}")
-        results[sharding, "checkpoint"] = _checkpoints(folder, sharding, rank)
-    torch.save(results, folder / f"found-{rank}.pt")
+                learner.adapter(folder / f"adapter-{way}")
+        results[way, "checkpoint"] = _checkpoints(folder, way, rank, world)
+    torch.save(results, folder / f"found-{world}-{rank}.pt")
     dist.destroy_process_group()
 
 
-def _checkpoints(folder, sharding, rank):
+def _checkpoints(folder, way, rank, world):
     """A step after a checkpoint: of who wrote it, of who loaded it, of who loaded a single rank's."""
-    case = CASES["ppo"]
-    saved = folder / f"from-2-{sharding}"
-    learners = [learner_of(folder / "model", case, sharding, rank, WORLD) for _ in range(3)]
+    case, settings = CASES["ppo"], WAYS[world][way]
+    saved = folder / f"from-{way}"
+    learners = [learner_of(folder / "model", case, settings, rank, world) for _ in range(3)]
     play(learners[0], case, (0,))
     learners[0].save(saved)
     dist.barrier()

@@ -37,6 +37,16 @@ class LearnerConfig(Branch):
     gpus: NonNegative = 0.0
     """GPUs for each worker; a fraction where engines share it."""
     sharding: Literal["ddp", "fsdp2"] = "ddp"
+    """ddp: each worker holds the whole model. fsdp2: each holds a part of every weight."""
+    replicas: Positive = 1
+    """Copies of the model with fsdp2, each sharded over ``workers / replicas`` workers (HSDP). One a node
+    keeps the gathering of weights inside of nodes."""
+    context_parallel: Positive = 1
+    """Workers that share the tokens of each row, for rows too long for one GPU; divides ``workers`` and the
+    model's attention heads."""
+    offload: Literal["none", "parameters"] = "none"
+    """What waits in host memory while it is not used. parameters: weights, gradients and Adam's moments, and
+    Adam runs on the CPU; needs fsdp2."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of the computation; auto: bfloat16 on a GPU, where weights stay in float32. Else float32."""
     optimizer: OptimizerConfig = OptimizerConfig()
@@ -45,10 +55,13 @@ class LearnerConfig(Branch):
     epochs: Positive = 1
     """Passes over the batch."""
     micro_batch_tokens: Positive = 8192
-    """Tokens of one forward pass."""
+    """Tokens of one forward pass, on each worker."""
     layout: Literal["padded", "packed"] = "padded"
     """Rows side by side with padding, or one after another in one row, which attends within samples only."""
     gradient_checkpointing: bool = False
+    """Keep the inputs of layers only, and compute the rest again in the backward pass."""
+    offload_activations: bool = False
+    """Keep those inputs in host memory; needs ``gradient_checkpointing``."""
     lora: LoraConfig | None = None
     threads: Positive = 1
     """Torch threads a worker on a CPU."""
@@ -61,6 +74,31 @@ class LearnerConfig(Branch):
     def _ordered(self) -> LearnerConfig:
         if isinstance(self.workers, tuple) and self.workers[0] > self.workers[1]:
             raise ValueError("workers must be a number or a pair (least, most)")
+        return self
+
+    @model_validator(mode="after")
+    def _divisible(self) -> LearnerConfig:
+        """What each copy of the model and each group that shares rows must be made of."""
+        unit = self.replicas * self.context_parallel
+        if unit > 1 and isinstance(self.workers, tuple):
+            raise ValueError("replicas and context_parallel need a fixed number of workers, and not a pair")
+        if isinstance(self.workers, int) and self.workers % unit:
+            raise ValueError(
+                f"workers={self.workers} cannot be divided into replicas={self.replicas} times "
+                f"context_parallel={self.context_parallel}; take a multiple of {unit}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> LearnerConfig:
+        if self.replicas > 1 and self.sharding != "fsdp2":
+            raise ValueError("replicas are copies of a sharded model; set sharding=fsdp2, or leave them out")
+        if self.offload == "parameters" and self.sharding != "fsdp2":
+            raise ValueError("offload=parameters needs sharding=fsdp2")
+        if self.offload_activations and not self.gradient_checkpointing:
+            raise ValueError(
+                "offload_activations moves the inputs of layers; it needs gradient_checkpointing=true"
+            )
         return self
 
 

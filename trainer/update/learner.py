@@ -26,6 +26,7 @@ from .checkpoint import (
     write_tensors,
 )
 from .material import Material
+from .mesh import Mesh
 from .model import load_model
 from .objective import AdaptiveCoefficient, mismatch_metrics, reported, sequence_kl
 from .optimizer import Optimizer
@@ -62,10 +63,11 @@ class Learner:
         self.rank = rank
         self.device = torch.device(device)
         self._folder = model_folder
-        self._model = Parallel(load_model(model_folder, config), learner, self.device, world)
+        mesh = Mesh.of(learner, rank, world)
+        self._model = Parallel(load_model(model_folder, config), learner, self.device, mesh)
         budget, layout = learner.micro_batch_tokens, learner.layout
-        self._scorer = Scorer(self._model, rank, budget, layout)
-        self._updater = Updater(self._model, rank, budget, layout, config.algorithm)
+        self._scorer = Scorer(self._model, budget, layout)
+        self._updater = Updater(self._model, budget, layout, config.algorithm)
         self._kl = AdaptiveCoefficient.of(config.algorithm.kl)
         self._optimizer: Optimizer | None = None
         self._reference: Reference | None = None

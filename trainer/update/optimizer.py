@@ -6,7 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 import torch
-from torch.distributed.tensor import DTensor
+
+from .sharding import full
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -90,9 +91,7 @@ class Optimizer:
         """
         most = self.config.clip_norm or math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.parameters.values(), most, foreach=True)
-        if isinstance(norm, DTensor):
-            norm = norm.full_tensor()
-        value = float(norm)
+        value = float(full(norm))
         if not math.isfinite(value):
             return value
         factor = rate_factor(self.config, self.done, self.steps)

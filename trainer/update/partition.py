@@ -13,6 +13,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .mesh import Mesh
+
 __all__ = ["Layout", "micro_batches", "minibatches", "rank_micro_batches", "shares"]
 
 Layout = Literal["padded", "packed"]
@@ -67,12 +69,19 @@ def micro_batches(
 
 
 def rank_micro_batches(
-    lengths: Sequence[int], rows: Sequence[int], rank: int, world: int, budget: int, layout: Layout
+    lengths: Sequence[int], rows: Sequence[int], mesh: Mesh, budget: int, layout: Layout
 ) -> list[tuple[int, ...]]:
-    """One rank's micro-batches, and empty ones so that all ranks have as many: passes are collective."""
-    each = [micro_batches(lengths, share, budget, layout) for share in shares(lengths, rows, world)]
+    """One rank's micro-batches, and empty ones so that all ranks have as many: passes are collective.
+
+    Ranks that share rows have the same, of ``budget`` tokens for each of them.
+    """
+    together = budget * mesh.context
+    each = [
+        micro_batches(lengths, share, together, layout) for share in shares(lengths, rows, mesh.rows_world)
+    ]
     most = max(len(batches) for batches in each)
-    return each[rank] + [()] * (most - len(each[rank]))
+    mine = each[mesh.rows_rank]
+    return mine + [()] * (most - len(mine))
 
 
 def _longest_first(lengths: Sequence[int], rows: Sequence[int]) -> list[int]:

@@ -37,9 +37,8 @@ class Scorer:
     """Asks the model."""
 
     model: Parallel
-    rank: int
     budget: int
-    """Tokens of a pass."""
+    """Tokens of a pass on each rank."""
     layout: Layout
 
     @torch.no_grad()
@@ -51,9 +50,10 @@ class Scorer:
         wanted = [index for index, row in enumerate(rows) if row.kept_T.any()]
         lengths = [len(row) for row in rows]
         model.core.eval()
-        for indices in rank_micro_batches(lengths, wanted, self.rank, model.world, self.budget, self.layout):
+        for indices in rank_micro_batches(lengths, wanted, model.mesh, self.budget, self.layout):
             outputs = model(lay_out(rows, indices, self.layout, model.device))
-            table.put(indices, outputs.logprobs_K, *((outputs.values_K,) if critic else ()))
+            if model.counts:
+                table.put(indices, outputs.logprobs_K, *((outputs.values_K,) if critic else ()))
         model.rest()
         columns = table.read(model.world)
         return Scores(columns[0], columns[1] if critic else None)

@@ -6,23 +6,30 @@ With one rank and no process group there is nothing to wrap, and everything here
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 import torch.distributed as dist
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import (
+    CPUOffloadPolicy,
+    FSDPModule,
+    MixedPrecisionPolicy,
+    OffloadPolicy,
+    fully_shard,
+)
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from trainer.errors import ConfigError
+from .context import ContextGroup
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.distributed.device_mesh import DeviceMesh
 
     from trainer.config import LearnerConfig
 
+    from .mesh import Mesh
     from .model import ActorCritic, TokenOutputs
     from .packing import MicroBatch
 
@@ -32,39 +39,66 @@ __all__ = ["Parallel", "full", "sum_over_ranks"]
 class Parallel:
     """A model on its device and over its ranks, in the type it computes in."""
 
-    def __init__(self, core: ActorCritic, config: LearnerConfig, device: torch.device, world: int) -> None:
-        """Raises ConfigError when several ranks have no process group."""
-        if world > 1 and not (dist.is_initialized() and dist.get_world_size() == world):
-            raise ConfigError(f"{world} workers need a process group of that size")
+    def __init__(self, core: ActorCritic, config: LearnerConfig, device: torch.device, mesh: Mesh) -> None:
+        """Collective. Raises ConfigError when the model's rows cannot be divided as configured."""
         self.core = core
         self.device = device
-        self.world = world
+        self.mesh = mesh
         half = config.dtype == "bfloat16" or (config.dtype == "auto" and device.type == "cuda")
         self._half = half
+        self._keeps_activations = not config.offload_activations
+        self._context: ContextGroup | None = None
+        if mesh.context > 1:
+            group = mesh.for_context(device.type)
+            self._context = ContextGroup(group, mesh.context_rank, mesh.context)
+            self._context.attach(core.language)
         self._ddp: DistributedDataParallel | None = None
         self.sharded = config.sharding == "fsdp2" and dist.is_initialized()
         if self.sharded:
-            _shard(core, device, half=half)
-            core.to(device)  # buffers; the weights are there
+            offload = config.offload == "parameters"
+            _shard(core, mesh.for_weights(device.type), device, half=half, offload=offload)
             return
         core.to(device)
-        if world > 1:
+        if mesh.world > 1:
             self._ddp = DistributedDataParallel(
                 core, forward_sync_buffers=False, gradient_as_bucket_view=True
             )
 
+    @property
+    def world(self) -> int:
+        """All ranks."""
+        return self.mesh.world
+
+    @property
+    def counts(self) -> bool:
+        """Whether this rank is the one that speaks for the ranks that share its rows."""
+        return self.mesh.context_rank == 0
+
     def __call__(self, micro: MicroBatch) -> TokenOutputs:
-        """One forward pass; collective where weights are sharded or gradients are wanted."""
-        outputs: TokenOutputs
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self._half and not self.sharded):
-            outputs = (self._ddp or self.core)(micro)
-        return outputs
+        """One forward pass; collective where weights are sharded, rows divided, or gradients are wanted."""
+        context = self._context
+        with (
+            torch.autocast(self.device.type, torch.bfloat16, enabled=self._half and not self.sharded),
+            self._saving(),
+        ):
+            mine = micro if context is None else context.part(micro)
+            outputs: TokenOutputs = (self._ddp or self.core)(mine)
+        return outputs if context is None else context.whole(outputs, micro)
+
+    def _saving(self) -> AbstractContextManager[object]:
+        """Where what the backward pass needs is kept."""
+        if self._keeps_activations or not torch.is_grad_enabled():
+            return nullcontext()
+        return torch.autograd.graph.save_on_cpu(pin_memory=self.device.type == "cuda")
 
     def accumulating(self, *, last: bool) -> AbstractContextManager[None]:
         """Around forward and backward of a micro-batch: DDP exchanges gradients after the last one only.
 
-        FSDP2 exchanges them every time, since what waits would be a whole gradient on every rank.
+        FSDP2 adds them up over the shards of a copy every time, since what waits would be a whole gradient on
+        every rank; copies, which may be on other nodes, exchange theirs after the last one.
         """
+        if self.sharded and isinstance(self.core, FSDPModule):
+            self.core.set_requires_all_reduce(last)
         return nullcontext() if last or self._ddp is None else self._ddp.no_sync()
 
     def rest(self) -> None:
@@ -75,9 +109,13 @@ class Parallel:
 
 
 def full(tensor: Tensor) -> Tensor:
-    """The whole of a tensor; collective where it is sharded."""
+    """The whole of a tensor; collective where it is sharded.
+
+    Parts that wait on the CPU are put together on the device, where ranks can talk.
+    """
     if isinstance(tensor, DTensor):
-        whole: Tensor = tensor.full_tensor()
+        part = cast("DTensor", tensor.to(tensor.device_mesh.device_type))
+        whole: Tensor = part.full_tensor()
         return whole
     return tensor.detach()
 
@@ -89,13 +127,17 @@ def sum_over_ranks(tensor: Tensor, world: int) -> Tensor:
     return tensor
 
 
-def _shard(core: ActorCritic, device: torch.device, *, half: bool) -> None:
+def _shard(core: ActorCritic, mesh: DeviceMesh, device: torch.device, *, half: bool, offload: bool) -> None:
     """A group of weights for each decoder layer, and one for the rest, with tied weights in one group."""
-    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if half else MixedPrecisionPolicy()
+    pinned = device.type == "cuda"
+    place = CPUOffloadPolicy(pin_memory=pinned) if offload else OffloadPolicy()
     layers = [module for module in core.modules() if isinstance(module, GradientCheckpointingLayer)]
     for layer in layers:
-        fully_shard(layer, mesh=mesh, mp_policy=policy)
+        fully_shard(layer, mesh=mesh, mp_policy=policy, offload_policy=place)
     if core.value_head is not None:
-        fully_shard(core.value_head, mesh=mesh)  # in float32, always
-    fully_shard(core, mesh=mesh, mp_policy=policy)
+        fully_shard(core.value_head, mesh=mesh, offload_policy=place)  # in float32, always
+    fully_shard(core, mesh=mesh, mp_policy=policy, offload_policy=place)
+    for module in core.modules():  # weights are there, or stay on the CPU
+        for name, buffer in module.named_buffers(recurse=False):
+            setattr(module, name, buffer.to(device))

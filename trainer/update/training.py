@@ -44,11 +44,12 @@ class Sums:
     losses: dict[str, Tensor] = field(default_factory=dict)
     sums: dict[str, Tensor] = field(default_factory=dict)
 
-    def add(self, output: ObjectiveOutput) -> None:
-        """Count a micro-batch."""
+    def add(self, output: ObjectiveOutput, *, counts: bool = True) -> None:
+        """Count a micro-batch, or only its names where another rank counts it."""
         for into, given in ((self.losses, output.losses), (self.sums, output.sums)):
             for name, value in given.items():
-                into[name] = into[name] + value.double() if name in into else value.double()
+                counted = value.double() if counts else torch.zeros_like(value, dtype=torch.float64)
+                into[name] = into[name] + counted if name in into else counted
 
     def over_ranks(self, world: int) -> tuple[dict[str, float], dict[str, float]]:
         """Losses and sums of all ranks; collective."""
@@ -66,9 +67,8 @@ class Updater:
     """Learns from minibatches."""
 
     model: Parallel
-    rank: int
     budget: int
-    """Tokens of a pass."""
+    """Tokens of a pass on each rank."""
     layout: Layout
     algorithm: AlgorithmConfig
 
@@ -102,7 +102,7 @@ class Updater:
             sequences=sum(material.weights[index] for index in minibatch),
         )
         lengths = [len(row) for row in material.rows]
-        plan = rank_micro_batches(lengths, minibatch, self.rank, model.world, self.budget, self.layout)
+        plan = rank_micro_batches(lengths, minibatch, model.mesh, self.budget, self.layout)
         model.core.train()
         optimizer.clear()
         for place, indices in enumerate(plan, start=1):
@@ -110,13 +110,14 @@ class Updater:
                 micro = lay_out(material.rows, indices, self.layout, model.device)
                 outputs = model(micro)
                 output = self._loss(outputs, micro, material, totals, kl_coefficient)
-                # Gradients become the mean over ranks, and their sum is wanted.
+                # Gradients become the mean over ranks, and their sum is wanted. Ranks that share rows have
+                # the same loss, and each the gradient of its own part.
                 loss = output.loss * model.world
                 if outputs.values_K is not None:  # imitation has no use for them, and DDP waits for all
                     loss = loss + 0.0 * outputs.values_K.sum()
                 loss.backward()  # type: ignore[no-untyped-call]
-            sums.add(output)
-            if seen is not None:
+            sums.add(output, counts=model.counts)
+            if seen is not None and model.counts:
                 seen.put(indices, outputs.logprobs_K)
         return optimizer.step()
 

@@ -3,6 +3,7 @@ from itertools import chain
 
 import pytest
 
+from trainer.update.mesh import Mesh
 from trainer.update.partition import micro_batches, minibatches, rank_micro_batches, shares
 
 LENGTHS = [5, 9, 3, 3, 8, 1, 7, 9, 2, 6]
@@ -48,6 +49,14 @@ def test_a_row_beyond_the_budget_stands_alone():
 @pytest.mark.parametrize("rows", [ALL, [1], [0, 1, 2]])
 def test_all_ranks_have_as_many_passes(rows):
     world = 3
-    plans = [rank_micro_batches(LENGTHS, rows, rank, world, 10, "padded") for rank in range(world)]
+    plans = [rank_micro_batches(LENGTHS, rows, Mesh(rank, world), 10, "padded") for rank in range(world)]
     assert len({len(plan) for plan in plans}) == 1
     assert Counter(row for plan in plans for place in plan for row in place) == Counter(rows)
+
+
+def test_ranks_that_share_rows_have_the_same_passes_of_a_budget_for_each():
+    plans = [rank_micro_batches(LENGTHS, ALL, Mesh(rank, 4, context=2), 10, "packed") for rank in range(4)]
+    assert plans[0] == plans[1]
+    assert plans[2] == plans[3]
+    assert Counter(row for plan in plans[::2] for place in plan for row in place) == Counter(ALL)
+    assert max(sum(LENGTHS[row] for row in place) for place in plans[0]) > 10

@@ -1,0 +1,51 @@
+import pytest
+from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
+from transformers.models.lfm2 import Lfm2Config
+from transformers.models.mistral import MistralConfig
+
+from trainer.errors import ConfigError
+from trainer.update.context import check_context
+
+SIZES = {
+    "vocab_size": 32,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 64,
+}
+LONG_ROPE = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
+
+
+def model(kind, **more):
+    return AutoModelForCausalLM.from_config(kind(**{**SIZES, **more}))
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("kind", [LlamaConfig, Qwen2Config])
+def test_models_with_full_attention_can_share_rows(kind, size):
+    check_context(model(kind), size)
+
+
+def test_heads_must_be_divisible():
+    with pytest.raises(ConfigError, match="context_parallel=3 does not divide the model's 4 attention heads"):
+        check_context(model(LlamaConfig), 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "word"),
+    [
+        (MistralConfig, {"sliding_window": 8}, "sliding_attention"),
+        (Qwen2Config, {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}, "sliding"),
+        (Lfm2Config, {"layer_types": ["conv", "full_attention"]}, "conv"),
+    ],
+)
+def test_layers_that_look_at_neighbours_are_refused_by_name(kind, more, word):
+    with pytest.raises(ConfigError, match=word):
+        check_context(model(kind, **more), 2)
+
+
+def test_positions_that_depend_on_the_length_are_refused():
+    with pytest.raises(ConfigError, match="rope_type=dynamic"):
+        check_context(model(LlamaConfig, rope_parameters=LONG_ROPE), 2)
