@@ -1,7 +1,8 @@
 """Lets coroutines wait until what they queued is committed.
 
 The writer commits what all operations in flight have queued in one transaction, and wakes them together: one
-call into the event loop a transaction, however many wait for it.
+call into the event loop a transaction, however many wait for it. The writer itself is woken when the loop has
+gone round what was ready: a transaction for each record would cost several times as much.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ class Commits:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._look: asyncio.TimerHandle | None = None
+        self._waking: asyncio.AbstractEventLoop | None = None
         writer.on_commit = self._committed
+        writer.on_put = self._put
 
     async def wait(self) -> None:
         """Wait until everything queued so far is committed.
@@ -49,6 +52,21 @@ class Commits:
         elif self._look is None:
             self._look = loop.call_later(_LOOK_S, self._look_after)
         await future
+
+    def _put(self) -> None:
+        """Wake the writer when the event loop has gone round; at once where none runs."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._writer.wake()
+            return
+        if self._waking is not loop:
+            self._waking = loop
+            loop.call_soon(self._wake_writer)
+
+    def _wake_writer(self) -> None:
+        self._waking = None
+        self._writer.wake()
 
     def _committed(self) -> None:
         """Called by the writer's thread after each transaction."""

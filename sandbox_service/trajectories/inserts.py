@@ -7,16 +7,15 @@ never be written are logged and counted, so that one of them does not hold up al
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, StatementError
 
 from sandbox_service.telemetry import get_logger
 
-from .records import EventRecord, InstanceRecord
+from .records import EventRecord
+from .rows_of_records import event_row, instance_row
 from .schema import events, instances
 
 if TYPE_CHECKING:
@@ -24,15 +23,12 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection, Engine
 
-__all__ = ["Record", "write_batch"]
+    from .rows_of_records import Record, Row
 
-Record: TypeAlias = InstanceRecord | EventRecord
-_Value: TypeAlias = str | bytes | int | float | None
-_Row: TypeAlias = dict[str, _Value]
+__all__ = ["write_batch"]
 
 _INSERT_INSTANCE = instances.insert()
 _INSERT_EVENT = events.insert()
-_SQLITE_INSERT_EVENT = str(_INSERT_EVENT.compile(dialect=sqlite.dialect()))
 _END_INSTANCE = (
     instances.update()
     .where(instances.c.instance_id == sa.bindparam("b_id"), instances.c.ended_at.is_(None))
@@ -42,7 +38,6 @@ _END_INSTANCE = (
 # Drivers raise what they like for a value that they cannot bind: too large a number, half a surrogate pair.
 _REFUSALS = (StatementError, OverflowError, TypeError, ValueError)
 
-_write_json = json.JSONEncoder().encode
 _log = get_logger(__name__)
 
 
@@ -63,30 +58,22 @@ def write_batch(engine: Engine, batch: Sequence[Record]) -> int:
 
 
 def _insert(connection: Connection, batch: Sequence[Record]) -> None:
-    begun: list[_Row] = []
-    happened: list[_Row] = []
-    ended: list[_Row] = []
+    begun: list[Row] = []
+    happened: list[Row] = []
+    ended: list[Row] = []
     for record in batch:
         if isinstance(record, EventRecord):
-            happened.append(_event_row(record))
+            happened.append(event_row(record))
             if record.kind.ends:
                 ended.append({"b_id": record.instance_id, "b_at": record.at, "b_kind": record.kind.value})
         else:
-            begun.append(_instance_row(record))
+            begun.append(instance_row(record))
     if begun:
         connection.execute(_INSERT_INSTANCE, begun)
     if happened:
-        _insert_events(connection, happened)
+        connection.execute(_INSERT_EVENT, happened)
     if ended:
         connection.execute(_END_INSTANCE, ended)
-
-
-def _insert_events(connection: Connection, rows: Sequence[_Row]) -> None:
-    if connection.dialect.name == "sqlite":
-        # As the driver takes them: SQLAlchemy's part costs as much as SQLite's, and each answer waits for it.
-        connection.exec_driver_sql(_SQLITE_INSERT_EVENT, [tuple(row.values()) for row in rows])
-    else:
-        connection.execute(_INSERT_EVENT, rows)
 
 
 def _write_singly(engine: Engine, batch: Sequence[Record]) -> int:
@@ -112,9 +99,9 @@ def _is_refusal(error: Exception) -> bool:
 
 def _is_written(connection: Connection, record: Record) -> bool:
     if isinstance(record, EventRecord):
-        row, table = _event_row(record), events
+        row, table = event_row(record), events
     else:
-        row, table = _instance_row(record), instances
+        row, table = instance_row(record), instances
     same = [column == row[column.name] for column in table.primary_key.columns]
     found = connection.execute(sa.select(*(table.c[name] for name in row)).where(*same)).mappings().first()
     return found is not None and dict(found) == row
@@ -134,33 +121,3 @@ def _reason(error: Exception) -> str:
     # The text of a StatementError carries the statement's parameters, and they are the bodies of requests.
     what = error.orig if isinstance(error, StatementError) else ""
     return f"{type(error).__name__}: {what}".splitlines()[0]
-
-
-def _instance_row(record: InstanceRecord) -> _Row:
-    return {
-        "instance_id": record.instance_id,
-        "environment": record.environment,
-        "task_id": record.task_id,
-        "tenant": record.tenant,
-        "supervisor": record.supervisor,
-        "created_at": record.created_at,
-        "seed": record.seed,
-        "params_json": record.params_json,
-        "parent": record.parent,
-        "fork_sequence": record.fork_sequence,
-    }
-
-
-def _event_row(record: EventRecord) -> _Row:
-    return {
-        "instance_id": record.instance_id,
-        "sequence": record.sequence,
-        "kind": record.kind.value,
-        "at": record.at,
-        "request": record.request,
-        "response": record.response,
-        "status": record.status,
-        "idempotency_key": record.idempotency_key,
-        "reward": record.reward,
-        "timing_ms": _write_json(record.timing_ms) if record.timing_ms else "{}",
-    }

@@ -23,8 +23,9 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.telemetry import get_logger
 
 from .commits import unwritable
-from .inserts import Record, write_batch
+from .inserts import write_batch
 from .records import EventRecord
+from .sqlite_batches import SqliteBatches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
 
     from sandbox_service.config import StoreConfig
+
+    from .rows_of_records import Record
 
 __all__ = ["Writer", "WriterStats"]
 
@@ -68,6 +71,7 @@ class Writer:
 
     def __init__(self, engine: Engine, config: StoreConfig) -> None:
         self._engine = engine
+        self._sqlite = SqliteBatches(engine) if engine.dialect.name == "sqlite" else None
         self._config = config
         self._lock = threading.Lock()
         self._queue: deque[Record] = deque()
@@ -81,6 +85,9 @@ class Writer:
         self._prompt = config.durability is Durability.ACKNOWLEDGED
         self.on_commit: Callable[[], None] | None = None
         """Called by the writer's thread after each transaction."""
+        self.on_put: Callable[[], None] | None = None
+        """Called after each record that was queued, and wakes the writer some time; it is woken at once if
+        there is none."""
         self._work = threading.Event()
         """There is something to write, or to stop for."""
         self._hurry = threading.Event()
@@ -115,10 +122,17 @@ class Writer:
             self._queued += 1
             self._bytes += size
             full = len(self._queue) >= self._config.batch_size
-        if not self._work.is_set():
+        if self.on_put is None:
             self._work.set()
+        else:
+            self.on_put()
         if full and not self._hurry.is_set():
+            self._work.set()
             self._hurry.set()
+
+    def wake(self) -> None:
+        """Write what is queued."""
+        self._work.set()
 
     def flushed(self) -> Future[None]:
         """A future that is done when everything queued so far is written."""
@@ -173,6 +187,13 @@ class Writer:
         return 0.0 if since is None else time.monotonic() - since
 
     def _run(self) -> None:
+        try:
+            self._write_until_stopped()
+        finally:
+            if self._sqlite is not None:
+                self._sqlite.close()
+
+    def _write_until_stopped(self) -> None:
         while True:
             self._work.wait()
             if not self._stopping.is_set() and not self._prompt:
@@ -215,6 +236,8 @@ class Writer:
 
     def _attempt(self, batch: list[Record]) -> int | None:
         try:
+            if self._sqlite is not None and self._sqlite.write(batch):
+                return 0
             rejected = write_batch(self._engine, batch)
         except (SQLAlchemyError, OSError) as error:
             self._failed(str(getattr(error, "orig", None) or error))

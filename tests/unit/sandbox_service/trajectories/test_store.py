@@ -5,6 +5,7 @@ import contextlib
 import os
 import sqlite3
 import stat
+import time
 
 import pytest
 
@@ -15,6 +16,7 @@ from sandbox_service.trajectories.schema import SchemaError
 from sandbox_service.trajectories.store import open_for_reading, open_store
 from tests.contract.trajectory_store import TrajectoryStoreContract
 from tests.fakes.episodes import event, instance
+from tests.fakes.waiting import until
 
 
 class TestSqliteStore(TrajectoryStoreContract):
@@ -155,6 +157,45 @@ async def test_many_that_wait_share_transactions(path):
         await asyncio.sleep(0)
     await asyncio.gather(*waiting)
     assert len(commits) <= 2
+    await store.close()
+
+
+async def test_what_one_turn_of_the_event_loop_queued_is_one_transaction(path):
+    store = open_store(config(path))
+    store.open_instance(instance())
+    await store.committed()
+    commits = []
+    wake = store._writer.on_commit
+    store._writer.on_commit = lambda: (commits.append(1), wake())
+    for turn in range(20):
+        for number in range(8):
+            store.append(event(sequence=8 * turn + number))
+            time.sleep(0)  # noqa: ASYNC251 - lets the writer have the interpreter, if it is awake
+        await store.committed()
+    assert len(commits) == 20
+    await store.close()
+
+
+async def test_a_record_that_no_answer_waits_for_is_written_all_the_same(path):
+    store = open_store(config(path))
+    store.open_instance(instance())
+    await until(lambda: store.stats().written == 1)
+    await asyncio.to_thread(store.append, event())
+    await until(lambda: store.stats().written == 2)
+    await store.close()
+
+
+async def test_a_record_that_cannot_be_written_costs_neither_those_beside_it_nor_those_after_it(path):
+    store = open_store(config(path))
+    store.open_instance(instance())
+    store.append(event(sequence=0))
+    store.append(event(sequence=2**70))
+    store.append(event(sequence=1))
+    await store.flush()
+    store.append(event(sequence=2))
+    await store.committed()
+    assert [each.sequence for each in await store.events("s1.a")] == [0, 1, 2]
+    assert store.stats().rejected == 1
     await store.close()
 
 

@@ -1,0 +1,92 @@
+"""The usual way of a batch into an SQLite file: the driver's own connection, kept open.
+
+An answer waits for its commit, and SQLAlchemy's part of a small transaction takes longer than SQLite's. What
+does not go this way at the first attempt is left to ``inserts``, which knows what to do with it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.exc import OperationalError
+
+from .records import EventRecord
+from .rows_of_records import event_row, instance_row
+from .schema import events, instances
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy.engine import Engine
+    from sqlalchemy.pool import PoolProxiedConnection
+    from sqlalchemy.sql import Insert
+
+    from .rows_of_records import Record, Value
+
+__all__ = ["SqliteBatches"]
+
+_INSTANCE_COLUMNS = [column.name for column in instances.columns if not column.name.startswith("ended_")]
+_END_INSTANCE = "UPDATE instances SET ended_at=?, ended_by=? WHERE instance_id=? AND ended_at IS NULL"
+
+
+def _insert(statement: Insert, columns: list[str]) -> str:
+    return str(statement.compile(dialect=sqlite.dialect(), column_keys=columns))
+
+
+_INSERT_INSTANCE = _insert(instances.insert(), _INSTANCE_COLUMNS)
+_INSERT_EVENT = _insert(events.insert(), [column.name for column in events.columns])
+
+
+class SqliteBatches:
+    """A connection of the writer's thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._connection: PoolProxiedConnection | None = None
+
+    def write(self, batch: Sequence[Record]) -> bool:
+        """Write a batch in one transaction; whether it could be written, nothing of it otherwise.
+
+        Raises OperationalError, as SQLAlchemy does, while the database cannot write.
+        """
+        connection = self._connection
+        if connection is None:
+            connection = self._connection = self._engine.raw_connection()
+        try:
+            _execute(connection.driver_connection, batch)
+        except sqlite3.OperationalError as error:
+            self.close()
+            raise OperationalError("a batch of records", None, error) from error
+        except Exception:  # noqa: BLE001 - a value that cannot be bound may raise anything; inserts tells which
+            self.close()
+            return False
+        return True
+
+    def close(self) -> None:
+        """Give the connection back, without what is not committed. Idempotent."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            # The pool rolls back what is open.
+            connection.close()
+
+
+def _execute(connection: Any, batch: Sequence[Record]) -> None:  # noqa: ANN401 - a driver's connection
+    begun: list[tuple[Value, ...]] = []
+    happened: list[tuple[Value, ...]] = []
+    ended: list[tuple[Value, ...]] = []
+    for record in batch:
+        if isinstance(record, EventRecord):
+            happened.append(tuple(event_row(record).values()))
+            if record.kind.ends:
+                ended.append((record.at, record.kind.value, record.instance_id))
+        else:
+            begun.append(tuple(instance_row(record).values()))
+    if begun:
+        connection.executemany(_INSERT_INSTANCE, begun)
+    if happened:
+        connection.executemany(_INSERT_EVENT, happened)
+    if ended:
+        connection.executemany(_END_INSTANCE, ended)
+    connection.commit()
