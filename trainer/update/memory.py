@@ -1,0 +1,267 @@
+"""How much memory a rank of the learner needs, by arithmetic.
+
+What is exact: weights, gradients, Adam's moments and the reference, of the rank that has most; FSDP2 cuts the
+first dimension of each weight into equal parts and rounds up. What is the peak of a micro-batch: gathered
+weights with their gradients on the way (a layer in use, the next one on its way, and what is in no layer),
+and what the backward pass needs (formulas below, for decoder layers with full attention by a fused kernel and
+a gated MLP, as in Llama, Qwen2 and Qwen3; torch's own counters agree within 5 %). Left out: the CUDA context
+and libraries (about 1 GB), fragmentation, and buffers of NCCL.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, prod
+from typing import TYPE_CHECKING
+
+import torch
+from peft import inject_adapter_in_model
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from trainer.errors import ConfigError
+
+from .model import peft_config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from torch.nn import Module, Parameter
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+    from trainer.config import LearnerConfig, RunConfig
+
+    from .mesh import Mesh
+
+__all__ = ["LayerShape", "ModelShape", "RankMemory", "Weight", "rank_memory", "shape_of"]
+
+_FLOAT32 = 4
+_HALF = 2
+_FLASH_ROW = 4
+"""Bytes a head that attention keeps of each token: the logarithm of its sum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """One parameter."""
+
+    shape: tuple[int, ...]
+    trained: bool
+    size: int = _FLOAT32
+    """Bytes of an element as it is kept."""
+
+    @property
+    def elements(self) -> int:
+        """How many numbers it has."""
+        return prod(self.shape)
+
+    def shard(self, shards: int) -> int:
+        """Numbers of the largest part, of ``shards``."""
+        return ceil(self.shape[0] / shards) * prod(self.shape[1:]) if self.shape else 1
+
+
+@dataclass(frozen=True, slots=True)
+class LayerShape:
+    """The sizes of a decoder layer."""
+
+    hidden: int
+    heads: int
+    key_heads: int
+    head: int
+    """Size of a head."""
+    intermediate: int
+    """Of the MLP; of all experts that see a token together, where there are experts."""
+    normed_heads: bool = False
+    """Queries and keys are normalised, as in Qwen3."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """All that memory depends on."""
+
+    layers: tuple[tuple[Weight, ...], ...]
+    """The weights of each decoder layer, which are gathered together."""
+    rest: tuple[Weight, ...]
+    """Embedding, head, last norm and critic."""
+    layer: LayerShape
+    vocabulary: int
+
+    @classmethod
+    def of(cls, core: Module, config: PreTrainedConfig) -> ModelShape:
+        """The shape of a model with its configuration; it may be on the meta device, without memory."""
+        blocks = [module for module in core.modules() if isinstance(module, GradientCheckpointingLayer)]
+        inside = {id(parameter) for block in blocks for parameter in block.parameters()}
+        config = config.get_text_config()
+        heads = int(config.num_attention_heads)
+        experts = int(getattr(config, "num_experts_per_tok", None) or 1)
+        width = getattr(config, "moe_intermediate_size", None) if experts > 1 else None
+        return cls(
+            layers=tuple(_weights(block.parameters()) for block in blocks),
+            rest=_weights(each for each in core.parameters() if id(each) not in inside),
+            layer=LayerShape(
+                hidden=int(config.hidden_size),
+                heads=heads,
+                key_heads=int(getattr(config, "num_key_value_heads", None) or heads),
+                head=int(getattr(config, "head_dim", None) or config.hidden_size // heads),
+                intermediate=experts * int(width or config.intermediate_size),
+                normed_heads=any(name.endswith("q_norm.weight") for name, _ in core.named_parameters()),
+            ),
+            vocabulary=int(config.vocab_size),
+        )
+
+    @property
+    def weights(self) -> tuple[Weight, ...]:
+        """All of them."""
+        return (*(weight for layer in self.layers for weight in layer), *self.rest)
+
+    @property
+    def parameters(self) -> int:
+        """Numbers of all weights."""
+        return sum(weight.elements for weight in self.weights)
+
+    @property
+    def trained(self) -> int:
+        """Numbers of the weights that are trained."""
+        return sum(weight.elements for weight in self.weights if weight.trained)
+
+
+@dataclass(frozen=True, slots=True)
+class RankMemory:
+    """Bytes of the rank that needs most."""
+
+    weights: int
+    gradients: int
+    moments: int
+    reference: int
+    gathered: int
+    """Whole weights of some layers, and their gradients before they are cut into parts."""
+    activations: int
+    logits: int
+    host: int
+    """In host memory, of what is offloaded; not in the figures above."""
+
+    @property
+    def states(self) -> int:
+        """What is there all the time: weights, gradients, moments, reference."""
+        return self.weights + self.gradients + self.moments + self.reference
+
+    @property
+    def total(self) -> int:
+        """At the peak of an update, on the device."""
+        return self.states + self.gathered + self.activations + self.logits
+
+
+def shape_of(folder: Path, config: RunConfig) -> ModelShape:
+    """The shape of the model that a run trains, without loading its weights. Raises ConfigError."""
+    try:
+        described = AutoConfig.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"no model's configuration can be read from {folder}: {error}") from error
+    with torch.device("meta"):
+        language: PreTrainedModel = AutoModelForCausalLM.from_config(described)
+        if config.learner.lora is not None:
+            inject_adapter_in_model(peft_config(config.learner.lora, str(folder)), language)
+        core = nn.ModuleList([language])
+        if config.algorithm.needs_values:
+            core.append(nn.Linear(language.config.hidden_size, 1))
+    return ModelShape.of(core, language.config)
+
+
+def rank_memory(
+    shape: ModelShape,
+    learner: LearnerConfig,
+    mesh: Mesh,
+    *,
+    half: bool,
+    reference: bool = False,
+    tokens: int | None = None,
+    logit_rows: int | None = None,
+) -> RankMemory:
+    """Memory of one rank.
+
+    Args:
+        shape: of the model.
+        learner: the learner's settings.
+        mesh: how ranks share the work; any rank's.
+        half: computation in bfloat16, as on GPUs.
+        reference: a copy of what is trained is kept, for a KL.
+        tokens: of a micro-batch on this rank; the configured number when missing.
+        logit_rows: tokens whose logits are there at a time; all of ``tokens`` when missing.
+    """
+    sharded = learner.sharding == "fsdp2"
+    shards = mesh.shards if sharded else 1
+    passed = learner.micro_batch_tokens if tokens is None else tokens
+    parts = [(weight, weight.shard(shards)) for weight in shape.weights]
+    kept = sum(weight.size * part for weight, part in parts)
+    trained = sum(part for weight, part in parts if weight.trained)
+    gradients, moments = _FLOAT32 * trained, 2 * _FLOAT32 * trained
+    first = _FLOAT32 * trained if reference else 0
+    inputs = 0
+    if learner.gradient_checkpointing:
+        inputs = len(shape.layers) * passed * shape.layer.hidden * (_HALF if half and sharded else _FLOAT32)
+    host = inputs if learner.offload_activations else 0
+    if learner.offload == "parameters":
+        host += kept + gradients + moments + first
+        kept = gradients = moments = first = 0
+    rows = passed if logit_rows is None else min(passed, logit_rows)
+    return RankMemory(
+        weights=kept,
+        gradients=gradients,
+        moments=moments,
+        reference=first,
+        gathered=_gathered(shape, half=half) if sharded else _cast(shape, half=half),
+        activations=_activations(shape, learner, passed, half=half)
+        + (0 if learner.offload_activations else inputs),
+        logits=2 * rows * shape.vocabulary * (_HALF if half else _FLOAT32),
+        host=host,
+    )
+
+
+def _gathered(shape: ModelShape, *, half: bool) -> int:
+    """With FSDP2: the more of what a layer's backward pass has, and of what the end has for the rest."""
+    size = _HALF if half else _FLOAT32
+    layer = max((sum(each.elements for each in layer) for layer in shape.layers), default=0)
+    rest = sum(each.elements for each in shape.rest)
+    learned = max((_trained(layer) for layer in shape.layers), default=0)
+    learned_rest = _trained(shape.rest)
+    in_layer = size * (2 * layer + learned) + _FLOAT32 * learned + size * (rest + learned_rest)
+    at_end = size * (rest + learned_rest) + _FLOAT32 * learned_rest
+    return max(in_layer, at_end)
+
+
+def _cast(shape: ModelShape, *, half: bool) -> int:
+    """Without sharding: autocast keeps a copy of the matrices that are in float32."""
+    if not half:
+        return 0
+    return sum(_HALF * each.elements for each in shape.weights if len(each.shape) > 1 and each.size > _HALF)
+
+
+def _activations(shape: ModelShape, learner: LearnerConfig, tokens: int, *, half: bool) -> int:
+    """Of all layers, or of the one that is computed again; and of the last norm.
+
+    A layer keeps, of each token: the input of both norms in float32 and what they normalise, the input of
+    projections and MLP, queries, keys, values, attention's output, and four times the MLP's width.
+    """
+    layer = shape.layer
+    size = _HALF if half else _FLOAT32
+    queries, keys = layer.heads * layer.head, layer.key_heads * layer.head
+    # Autocast keeps the residual stream, and what norms return, in float32.
+    stream = 26 if half and learner.sharding != "fsdp2" else 8 + 4 * size
+    of_token = stream * layer.hidden + size * (2 * queries + 2 * keys + 4 * layer.intermediate)
+    of_token += _FLASH_ROW * layer.heads
+    if layer.normed_heads:
+        of_token += (_FLOAT32 + size) * (queries + keys)
+    count = 1 if learner.gradient_checkpointing else len(shape.layers)
+    return tokens * (count * of_token + (_FLOAT32 + size) * layer.hidden)
+
+
+def _trained(weights: Iterable[Weight]) -> int:
+    return sum(each.elements for each in weights if each.trained)
+
+
+def _weights(parameters: Iterable[Parameter]) -> tuple[Weight, ...]:
+    return tuple(
+        Weight(tuple(each.shape), bool(each.requires_grad), each.element_size()) for each in parameters
+    )
