@@ -101,6 +101,9 @@ class RolloutConfig(Branch):
     """G: episodes a group."""
     max_staleness: Count = 0
     """Updates that the weights may have gone on since an episode began; 0 samples and trains by turns."""
+    oversample: Annotated[float, Field(ge=1)] = 1.0
+    """Groups that may begin for a step, as a multiple of those that it takes: spare ones stand in for flat
+    ones, and what is left over when they would be too old is dropped."""
     concurrency: Positive = 128
     """Episodes at a time, at most; the pool's free room lowers it."""
     sampling: SamplingConfig = SamplingConfig()

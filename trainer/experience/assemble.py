@@ -107,24 +107,25 @@ def _same_by_turn(judged: Sequence[Scored], gamma: float) -> bool:
 
 
 def facts_of(
-    step: int, fresh: Sequence[ScoredGroup], samples: Sequence[Sample], flat: Sequence[Ended] = ()
+    step: int, fresh: Sequence[ScoredGroup], samples: Sequence[Sample], untrained: Sequence[Ended] = ()
 ) -> dict[str, float]:
     """Figures of a batch: lengths and ends of its fresh groups, staleness of all tokens.
 
-    Rewards and success are of all that was played for it, ``flat`` groups that were dropped included: what
-    is left without those is always near the middle. Times are means an episode, in seconds.
+    Rewards and success are of all that was played for it, groups that were dropped (``untrained``, flat or
+    left over) included: what is left without flat ones is always near the middle. Times are means an
+    episode, in seconds.
     """
     played = [trajectory for group in fresh for trajectory in group.trajectories]
     judged = [trajectory for trajectory in played if trajectory.scored]
     trained = [trajectory.reward for trajectory in judged]
-    dropped = [reward for group in flat for reward in group.rewards]
+    dropped = [reward for group in untrained for reward in group.rewards]
     rewards = trained + dropped
     return {
         "reward/mean": _mean(rewards),
         "reward/std": float(np.std(rewards)) if rewards else 0.0,
         "reward/with_failures": _mean([*(trajectory.reward for trajectory in played), *dropped]),
         "reward/trained": _mean(trained),
-        **_success(judged, flat),
+        **_success(judged, untrained),
         "episodes/count": float(len(judged)),
         "episodes/turns": _mean(len(trajectory.turns) for trajectory in judged),
         "episodes/tokens": _mean(
@@ -143,9 +144,9 @@ def facts_of(
     }
 
 
-def _success(judged: Sequence[Trajectory], flat: Sequence[Ended]) -> dict[str, float]:
+def _success(judged: Sequence[Trajectory], untrained: Sequence[Ended]) -> dict[str, float]:
     outcomes = [(each.task.difficulty, bool(each.success)) for each in judged]
-    outcomes += [(group.difficulty, success) for group in flat for success in group.successes]
+    outcomes += [(group.difficulty, success) for group in untrained for success in group.successes]
     named = {
         f"success/{name}": _mean(success for difficulty, success in outcomes if difficulty == name)
         for name in sorted({difficulty for difficulty, _ in outcomes})

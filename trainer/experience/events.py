@@ -73,6 +73,8 @@ class Assembled:
     replayed: tuple[int, ...]
     """Groups of earlier steps that are used again."""
     facts: dict[str, float]
+    dropped: tuple[int, ...] = ()
+    """Spare groups that would be too old for the next step."""
     kind: Literal["assembled"] = "assembled"
 
 

@@ -1,7 +1,7 @@
 """What is known of all groups and batches: a fold over journaled events, the same before and after a restart.
 
     issued -> ready -> used by one step (and replayed by later ones)
-           -> dropped (flat, failed, or its task is broken)
+           -> dropped (flat, failed, left over, or its task is broken)
 
 Transitions happen here only. Which issued groups are being played at the moment is not in it: that ends with
 the process.
@@ -52,6 +52,8 @@ class Ledger:
         self.issued: dict[int, GroupSpec] = {}
         """Groups that were not played to their end, by index."""
         self.ready: dict[int, Replayable] = {}
+        self.ended: dict[int, Ended] = {}
+        """Of the groups that are ready."""
         self.batches: dict[int, Assembled] = {}
         """By step, without a gap from 0 on."""
         self.tally = Tally()
@@ -109,11 +111,16 @@ class Ledger:
             self.tally.flat.append(event)
         if event.fate is GroupFate.READY:
             self.ready[event.index] = Replayable(event.version, event.signal)
+            self.ended[event.index] = event
 
     def _assembled(self, event: Assembled) -> None:
         if event.step != self.next_step:
             raise ValueError(f"batch {event.step} cannot follow {self.next_step - 1}")
         fresh = {index: self.ready.pop(index) for index in event.fresh}
+        for index in event.dropped:
+            del self.ready[index]
+        for index in (*event.fresh, *event.dropped):
+            del self.ended[index]
         self.replay.assembled(event.step, fresh, event.replayed)
         self.batches[event.step] = event
         self.tally = Tally()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trainer.rollout.admission import choose, fresh_groups, lag, may_begin
+from trainer.rollout.admission import choose, fresh_groups, lag, left_over, may_begin, spare_groups
 from trainer.rollout.collector import GroupEnd
 from trainer.tasks.horizon import horizon
 from trainer.types import GroupSpec
@@ -56,6 +56,7 @@ class JournaledSource:
         self._changed = changed
         self._fresh = fresh_groups(config)
         self._lag = lag(config)
+        self._spare = spare_groups(config)
         self.version: int | None = None
         """Of the weights that episodes begin with; without one, none begins."""
         self.playing: dict[int, int] = {}
@@ -66,7 +67,9 @@ class JournaledSource:
             return None
         ledger = self._ledger
         begun = self._fresh * ledger.next_step + len(ledger.ready) + len(self.playing)
-        if not may_begin(begun, self.version, self._fresh, self._lag):
+        fates = ledger.tally.fates
+        dropped = sum(fates.values()) - fates[GroupFate.READY]
+        if not may_begin(begun, self.version, self._fresh, self._lag, self._spare, dropped):
             return None
         waiting = [index for index in ledger.issued if index not in self.playing]
         spec = ledger.issued[min(waiting)] if waiting else self._issue(self.version)
@@ -97,19 +100,22 @@ class JournaledSource:
     def assemble(self, step: int) -> Assembled | None:
         """Make the batch of a step, when its groups are there: from now on they are consumed."""
         ready = {index: group.version for index, group in self._ledger.ready.items()}
-        fresh = choose(ready, self.playing, step, self._fresh, self._lag)
+        fresh = choose(ready, self.playing, step, self._fresh, self._lag, self._spare)
         if fresh is None or self.version is None:
             return None
+        dropped = left_over(ready, fresh, step, self._lag)
+        untrained = [*self._ledger.tally.flat, *(self._ledger.ended[index] for index in dropped)]
         replayed = self._ledger.replay.choose(step)
         groups = self._groups.read((*fresh, *replayed))
         samples = [sample for group in groups for sample in group.samples()]
         facts = {
-            **facts_of(step, groups[: len(fresh)], samples, self._ledger.tally.flat),
+            **facts_of(step, groups[: len(fresh)], samples, untrained),
             **self._ledger.facts(),
+            "groups/left_over": float(len(dropped)),
             "replay/groups": float(len(replayed)),
             "engine/idle": self._watch.idle_share(),
         }
-        event = Assembled(step, fresh, replayed, facts)
+        event = Assembled(step, fresh, replayed, facts, dropped)
         self._record(event)
         return event
 

@@ -5,18 +5,23 @@ A step takes F fresh groups. With weights of version v and a lag of L updates, g
 ``v + L``: a step waits for old groups while younger ones would leave more of them than the steps until then
 can take, so no group is ever older than L updates when it is used.
 With L = 0 this is sampling and training by turns.
+
+Oversampling lets S groups more begin, so that those that turn out to say nothing need not be replaced one
+after another. A step still waits for all groups that it is the last to use, the slow ones too, and takes the
+ones that began first: which groups are left over has nothing to do with how long they took or fared.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from trainer.config import RunConfig
 
-__all__ = ["choose", "fresh_groups", "lag", "may_begin"]
+__all__ = ["choose", "fresh_groups", "lag", "left_over", "may_begin", "spare_groups"]
 
 
 def fresh_groups(config: RunConfig) -> int:
@@ -25,28 +30,54 @@ def fresh_groups(config: RunConfig) -> int:
     return groups - int(config.tasks.replay.share * groups)
 
 
+def spare_groups(config: RunConfig) -> int:
+    """S: groups that may begin beyond those that a step takes."""
+    return math.ceil((config.rollout.oversample - 1) * fresh_groups(config))
+
+
 def lag(config: RunConfig) -> int:
     """L: updates that weights may have gone on; those between two publications come on top."""
     return config.rollout.max_staleness + config.sync.every - 1
 
 
-def may_begin(begun: int, version: int, fresh: int, lag: int) -> bool:
-    """Whether one more group may begin; ``begun`` counts all that did and were not dropped."""
-    return begun < (version + lag + 1) * fresh
+def may_begin(begun: int, version: int, fresh: int, lag: int, spare: int = 0, dropped: int = 0) -> bool:
+    """Whether one more group may begin.
+
+    Args:
+        begun: groups that did and were not dropped.
+        version: of the weights.
+        fresh: F.
+        lag: L.
+        spare: S.
+        dropped: groups that were dropped since the last batch; spare ones stand in for them.
+    """
+    bound = (version + lag + 1) * fresh
+    return begun < bound or begun + dropped < bound + spare
 
 
 def choose(
-    ready: Mapping[int, int], playing: Mapping[int, int], step: int, fresh: int, lag: int
+    ready: Mapping[int, int], playing: Mapping[int, int], step: int, fresh: int, lag: int, spare: int = 0
 ) -> tuple[int, ...] | None:
     """The groups of a step in order of index, or None while it has to wait.
 
     ``ready`` and ``playing`` map a group's index to the version at which it began. The oldest are taken. The
-    step waits as long as those that would be left, played or not, are more than later steps can take in time.
+    step waits for those that no later step could take, and as long as those that would be left, played or
+    not, are more than later steps can take in time.
     """
-    if len(ready) < fresh:
+    if len(ready) < fresh or any(version + lag <= step for version in playing.values()):
         return None
     oldest = sorted(ready, key=lambda index: (ready[index], index))
-    left = sorted([*(ready[index] for index in oldest[fresh:]), *playing.values()])
-    if playing and any(count > fresh * (version + lag - step) for count, version in enumerate(left, start=1)):
+    later = [ready[index] for index in oldest[fresh:] if ready[index] + lag > step]
+    left = sorted([*later, *playing.values()])
+    if playing and any(
+        count > fresh * (version + lag - step) + spare for count, version in enumerate(left, start=1)
+    ):
         return None
     return tuple(sorted(oldest[:fresh]))
+
+
+def left_over(ready: Mapping[int, int], chosen: Collection[int], step: int, lag: int) -> tuple[int, ...]:
+    """Groups that are ready, are not among a step's and would be too old for the next one."""
+    return tuple(
+        sorted(index for index, version in ready.items() if index not in chosen and version + lag <= step)
+    )

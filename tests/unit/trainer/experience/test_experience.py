@@ -106,6 +106,29 @@ async def test_flat_groups_are_replaced_and_counted(tmp_path):
     await made.close()
 
 
+async def test_with_oversampling_flat_groups_are_not_waited_for_one_after_another(tmp_path):
+    def sometimes_flat(spec, member, attempt):
+        return trajectory(spec, member, points=1.0 if spec.index in (1, 9) else float(member % 2))
+
+    player = FakePlayer(sometimes_flat)
+    held = player.hold()
+    made = await started(run_config(rollout={"oversample": 1.5}), tmp_path, player)
+    await publish(made, player, 0)
+    await until(lambda: len(player.begun) == 12)
+    held.set()
+    first = await made.take(0)
+    assert {sample.group for sample in first.samples} == {0, 2, 3, 4}
+    assert (first.facts["groups/flat"], first.facts["groups/left_over"]) == (1.0, 1.0)
+    # Six groups were played: one all solved, five half.
+    assert first.facts["success/mean"] == pytest.approx(7 / 12)
+    assert len(player.begun) == 12
+    await publish(made, player, 1)
+    second = await made.take(1)
+    assert {sample.group for sample in second.samples} == {6, 7, 8, 10}
+    assert second.facts["staleness/max"] == 0.0
+    await made.close()
+
+
 async def test_when_nearly_all_groups_are_flat_the_step_goes_on_with_what_there_is(tmp_path):
     player = FakePlayer(lambda spec, member, attempt: trajectory(spec, member, points=0.0))
     made = await started(run_config(algorithm={"most_dropped": 2.0}), tmp_path, player)

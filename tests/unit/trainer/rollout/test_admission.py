@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainer.config import RunConfig
-from trainer.rollout.admission import choose, fresh_groups, lag, may_begin
+from trainer.rollout.admission import choose, fresh_groups, lag, left_over, may_begin, spare_groups
 
 
 def test_by_turns_only_the_groups_of_the_step_may_begin():
@@ -44,20 +44,26 @@ def test_rare_publications_make_weights_older():
     fresh=st.integers(1, 4),
     staleness=st.integers(0, 3),
     every=st.integers(1, 3),
+    spare=st.integers(0, 5),
     picks=st.lists(st.integers(0, 1000), min_size=1, max_size=400),
 )
-def test_no_group_is_ever_older_than_allowed_and_every_step_comes(fresh, staleness, every, picks):
+def test_no_group_is_ever_older_than_allowed_and_every_step_comes(fresh, staleness, every, spare, picks):
     """Groups end in any order, some are dropped; learners publish when they have a batch."""
     allowed = staleness + every - 1
-    version = step = begun = index = 0
+    version = step = begun = index = dropped = 0
     ready, playing = {}, {}
     for pick in picks:
-        while may_begin(begun, version, fresh, allowed):
+        while may_begin(begun, version, fresh, allowed, spare, dropped):
             playing[index] = version
             index, begun = index + 1, begun + 1
-        chosen = choose(ready, playing, step, fresh, allowed)
+        chosen = choose(ready, playing, step, fresh, allowed, spare)
         if chosen is not None:
             assert len(chosen) == fresh
+            left = left_over(ready, chosen, step, allowed)
+            assert spare or not left, "without oversampling no group is played in vain"
+            for each in left:
+                ready.pop(each)
+            begun, dropped = begun - len(left), 0
             assert all(step - ready.pop(each) <= allowed for each in chosen)
             step += 1
             version = step - step % every
@@ -66,9 +72,23 @@ def test_no_group_is_ever_older_than_allowed_and_every_step_comes(fresh, stalene
         over = sorted(playing)[pick % len(playing)]
         began = playing.pop(over)
         if pick % 5 == 0:
-            begun -= 1
+            begun, dropped = begun - 1, dropped + 1
         else:
             ready[over] = began
+
+
+def test_spare_groups_begin_at_once_and_stand_in_for_those_that_are_dropped():
+    assert spare_groups(RunConfig(rollout={"groups": 8, "oversample": 1.3})) == 3
+    assert [may_begin(begun, 0, fresh=4, lag=0, spare=2) for begun in range(7)] == [True] * 6 + [False]
+    assert not may_begin(5, 0, fresh=4, lag=0, spare=2, dropped=1)
+    assert may_begin(3, 0, fresh=4, lag=0, spare=2, dropped=3)
+
+
+def test_what_a_step_takes_of_spare_groups_does_not_depend_on_how_long_they_took():
+    assert choose({1: 0, 2: 0}, {0: 0}, step=0, fresh=2, lag=0, spare=1) is None
+    assert choose({0: 0, 1: 0, 2: 0}, {}, step=0, fresh=2, lag=0, spare=1) == (0, 1)
+    assert left_over({0: 0, 1: 0, 2: 0}, (0, 1), step=0, lag=0) == (2,)
+    assert left_over({0: 0, 1: 0, 2: 0}, (0, 1), step=0, lag=1) == ()
 
 
 @pytest.mark.parametrize("version", [0, 3])
