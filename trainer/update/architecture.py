@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .partition import Layout
 
-__all__ = ["PACKED", "attention_for", "model_class", "text_config"]
+__all__ = ["PACKED", "attention_for", "model_class", "text_config", "without_dropout"]
 
 PACKED = frozenset(
     {
@@ -48,6 +48,7 @@ PACKED = frozenset(
     }
 )
 """Model types whose layers are attention alone, and that were checked: packed sequences, each by itself."""
+_DROPOUT = ("dropout", "pdrop", "dropout_prob", "layerdrop")
 _ATTENTION = frozenset({"full_attention", "sliding_attention"})
 
 
@@ -67,6 +68,14 @@ def text_config(folder: Path) -> PreTrainedConfig:
             f"{transformers.__version__} has no causal language model"
         )
     return text
+
+
+def without_dropout(config: PreTrainedConfig) -> PreTrainedConfig:
+    """The same without dropout, with which one policy would have other log-probabilities each pass."""
+    for name, value in config.to_dict().items():
+        if name.endswith(_DROPOUT) and isinstance(value, float):
+            setattr(config, name, 0.0)
+    return config
 
 
 def model_class(config: PreTrainedConfig) -> type[PreTrainedModel]:

@@ -25,9 +25,10 @@ from .checkpoint import (
     write_random,
     write_tensors,
 )
+from .export import write_model
 from .material import Material
 from .mesh import Mesh
-from .model import load_model
+from .model import make_model
 from .objective import AdaptiveCoefficient, mismatch_metrics, reported, sequence_kl
 from .optimizer import Optimizer
 from .packing import Row
@@ -37,7 +38,7 @@ from .row_table import RowTable
 from .scoring import Scorer
 from .sharding import Parallel
 from .training import Sums, Updater
-from .weights import merged_weights, write_adapter, write_model
+from .weights import merged_weights, write_adapter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -64,7 +65,7 @@ class Learner:
         self.device = torch.device(device)
         self._folder = model_folder
         mesh = Mesh.of(learner, rank, world)
-        self._model = Parallel(load_model(model_folder, config), learner, self.device, mesh)
+        self._model = Parallel(make_model(model_folder, config), learner, self.device, mesh)
         budget, layout = learner.micro_batch_tokens, learner.layout
         self._scorer = Scorer(self._model, budget, layout)
         self._updater = Updater(self._model, budget, layout, config.algorithm)
@@ -157,20 +158,18 @@ class Learner:
 
         Adapters are merged; a tied output layer comes under its own name, too.
         """
-        with torch.no_grad():
-            yield from merged_weights(self._model.core.language)
+        yield from merged_weights(self._model.core)
 
     def adapter(self, folder: Path) -> None:
         """Write the LoRA adapter in PEFT's format; collective. Raises ValueError without one."""
         lora = self.config.learner.lora
         if lora is None:
             raise ValueError("the run trains all weights, and has no adapter")
-        write_adapter(self._model.core.language, lora, str(self._folder), folder, write=self.rank == 0)
+        write_adapter(self._model.core, lora, str(self._folder), folder, write=self.rank == 0)
 
     def export(self, folder: Path) -> None:
         """Write the model, adapters merged, and its tokenizer in Hugging Face's format; collective."""
-        with torch.no_grad():
-            write_model(self._model.core.language, self._folder, folder, write=self.rank == 0)
+        write_model(self._model.core, folder, write=self.rank == 0)
 
     def save(self, folder: Path) -> None:
         """Write everything that the next update depends on, each rank its part; collective."""

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from peft import LoraConfig as PeftLoraConfig
 from peft import inject_adapter_in_model
+from peft.tuners.lora import LoraLayer
 from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from trainer.errors import ConfigError
-
-from .architecture import attention_for, text_config
+from .architecture import attention_for, text_config, without_dropout
+from .loading import fill
 from .logprobs import token_statistics
+from .naming import Origin
+from .pretrained import PretrainedFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +30,12 @@ if TYPE_CHECKING:
 
     from .packing import MicroBatch
 
-__all__ = ["ActorCritic", "TokenOutputs", "load_model", "peft_config"]
+__all__ = ["ADAPTER", "ActorCritic", "TokenOutputs", "load_model", "make_model", "peft_config"]
+
+
+_CPU = torch.device("cpu")
+ADAPTER = "default"
+"""PEFT's name of the one adapter that there is."""
 
 
 class TokenOutputs(NamedTuple):
@@ -43,9 +50,12 @@ class TokenOutputs(NamedTuple):
 class ActorCritic(nn.Module):
     """A language model with an optional critic that shares its trunk."""
 
-    def __init__(self, language: PreTrainedModel, *, critic: bool, detach_values: bool = False) -> None:
+    def __init__(
+        self, language: PreTrainedModel, origin: Origin, *, critic: bool, detach_values: bool = False
+    ) -> None:
         super().__init__()
         self.language = language
+        self.origin = origin
         self.value_head = nn.Linear(language.config.hidden_size, 1) if critic else None
         self._detach_values = detach_values
         if self.value_head is not None:
@@ -96,23 +106,44 @@ def peft_config(config: LoraConfig, base: str) -> PeftLoraConfig:
     )
 
 
-def load_model(folder: Path, config: RunConfig) -> ActorCritic:
-    """The model in a folder, in float32 on the CPU, with what the run adds to it.
+def make_model(folder: Path, config: RunConfig) -> ActorCritic:
+    """The model of a folder with what the run adds to it, still without the folder's weights.
 
-    The same on every rank: what is new has its first values from the run's seed. Raises ConfigError.
+    Those are on the meta device, so that ranks can share them out before anything is read. What is new is on
+    the CPU, the same on every rank, from the run's seed. Raises ConfigError for what cannot be trained.
     """
     learner, algorithm = config.learner, config.algorithm
-    attention = attention_for(text_config(folder), learner.layout)
-    try:
-        language: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.float32, attn_implementation=attention, local_files_only=True
+    text = without_dropout(text_config(folder))
+    files = PretrainedFiles.of(folder)
+    attention = attention_for(text, learner.layout)
+    with torch.device("meta"):
+        language: PreTrainedModel = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
+            text, dtype=torch.float32, attn_implementation=attention
         )
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"no causal language model can be read from {folder}: {error}") from error
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         if learner.lora is not None:
-            inject_adapter_in_model(peft_config(learner.lora, str(folder)), language)
+            _adapt(language, peft_config(learner.lora, str(folder)))
         if learner.gradient_checkpointing:
             language.gradient_checkpointing_enable({"use_reentrant": False})
-        return ActorCritic(language, critic=algorithm.needs_values, detach_values=algorithm.value.detach)
+        origin = Origin.of(language, files)
+        return ActorCritic(
+            language, origin, critic=algorithm.needs_values, detach_values=algorithm.value.detach
+        )
+
+
+def _adapt(language: PreTrainedModel, config: PeftLoraConfig) -> None:
+    """Give it adapters with PEFT's first values; PEFT itself would leave them on the meta device."""
+    inject_adapter_in_model(config, language)
+    for layer in language.modules():
+        if isinstance(layer, LoraLayer):
+            for part in (layer.lora_A, layer.lora_B):
+                part.to_empty(device="cpu")
+            layer.reset_lora_parameters(ADAPTER, init_lora_weights=True)  # type: ignore[no-untyped-call]
+
+
+def load_model(folder: Path, config: RunConfig) -> ActorCritic:
+    """The model of a folder with its weights, whole, on the CPU. Raises ConfigError."""
+    core = make_model(folder, config)
+    fill(core, _CPU, _CPU)
+    return core

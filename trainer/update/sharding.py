@@ -22,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .context import ContextGroup
+from .loading import fill
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,8 +58,9 @@ class Parallel:
         if self.sharded:
             offload = config.offload == "parameters"
             _shard(core, mesh.for_weights(device.type), device, half=half, offload=offload)
+            fill(core, device, torch.device("cpu") if offload else device)
             return
-        core.to(device)
+        fill(core, device, device)
         if mesh.world > 1:
             self._ddp = DistributedDataParallel(
                 core, forward_sync_buffers=False, gradient_as_bucket_view=True
@@ -138,6 +140,3 @@ def _shard(core: ActorCritic, mesh: DeviceMesh, device: torch.device, *, half: b
     if core.value_head is not None:
         fully_shard(core.value_head, mesh=mesh, offload_policy=place)  # in float32, always
     fully_shard(core, mesh=mesh, mp_policy=policy, offload_policy=place)
-    for module in core.modules():  # weights are there, or stay on the CPU
-        for name, buffer in module.named_buffers(recurse=False):
-            setattr(module, name, buffer.to(device))

@@ -1,70 +1,69 @@
-"""The model's weights as others want them: whole, under Hugging Face's names, one at a time."""
+"""The model's weights as others want them: whole, one at a time, under the names of the folder's files."""
 
 from __future__ import annotations
 
-import re
-import shutil
 from typing import TYPE_CHECKING, cast
 
-from huggingface_hub import save_torch_state_dict
+import torch
 from peft.tuners.lora import LoraLayer
 from safetensors.torch import save_file
 
-from .model import peft_config
+from .model import ADAPTER, peft_config
 from .sharding import full
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from torch import Tensor
-    from transformers import PreTrainedModel
 
     from trainer.config import LoraConfig
 
-__all__ = ["adapter_weights", "merged_weights", "write_adapter", "write_model"]
+    from .model import ActorCritic
 
-_ADAPTER = "default"
-_WEIGHT_FILES = re.compile(r".*\.(safetensors|bin|pt|pth|gguf|index\.json)|(generation_)?config\.json")
+__all__ = ["adapter_weights", "merged_weights", "write_adapter"]
 
 
-def merged_weights(language: PreTrainedModel, *, tied_head: bool = True) -> Iterator[tuple[str, Tensor]]:
+@torch.no_grad()
+def merged_weights(core: ActorCritic, *, tied_head: bool = True) -> Iterator[tuple[str, Tensor]]:
     """All weights, with adapters merged into them; collective, in the same order on every rank.
 
     Args:
-        language: the language model.
+        core: the model.
         tied_head: give an output layer that is the input embedding under its own name, too; an engine that
             keeps a copy of it goes stale without.
     """
-    adapted = {name: module for name, module in language.named_modules() if isinstance(module, LoraLayer)}
-    head = language.get_output_embeddings()  # type: ignore[no-untyped-call]
-    embedding = language.get_input_embeddings()
-    for name, parameter in language.named_parameters():
-        if ".lora_" in name:
-            continue
-        owner, _, last = name.removesuffix(".weight").rpartition(".base_layer")
-        layer = adapted.get(owner) if not last and name.endswith(".weight") else None
-        weight = full(parameter)
-        yield name.replace(".base_layer.", "."), weight if layer is None else weight + _delta(layer)
-        if tied_head and parameter is embedding.weight and head.weight is embedding.weight:
-            yield (
-                next(place for place, module in language.named_modules() if module is head) + ".weight",
-                weight,
-            )
+    adapted = {
+        f"{name}.weight": module
+        for name, module in core.language.named_modules()
+        if isinstance(module, LoraLayer)
+    }
+    tensors = {
+        name.replace(".base_layer.", "."): tensor
+        for name, tensor in core.language.state_dict(keep_vars=True).items()
+        if ".lora_" not in name
+    }
+    for portion in core.origin.naming.portions:
+        whole = {name: _merged(tensors[name], adapted.get(name)) for name in portion.names}
+        for key, tensor in portion.outward(whole).items():
+            yield key, tensor
+            if tied_head and key == core.origin.tied_embedding:
+                yield core.origin.head, tensor
 
 
-def adapter_weights(language: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
-    """The adapter's weights under PEFT's names; collective."""
-    for name, parameter in language.named_parameters():
-        if ".lora_" in name:
-            yield f"base_model.model.{name.replace(f'.{_ADAPTER}.', '.')}", full(parameter)
+def adapter_weights(core: ActorCritic) -> Iterator[tuple[str, Tensor]]:
+    """The adapter's weights under PEFT's names for the folder's model; collective."""
+    keys = _keys(core)
+    for name, parameter in core.language.named_parameters():
+        owner, found, rest = name.partition(".lora_")
+        if found:
+            owner = keys.get(f"{owner}.weight", f"{owner}.weight").removesuffix(".weight")
+            yield f"base_model.model.{owner}.lora_{rest.replace(f'.{ADAPTER}.', '.')}", full(parameter)
 
 
-def write_adapter(
-    language: PreTrainedModel, config: LoraConfig, base: str, folder: Path, *, write: bool
-) -> None:
+def write_adapter(core: ActorCritic, config: LoraConfig, base: str, folder: Path, *, write: bool) -> None:
     """PEFT's files of the adapter on ``base``; collective, and only who is to write writes."""
-    weights = {name: weight.cpu().contiguous() for name, weight in adapter_weights(language)}
+    weights = {name: weight.cpu().contiguous() for name, weight in adapter_weights(core)}
     if not write:
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,26 +73,17 @@ def write_adapter(
     words.save_pretrained(str(folder))
 
 
-def write_model(language: PreTrainedModel, source: Path, folder: Path, *, write: bool) -> None:
-    """A Hugging Face folder: weights, configuration, and the tokenizer's files of ``source``; collective."""
-    weights: dict[str, Tensor] = {}
-    for name, weight in merged_weights(language, tied_head=False):
-        if write:  # one at a time, since a model that needs ranks does not fit on one
-            weights[name] = weight.cpu()
-    if not write:
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    save_torch_state_dict(weights, folder, metadata={"format": "pt"})
-    language.config.save_pretrained(folder)
-    if language.generation_config is not None:
-        language.generation_config.save_pretrained(folder)
-    for file in source.iterdir():
-        if file.is_file() and not _WEIGHT_FILES.fullmatch(file.name):
-            shutil.copy2(file, folder / file.name)
+def _keys(core: ActorCritic) -> Mapping[str, str]:
+    """How the folder's files call what only has another name there."""
+    portions = core.origin.naming.portions
+    return {portion.names[0]: portion.keys[0] for portion in portions if portion.converter is None}
 
 
-def _delta(layer: LoraLayer) -> Tensor:
-    """What an adapter adds to a weight: scaling x B A."""
-    a, b = (full(cast("Tensor", each[_ADAPTER].weight)) for each in (layer.lora_A, layer.lora_B))
-    delta: Tensor = (b @ a) * layer.scaling[_ADAPTER]
-    return delta
+def _merged(tensor: Tensor, layer: LoraLayer | None) -> Tensor:
+    """The whole of a weight; with an adapter, in float32, to which it adds: scaling x B A."""
+    weight = full(tensor)
+    if layer is None:
+        return weight
+    a, b = (full(cast("Tensor", each[ADAPTER].weight)) for each in (layer.lora_A, layer.lora_B))
+    merged: Tensor = weight.float() + (b @ a) * layer.scaling[ADAPTER]
+    return merged

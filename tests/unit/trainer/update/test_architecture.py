@@ -77,6 +77,13 @@ def test_every_type_that_may_be_packed_is_among_those_that_are_checked():
     assert {model_type for model_type, _ in ARCHITECTURES.values()} >= PACKED
 
 
+def test_two_passes_of_a_model_that_learns_give_the_same(made):
+    _, folder, rows, _ = made
+    model = load_model(folder, run_config()).train()
+    one, other = (model(lay_out(rows, (0, 1), "padded", CPU)).logprobs_K for _ in range(2))
+    assert torch.equal(one, other)
+
+
 def test_a_type_that_was_not_checked_is_refused():
     other = tiny_config("olmo")
     other.model_type = "olmo_of_tomorrow"

@@ -1,0 +1,57 @@
+"""How much memory ranks take while they load a model."""
+
+import re
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.multiprocessing.spawn import start_processes
+
+from tests.fakes.learning import run_config
+from trainer.update.learner import Learner
+
+WORLD = 2
+DEADLINE_S = 100
+
+
+def peaks_of_two_ranks(warm: Path, folder: Path) -> list[int]:
+    """Bytes by which each rank's memory grew at most while it loaded the model in ``folder`` sharded.
+
+    The model in ``warm`` is loaded before, so that imports and process groups do not count.
+    """
+    context = start_processes(
+        _rank, args=(warm, folder), nprocs=WORLD, join=False, start_method="spawn", daemon=True
+    )
+    deadline = time.monotonic() + DEADLINE_S
+    while not context.join(timeout=1.0):
+        if time.monotonic() > deadline:
+            for process in context.processes:
+                process.kill()
+            raise TimeoutError("ranks wait for each other")
+    return [int((folder.parent / f"peak-{rank}").read_text()) for rank in range(WORLD)]
+
+
+def _rank(rank, warm, folder):
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{folder.parent}/store",
+        rank=rank,
+        world_size=WORLD,
+        timeout=timedelta(seconds=DEADLINE_S / 2),
+    )
+    config = run_config(learner={"sharding": "fsdp2"})
+    Learner(warm, config, "cpu", rank, WORLD)
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak is the present from here on
+    before = _status("VmRSS")
+    learner = Learner(folder, config, "cpu", rank, WORLD)
+    (folder.parent / f"peak-{rank}").write_text(str(_status("VmHWM") - before), encoding="ascii")
+    learner.probe([(1, 2, 3)])
+    dist.destroy_process_group()
+
+
+def _status(name):
+    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))
+    return int(found[1]) * 1024

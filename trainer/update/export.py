@@ -1,0 +1,65 @@
+"""The trained model as a folder like the one that it came from: same files, names and precision."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from typing import TYPE_CHECKING
+
+from safetensors.torch import save_file
+
+from .weights import merged_weights
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from .model import ActorCritic
+
+__all__ = ["write_model"]
+
+_WEIGHTS = re.compile(r".*\.(safetensors|bin|pt|pth|gguf|onnx|h5|msgpack|bin\.index\.json)")
+
+
+def write_model(core: ActorCritic, folder: Path, *, write: bool) -> None:
+    """A Hugging Face folder, whole or not at all; collective, and only who is to write writes.
+
+    Adapters are merged. What the learner has no use for, such as a vision tower, is copied. Host memory holds
+    what belongs into the files that are not complete yet: one or two of some gigabytes.
+    """
+    if not write:
+        for _ in merged_weights(core, tied_head=False):
+            pass
+        return
+    draft = folder.with_name(f".{folder.name}.draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    _write_weights(core, draft)
+    for file in core.origin.files.folder.iterdir():
+        if file.is_file() and not _WEIGHTS.fullmatch(file.name):
+            shutil.copy2(file, draft / file.name)
+    shutil.rmtree(folder, ignore_errors=True)
+    draft.replace(folder)
+
+
+def _write_weights(core: ActorCritic, folder: Path) -> None:
+    files = core.origin.files.files
+    missing: dict[str, set[str]] = {}
+    for key, file in files.items():
+        missing.setdefault(file, set()).add(key)
+    gathered: dict[str, dict[str, Tensor]] = {file: {} for file in missing}
+
+    def put(key: str, tensor: Tensor) -> None:
+        file = files[key]
+        gathered[file][key] = tensor
+        missing[file].discard(key)
+        if not missing[file]:
+            save_file(gathered.pop(file), folder / file, metadata={"format": "pt"})
+
+    with core.origin.files.opened() as reader:
+        for key, tensor in merged_weights(core, tied_head=False):
+            # A copy: the format has no two tensors in the same memory.
+            put(key, tensor.to("cpu", reader.dtype(key), copy=True).contiguous())
+        for key in core.origin.naming.others:
+            put(key, reader.tensor(key))

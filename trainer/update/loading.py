@@ -1,0 +1,95 @@
+"""Weights from a pretrained folder into a model that has none yet, each rank its own part.
+
+The model is made on the meta device, sharded there, and filled in place: a rank never holds more than its
+shard and the tensor that it is reading.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor, nn
+
+    from .model import ActorCritic
+    from .naming import Portion
+    from .pretrained import Reader
+
+__all__ = ["fill"]
+
+
+@torch.no_grad()
+def fill(core: ActorCritic, device: torch.device, weights: torch.device) -> None:
+    """Give the model the weights of the folder that it was made for.
+
+    Args:
+        core: the model, sharded or whole; what is not on the meta device is only moved.
+        device: where it computes, and its buffers are.
+        weights: where its weights are: the same, or the CPU where they wait there between passes.
+    """
+    _allocate(core, device, weights)
+    language = core.language
+    tensors = {
+        name.replace(".base_layer.", "."): tensor
+        for name, tensor in language.state_dict(keep_vars=True).items()
+        if ".lora_" not in name
+    }
+    with core.origin.files.opened() as reader:
+        for portion in core.origin.naming.portions:
+            _fill_portion(portion, tensors, reader)
+    for tensor in (*language.parameters(), *tensors.values()):
+        tensor._is_hf_initialized = True  # noqa: SLF001 - transformers' own mark
+    language.initialize_weights()  # type: ignore[no-untyped-call]  # the rest: buffers that are in no file
+
+
+def _allocate(core: nn.Module, device: torch.device, weights: torch.device) -> None:
+    """Room for what is on the meta device, and the rest moved; what is shared stays shared."""
+    fresh: dict[int, nn.Parameter] = {}
+    for module in core.modules():
+        for name, parameter in list(module.named_parameters(recurse=False, remove_duplicate=False)):
+            if id(parameter) not in fresh:
+                fresh[id(parameter)] = _allocated(parameter, weights)
+            setattr(module, name, fresh[id(parameter)])
+        for name, buffer in list(module.named_buffers(recurse=False)):
+            moved = torch.empty_like(buffer, device=device) if buffer.is_meta else buffer.to(device)
+            setattr(module, name, moved)
+
+
+def _allocated(parameter: nn.Parameter, device: torch.device) -> nn.Parameter:
+    if not parameter.is_meta:
+        if not isinstance(parameter, DTensor):  # a shard is where its mesh is
+            parameter.data = parameter.data.to(device)
+        return parameter
+    return torch.nn.Parameter(torch.empty_like(parameter, device=device), parameter.requires_grad)
+
+
+def _fill_portion(portion: Portion, tensors: Mapping[str, Tensor], reader: Reader) -> None:
+    if portion.converter is None:
+        (key,), (name,) = portion.keys, portion.names
+        place = tensors[name]
+        if isinstance(place, DTensor):
+            local = place.to_local()
+            if local.numel():
+                local.copy_(reader.part(key, _own_part(place)))
+        else:
+            place.copy_(reader.tensor(key))
+        return
+    # What is fused is read whole, a layer's experts at a time.
+    for name, tensor in portion.inward({key: reader.tensor(key) for key in portion.keys}).items():
+        place = tensors[name]
+        if isinstance(place, DTensor):
+            place.to_local().copy_(tensor[_own_part(place)])
+        else:
+            place.copy_(tensor)
+
+
+def _own_part(place: DTensor) -> tuple[slice, ...]:
+    """Where this rank's shard lies in the whole tensor."""
+    sizes, starts = compute_local_shape_and_global_offset(place.shape, place.device_mesh, place.placements)
+    return tuple(slice(start, start + size) for start, size in zip(starts, sizes, strict=True))
