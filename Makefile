@@ -1,15 +1,15 @@
-# Everything a user or CI types. `make demo` and `make test` need nothing but Python 3.11.
+# Everything a user or CI types. `make demo` and `make test` need nothing but Python 3.11 or 3.12.
 PYTHON ?= python3.11
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help demo demo-service smollm environments test lint types imports check bench engine engine-stop clean
+.PHONY: help demo demo-service smollm environments test lint types imports lock lock-check check bench engine engine-stop clean
 
 help: ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
-$(STAMP): pyproject.toml constraints.txt constraints/overrides.txt scripts/setup.sh
+$(STAMP): pyproject.toml $(wildcard constraints/*.txt) scripts/setup.sh scripts/install.py
 	PYTHON="$(PYTHON)" sh scripts/setup.sh $(VENV)
 	@touch $@
 
@@ -37,6 +37,17 @@ types: $(STAMP) ## Strict types.
 
 imports: $(STAMP) ## Dependency rules.
 	$(BIN)/lint-imports
+
+$(BIN)/uv:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints/cpu.txt uv
+
+# Neither needs the environment: a lock that no longer installs must be replaceable.
+lock: $(BIN)/uv ## Write the locked versions of all dependencies from pyproject.toml (needs the package index).
+	PATH="$(BIN):$$PATH" $(BIN)/python scripts/lock.py
+
+lock-check: $(BIN)/uv ## Compare them with what the package index resolves to now, without local wheels.
+	PATH="$(BIN):$$PATH" $(BIN)/python scripts/lock.py --check
 
 check: lint types imports test ## All that CI checks.
 

