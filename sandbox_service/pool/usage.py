@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict, deque
 
-__all__ = ["DailyBytes"]
+__all__ = ["DAY_S", "DailyBytes"]
 
 _HOUR_S = 3600.0
 _HOURS = 24
+DAY_S = _HOURS * _HOUR_S
 
 
 class DailyBytes:
@@ -28,6 +29,13 @@ class DailyBytes:
             hours[-1] = (hour, hours[-1][1] + size)
         else:
             hours.append((hour, size))
+
+    def recall(self, tenant: str, size: int, at: float) -> None:
+        """Count bytes that were recorded at a time that is over."""
+        hour = int(at // _HOUR_S)
+        sizes = dict(self._hours[tenant])
+        sizes[hour] = sizes.get(hour, 0) + size
+        self._hours[tenant] = deque(sorted(sizes.items()))
 
     def recorded(self, tenant: str, now: float) -> int:
         """Return the bytes of the last day."""

@@ -82,6 +82,9 @@ class SupervisorCore:
         await self._recovery.settle_earlier_life()
         self._began_life = True
         await self._creation.recall()
+        if self._parts.config.tenants > 1:
+            # Reads the history of a day, for which the first creates need not wait.
+            self._parts.tasks.spawn(self._parts.journal.recall(self._parts.name))
         self._upkeep.start()
 
     async def handle(self, frame: Frame) -> Frame:

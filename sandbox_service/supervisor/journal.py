@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from sandbox_service.errors import ServiceError
-from sandbox_service.pool.usage import DailyBytes
+from sandbox_service.pool.usage import DAY_S, DailyBytes
 from sandbox_service.telemetry import get_logger
 from sandbox_service.trajectories.records import EventKind, EventRecord, InstanceRecord
 
@@ -64,6 +64,13 @@ class Journal:
             reward,
             timing_ms or {},
         )
+
+    async def recall(self, supervisor: str) -> None:
+        """Count what earlier lives of the supervisor recorded within the last day."""
+        now = self._clock.time()
+        since_monotonic = self._clock.monotonic() - now
+        for each in await self._store.recorded_bytes(supervisor, now - DAY_S, now):
+            self.recorded.recall(each.tenant, each.size, since_monotonic + each.at)
 
     def open_for_writing(self) -> bool:
         """Return whether the store takes records."""

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from .pages import EventPage, PageBounds
-    from .records import EventRecord, InstanceRecord
+    from .records import EventRecord, InstanceRecord, Recorded
 
 __all__ = ["TrajectoryStore"]
 
@@ -89,6 +89,10 @@ class TrajectoryStore(Protocol):
         None where they are more than ``most``, and where other supervisors write to the same database, so
         that what is there now says little.
         """
+        ...
+
+    async def recorded_bytes(self, supervisor: str, since: float, until: float) -> Sequence[Recorded]:
+        """What each tenant had recorded by a supervisor between two times, by the hour."""
         ...
 
     async def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-__all__ = ["EventKind", "EventRecord", "InstanceRecord", "public_id", "record_id"]
+__all__ = ["EventKind", "EventRecord", "InstanceRecord", "Recorded", "public_id", "record_id"]
 
 
 class EventKind(StrEnum):
@@ -75,3 +75,14 @@ class EventRecord:
     idempotency_key: str | None = None
     reward: float | None = None
     timing_ms: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """How much of a tenant was recorded in an hour."""
+
+    tenant: str
+    at: float
+    """Unix time at which the hour begins."""
+    size: int
+    """Bytes of requests and responses."""

@@ -24,6 +24,7 @@ from .engine import connect
 from .lives import begin_life, end_life, is_complete, is_shared
 from .pages import read_page
 from .schema import prepare
+from .volume import recorded_bytes
 from .writer import Writer, WriterStats
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from sandbox_service.config import StoreConfig
 
     from .pages import EventPage, PageBounds
-    from .records import EventRecord, InstanceRecord
+    from .records import EventRecord, InstanceRecord, Recorded
 
 __all__ = ["SqlTrajectoryStore", "open_for_reading", "open_store"]
 
@@ -116,6 +117,9 @@ class SqlTrajectoryStore:
             lambda connection: None if is_shared(connection) else reader.create_keys(connection, most + 1)
         )
         return keys if keys is not None and len(keys) <= most else None
+
+    async def recorded_bytes(self, supervisor: str, since: float, until: float) -> Sequence[Recorded]:
+        return await self._read(lambda connection: recorded_bytes(connection, supervisor, since, until))
 
     def stats(self) -> WriterStats:
         """How the writer is doing."""

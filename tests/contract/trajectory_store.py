@@ -12,7 +12,7 @@ from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.engine import connect
 from sandbox_service.trajectories.pages import PageBounds
-from sandbox_service.trajectories.records import EventKind, record_id
+from sandbox_service.trajectories.records import EventKind, EventRecord, record_id
 from sandbox_service.trajectories.schema import SchemaError
 from sandbox_service.trajectories.store import open_store
 from tests.fakes.episodes import create, event, instance
@@ -225,6 +225,24 @@ class TrajectoryStoreContract:
     async def test_an_instance_without_events_has_one_empty_page(self, store):
         store.open_instance(instance())
         assert await pages_of(store, "s1.a", PageBounds()) == [()]
+
+    async def test_bytes_are_counted_by_tenant_and_hour_for_the_supervisor_that_recorded_them(self, store):
+        store.open_instance(instance("a", tenant="acme", supervisor="s1", created_at=7200.0))
+        store.open_instance(instance("b", tenant="other", supervisor="s1", created_at=7200.0))
+        store.open_instance(instance("c", tenant="acme", supervisor="s2", created_at=7200.0))
+        for name in "abc":
+            for number, at in enumerate((7200.0, 10799.5, 10800.0, 14400.0)):
+                store.append(
+                    EventRecord(name, number, EventKind.STEP, at, b"12345", "\u00e9".encode() * 1000)
+                )
+        await store.flush()
+        found = await store.recorded_bytes("s1", 7200.0, 14400.0)
+        assert sorted((each.tenant, each.at, each.size) for each in found) == [
+            ("acme", 7200.0, 4010),
+            ("acme", 10800.0, 2005),
+            ("other", 7200.0, 4010),
+            ("other", 10800.0, 2005),
+        ]
 
     async def test_history_is_there_after_closing_and_opening(self, store, url):
         store.open_instance(instance())

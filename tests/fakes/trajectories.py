@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.pages import EventPage, PageBounds
-from sandbox_service.trajectories.records import EventKind, EventRecord, InstanceRecord, record_id
+from sandbox_service.trajectories.records import EventKind, EventRecord, InstanceRecord, Recorded, record_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -116,6 +116,14 @@ class MemoryTrajectoryStore:
         record = await self.instance(tenant, public_id)
         events = () if record is None else self.own_events[record.instance_id]
         return next((event for event in events if event.idempotency_key == key), None)
+
+    async def recorded_bytes(self, supervisor: str, since: float, until: float) -> Sequence[Recorded]:
+        return [
+            Recorded(record.tenant, event.at, len(event.request) + len(event.response))
+            for record in self.records.values()
+            for event in self.own_events[record.instance_id]
+            if record.supervisor == supervisor and since <= event.at < until
+        ]
 
     async def close(self) -> None:
         return

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sandbox_service.trajectories.records import InstanceRecord
 
 TWO = ServerConfig(api_keys={digest("ada"): "ada", digest("bob"): "bob"})
+ECHO = {"environment": "echo", "task_id": "echo-10"}
 FOUR_BOXES = PoolConfig(min_boxes=0, max_boxes=4, max_starting=4)
 DIARY = {"environment": "diary", "task_id": "echo-1"}
 
@@ -104,6 +105,22 @@ async def test_a_tenant_that_had_too_much_recorded_gets_no_new_instance_and_its_
         await service.step(instance, "y" * 600_000)
         assert service.store.kinds(instance) == ["create", "step", "step"], "no record is dropped"
         service.pass_time(25 * 3600)
+        await service.create()
+
+
+async def test_what_a_tenant_had_recorded_counts_after_the_supervisor_starts_again() -> None:
+    quota = QuotaConfig(stored_mib_per_day=1)
+    async with supervised(server=TWO, quota=quota) as service:
+        instance = await service.create("echo", "echo-endless")
+        await service.step(instance, "x" * 600_000)
+        service.clock.advance(3600)
+        await service.release(instance)
+    store, clock = service.store, service.clock
+    async with supervised(server=TWO, quota=quota, store=store, clock=clock) as service:
+        await settle()
+        assert await service.refusal(Op.CREATE, "", ECHO) is ErrorCode.QUOTA_EXCEEDED
+        await service.tenant_named("bob").create()
+        service.pass_time(24 * 3600)
         await service.create()
 
 

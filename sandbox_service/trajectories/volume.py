@@ -1,0 +1,42 @@
+"""How much tenants had recorded: what a supervisor that starts again needs for their daily quota."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from .records import Recorded
+from .schema import events, instances
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy.engine import Connection
+
+__all__ = ["recorded_bytes"]
+
+_HOUR_S = 3600
+_LONGEST_EPISODE_S = 24 * 3600
+"""Older instances are left out: there is no index on the time of events."""
+
+
+def recorded_bytes(connection: Connection, supervisor: str, since: float, until: float) -> Sequence[Recorded]:
+    """Bytes of requests and responses by tenant and hour, of events between two unix times."""
+    hour = sa.cast(events.c.at, sa.BigInteger) // _HOUR_S
+    size = sa.func.sum(sa.func.length(events.c.request) + sa.func.length(events.c.response))
+    query = (
+        sa.select(instances.c.tenant, hour.label("hour"), size)
+        .join(events, events.c.instance_id == instances.c.instance_id)
+        .where(
+            instances.c.supervisor == supervisor,
+            instances.c.created_at >= since - _LONGEST_EPISODE_S,
+            events.c.at >= since,
+            events.c.at < until,
+        )
+        .group_by(instances.c.tenant, "hour")
+    )
+    return [
+        Recorded(str(tenant), float(hours) * _HOUR_S, int(total))
+        for tenant, hours, total in connection.execute(query)
+    ]
