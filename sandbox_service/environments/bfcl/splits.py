@@ -1,4 +1,4 @@
-"""The splits: categories, sub-types of several categories, and seeded train and validation parts of these.
+"""The splits: categories, sub-types of several categories, and seeded train and validation parts of both.
 
 A task is in the training or in the validation part whichever split one asks for, so that the training part of
 one never meets the validation part of another. Standard library only.
@@ -68,7 +68,8 @@ def make_splits(
     whole = {
         name: tuple(id_ for each in names for id_ in categories[each]) for name, names in SUBTYPES.items()
     }
-    divided = {"": whole["all_scoring"], "multi_turn_base": tuple(categories["multi_turn_base"]), **whole}
+    single = {name: tuple(ids) for name, ids in categories.items()}
+    divided = {"": whole["all_scoring"], **single, **whole}
     splits: dict[str, tuple[str, ...]] = {}
     for name, ids in divided.items():
         shuffled = list(ids)
@@ -78,7 +79,7 @@ def make_splits(
         splits[f"{stem}validation"] = tuple(each for each in shuffled if each in held_out)
     # What public clients call it.
     splits["val"] = splits["dev"] = splits["validation"]
-    return {**splits, **{name: tuple(ids) for name, ids in categories.items()}, **whole}
+    return {**splits, **single, **whole}
 
 
 def _held_out(category: str, ids: Sequence[str], share: float, seed: int) -> list[str]:

@@ -34,8 +34,8 @@ def test_there_is_a_split_for_each_category_and_sub_type(splits):
     assert splits["multi_turn_base"] == CATEGORIES["multi_turn_base"]
 
 
-@pytest.mark.parametrize("name", ["", "multi_turn_base_", *(f"{name}_" for name in SUBTYPES)])
-def test_training_and_validation_part_a_sub_type(splits, name):
+@pytest.mark.parametrize("name", ["", *(f"{name}_" for name in (*CATEGORIES, *SUBTYPES))])
+def test_training_and_validation_part_a_category_or_sub_type(splits, name):
     train, validation = splits[f"{name}train"], splits[f"{name}validation"]
     assert not set(train) & set(validation)
     whole = splits[name.removesuffix("_") or "all_scoring"]
@@ -48,7 +48,7 @@ def test_each_category_has_its_share_of_the_validation_tasks(splits):
 
 
 def test_a_task_is_in_the_same_part_of_every_split(splits):
-    for name in SUBTYPES:
+    for name in (*CATEGORIES, *SUBTYPES):
         assert set(splits[f"{name}_train"]) <= set(splits["train"])
         assert set(splits[f"{name}_validation"]) <= set(splits["validation"])
 
