@@ -77,6 +77,7 @@ class Facts:
     version: int
     incarnation: str
     workers: int = 1
+    paused: bool = False
 
 
 @dataclass
@@ -93,18 +94,22 @@ class FakeHandle:
     workers: int = 1
     offset: float = 0.0
     """How wrong its log-probabilities are."""
+    paused: bool = False
+    """It was left so: until it is resumed, it answers no questions about tokens."""
     verbs: list = field(default_factory=list)
     published: int = 0
     incarnation: int = 0
 
     def facts(self):
-        return self._do("facts", lambda: Facts(self.version, str(self.incarnation), self.workers))
+        return self._do(
+            "facts", lambda: Facts(self.version, str(self.incarnation), self.workers, self.paused)
+        )
 
     def pause(self, mode):
         return self._do("pause", note=mode)
 
     def resume(self):
-        return self._do("resume")
+        return self._do("resume", lambda: setattr(self, "paused", False))
 
     def connect(self, info):
         return self._do("connect", note=dict(info))
@@ -127,11 +132,19 @@ class FakeHandle:
     def adopt(self, version, folder):
         return self._do("adopt", lambda: setattr(self, "version", version), note=folder)
 
-    def rate(self, token_ids):
-        return self._do("rate", lambda: (0.0, *(-0.5 - self.offset for _ in token_ids[1:])))
+    def rate(self, sequences):
+        return self._do("rate", lambda: tuple(self._rated(sequence) for sequence in sequences))
+
+    def draw(self, sequences, tokens):
+        return self._do("draw", lambda: ((0, *range(1, tokens + 1)),) * sequences)
+
+    def _rated(self, token_ids):
+        return (0.0, *(-0.5 - self.offset for _ in token_ids[1:]))
 
     def _do(self, verb, act=lambda: None, note=None):
         future = Future()
+        if self.paused and verb in ("draw", "rate"):
+            return future
         if self.away:
             self.away -= 1
             if not self.away:

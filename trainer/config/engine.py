@@ -56,9 +56,14 @@ class SyncConfig(Branch):
     every: Positive = 1
     """Updates between publications."""
     check: bool = True
-    """Compare the engines' log-probabilities with the learner's after each publication."""
+    """Compare the engines' log-probabilities with the learner's before and after each publication, on tokens
+    of the last batch."""
     tolerance: float | None = None
-    """Greatest difference that passes the check; 1e-4 in float32 and 0.1 in 16 bits when missing."""
+    """Greatest mean difference that passes the check, in nats a token; when missing 0.35 in 16 bits, and in
+    float32 1e-4 on CPUs and 5e-3 on GPUs."""
+    warn_above: float | None = None
+    """Mean difference that is warned of; when missing 0.1 in 16 bits, and in float32 1e-5 on CPUs and 1e-3 on
+    GPUs."""
     folder: Path | None = None
     """Where published weights lie: shared memory when missing. Engines on other machines need a folder that
     all see."""

@@ -69,8 +69,11 @@ class Learner(Protocol):
 class Publisher(Protocol):
     """The way of the weights to the engines."""
 
-    def publish(self, version: int) -> Mapping[str, float]:
-        """Have the engines sample with the learner's weights. Raises StaleWeights."""
+    def publish(self, version: int, batch: Batch | None = None) -> Mapping[str, float]:
+        """Have the engines sample with the learner's weights, last trained on ``batch``. Raises StaleWeights.
+
+        When it returns, on any rank, the engines have them.
+        """
         ...
 
 
@@ -134,7 +137,7 @@ class TrainingLoop:
         with clock.phase("update"):
             metrics = self.learner.update(batch)
         with clock.phase("publish"):
-            sync = self._publish(step + 1, stage)
+            sync = self._publish(step + 1, stage, batch)
         self.recorder.record(step, {**batch.facts, **metrics, **sync, **clock.seconds})
         self._milestones(step + 1, stage)
 
@@ -143,12 +146,12 @@ class TrainingLoop:
             return self.experience.imitation(local)
         return self.experience.take(local)
 
-    def _publish(self, done: int, stage: Stage) -> Mapping[str, float]:
+    def _publish(self, done: int, stage: Stage, batch: Batch) -> Mapping[str, float]:
         version = stage.local(done)
         due = version % self.config.sync.every == 0 or done == stage.last
         if stage.objective is Objective.IMITATE or not due:
             return {}
-        report = self.publisher.publish(version)
+        report = self.publisher.publish(version, batch)
         self.experience.published(version)
         return report
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import os
 import time
 import uuid
@@ -20,10 +21,11 @@ from trainer.published import newest
 from trainer.types import VersionSpan
 
 from .engine_core import Adapter, Draw, open_core
-from .policy import Finish, Generation
+from .policy import Finish, Generation, Sampling
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from .engine_core import Core, PauseMode
     from .engine_options import EngineOptions
@@ -117,6 +119,22 @@ class Engine:
         """The log-probability of each token given those before it; 0 for the first."""
         return await self._core.score(token_ids, self._adapter)
 
+    async def rate(self, sequences: Sequence[tuple[int, ...]]) -> tuple[tuple[float, ...], ...]:
+        """``score`` of several sequences."""
+        return tuple(await asyncio.gather(*(self.score(sequence) for sequence in sequences)))
+
+    async def draw(self, sequences: int, tokens: int) -> tuple[tuple[int, ...], ...]:
+        """Text of the model's own: sequences that it samples behind a token that begins a text."""
+        first = (first_token(self._options.model),)
+        count = min(tokens, self._core.context - 2)
+        drawn = await asyncio.gather(
+            *(
+                self._core.generate(Draw(first, count, Sampling(), seed, self._adapter))
+                for seed in range(sequences)
+            )
+        )
+        return tuple(first + generation.token_ids for generation in drawn)
+
     async def pause(self, mode: PauseMode) -> None:
         """Sample nothing until ``resume``."""
         await self._core.pause(mode)
@@ -195,6 +213,18 @@ class Engine:
     def _broken(self, why: str) -> EngineError:
         self._failure = why
         return EngineLost(why)
+
+
+def first_token(model: Path) -> int:
+    """The id of a token that a text may begin with, as the model's files say; 0 where they do not."""
+    said = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    for name in ("bos_token_id", "eos_token_id"):
+        found = said.get(name)
+        if isinstance(found, list) and found:
+            found = found[0]
+        if isinstance(found, int):
+            return found
+    return 0
 
 
 def _labelled(generation: Generation, adapter: Adapter | None) -> Generation:

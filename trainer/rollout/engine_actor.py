@@ -167,9 +167,13 @@ class RayEngine:
         """See Engine."""
         return self._control("adopt", version, folder)
 
-    def rate(self, token_ids: tuple[int, ...]) -> Future[tuple[float, ...]]:
-        """Score, for those who wait for futures."""
-        return self._control("score", token_ids)
+    def rate(self, sequences: tuple[tuple[int, ...], ...]) -> Future[tuple[tuple[float, ...], ...]]:
+        """See Engine."""
+        return self._control("rate", sequences)
+
+    def draw(self, sequences: int, tokens: int) -> Future[tuple[tuple[int, ...], ...]]:
+        """See Engine."""
+        return self._control("draw", sequences, tokens)
 
     def _control(self, verb: str, *arguments: object) -> Future[Any]:
         answer: Future[Any] = Future()

@@ -49,6 +49,11 @@ class EngineFacts(Protocol):
         """Model workers (tensor parallel)."""
         ...
 
+    @property
+    def paused(self) -> bool:
+        """It samples nothing until somebody resumes it."""
+        ...
+
 
 class EngineHandle(Protocol):
     """One engine. Futures end with EngineLost when it is not there."""
@@ -95,6 +100,10 @@ class EngineHandle(Protocol):
         """Sample with a LoRA adapter from the next request on."""
         ...
 
-    def rate(self, token_ids: tuple[int, ...]) -> Future[tuple[float, ...]]:
-        """The log-probability of each token given those before it; 0 for the first."""
+    def rate(self, sequences: tuple[tuple[int, ...], ...]) -> Future[tuple[tuple[float, ...], ...]]:
+        """The log-probability of each token of each sequence given those before it; 0 for the first."""
+        ...
+
+    def draw(self, sequences: int, tokens: int) -> Future[tuple[tuple[int, ...], ...]]:
+        """Text of the model's own: so many sequences, sampled from nothing but a token that begins a text."""
         ...

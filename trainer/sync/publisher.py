@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING, Protocol
 
 from trainer.published import resolve_device, resolve_medium
 
-from .agreement import difference_by_engine, probes, tolerance_of
+from .check import Check, worst_of
 from .engines import Engines
+from .ranks import from_rank_zero
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trainer.config.run import RunConfig
     from trainer.published import Device, Medium
+    from trainer.types import Batch
 
+    from .agreement import Judgement
     from .ends import EngineHandle, WeightOwner
 
 __all__ = ["Publication", "PublishReport", "Publisher", "make_publisher"]
@@ -39,16 +42,19 @@ class PublishReport:
     paused_s: float
     """Of them, the engines stood still."""
     bytes: int
-    difference: float | None
-    """Greatest difference between an engine's log-probabilities and the learner's; None when not checked."""
+    agreement: Judgement | None
+    """How far engines and learner are apart, at the engine where it is most; None when not checked."""
     lost: tuple[str, ...]
     """Engines that were not there at the end."""
 
     def metrics(self) -> dict[str, float]:
         """As they are logged."""
         found = {"sync/seconds": self.seconds, "sync/paused": self.paused_s, "sync/bytes": float(self.bytes)}
-        if self.difference is not None:
-            found["sync/difference"] = self.difference
+        if self.agreement is not None:
+            found["sync/difference"] = self.agreement.difference
+            found["sync/worst"] = self.agreement.worst
+            found["sync/k3"] = self.agreement.k3
+            found["sync/warnings"] = float(len(self.agreement.warnings))
         return found | {"sync/lost": float(len(self.lost))}
 
 
@@ -87,48 +93,61 @@ class Publication:
         learner: WeightOwner,
         rank: int,
         publisher: Publisher,
-        tolerance: float,
+        check: Check | None,
     ) -> None:
         self._config = config
         self._handles = tuple(handles) if rank == 0 else ()
         self._learner = learner
         self._rank = rank
         self._publisher = publisher
-        self._tolerance = tolerance
+        self._check = check
 
-    def publish(self, version: int) -> Mapping[str, float]:
+    def publish(self, version: int, batch: Batch | None = None) -> Mapping[str, float]:
         """Have the engines sample with the learner's weights, under this version; metrics of how it went.
+
+        Args:
+            version: of the weights.
+            batch: what they were trained on last, whose tokens engines and learner are compared on.
 
         Raises:
             StaleWeights: an engine's log-probabilities are not the learner's.
             EngineError: an engine refused.
             Stalled: ``sync.timeout_s`` passed.
         """
-        return self.report(version).metrics()
+        return self.report(version, batch).metrics()
 
-    def report(self, version: int) -> PublishReport:
+    def report(self, version: int, batch: Batch | None = None) -> PublishReport:
         """As ``publish``, with everything that is known of it."""
+        # No rank goes on, and says that the engines have the weights, before rank 0 has seen to it.
+        return from_rank_zero(self._report(version, batch))
+
+    def _report(self, version: int, batch: Batch | None) -> PublishReport:
         began = time.monotonic()
+        if self._check is not None:
+            self._check.before(self._engines())
         size = self._publisher.gather(version)
-        engines = Engines(self._handles, self._config.sync.timeout_s)
+        engines = self._engines()
         paused = time.monotonic()
         size += self._given(version, engines)
         paused_s = time.monotonic() - paused if self._publisher.pauses else 0.0
         self._publisher.keep(version)
         self._catch_up(version, engines)
-        difference = self._checked(engines) if self._config.sync.check else None
+        judged = {} if self._check is None else self._check.after(engines, version, batch)
         return PublishReport(
             version=version,
             seconds=time.monotonic() - began,
             paused_s=paused_s,
             bytes=size,
-            difference=difference,
+            agreement=worst_of(judged),
             lost=tuple(handle.name for handle in engines.lost),
         )
 
     def close(self) -> None:
         """Let go of connections and files."""
         self._publisher.close()
+
+    def _engines(self) -> Engines:
+        return Engines(self._handles, self._config.sync.timeout_s)
 
     def _given(self, version: int, engines: Engines) -> int:
         if not self._publisher.pauses:
@@ -157,14 +176,6 @@ class Publication:
         engines.there.extend(handle for handle in back.there if handle.name not in gone)
         engines.lost.extend(handle for handle in back.there if handle.name in gone)
 
-    def _checked(self, engines: Engines) -> float | None:
-        """Compare. All ranks probe, since that is collective too."""
-        sequences = probes(self._config.seed)
-        expected = self._learner.probe(sequences)
-        if self._rank != 0 or not engines.there:
-            return None
-        return difference_by_engine(engines, sequences, expected, self._tolerance)
-
 
 def make_publisher(
     config: RunConfig, engines: Sequence[EngineHandle], learner: WeightOwner, rank: int
@@ -172,7 +183,8 @@ def make_publisher(
     """The publisher of a run, on each rank of the learner; only rank 0 talks to the engines."""
     device = resolve_device(config)
     publisher = _medium(resolve_medium(config, device), config, learner, rank, device)
-    return Publication(config, engines, learner, rank, publisher, tolerance_of(config, device))
+    check = Check(config, learner, rank, device) if config.sync.check else None
+    return Publication(config, engines, learner, rank, publisher, check)
 
 
 def _medium(medium: Medium, config: RunConfig, learner: WeightOwner, rank: int, device: Device) -> Publisher:

@@ -79,10 +79,7 @@ class Parallel:
     def __call__(self, micro: MicroBatch) -> TokenOutputs:
         """One forward pass; collective where weights are sharded, rows divided, or gradients are wanted."""
         context = self._context
-        with (
-            torch.autocast(self.device.type, torch.bfloat16, enabled=self._half and not self.sharded),
-            self._saving(),
-        ):
+        with self._precision(), self._saving():
             mine = micro if context is None else context.part(micro)
             outputs: TokenOutputs = (self._ddp or self.core)(mine)
         return outputs if context is None else context.whole(outputs, micro)
@@ -92,6 +89,12 @@ class Parallel:
         if self._keeps_activations or not torch.is_grad_enabled():
             return nullcontext()
         return torch.autograd.graph.save_on_cpu(pin_memory=self.device.type == "cuda")
+
+    def _precision(self) -> AbstractContextManager[None]:
+        """A model that computes in float32 leaves it to the caller, who may want it in another one."""
+        if self._half and not self.sharded:
+            return torch.autocast(self.device.type, torch.bfloat16)
+        return nullcontext()
 
     def accumulating(self, *, last: bool) -> AbstractContextManager[None]:
         """Around forward and backward of a micro-batch: DDP exchanges gradients after the last one only.

@@ -137,8 +137,8 @@ async def test_published_weights_are_those_that_are_sampled_with_also_where_embe
             learner.move(0.05, seed=version)
             report = publisher.report(version)
             generation = await pool.generate(asked)
-            assert report.difference is not None
-            assert report.difference < EXACT
+            assert report.agreement is not None
+            assert report.agreement.worst < EXACT
             assert difference(learner, asked, generation) < EXACT
             assert generation.versions == (VersionSpan(0, 40, version),)
 
@@ -211,8 +211,8 @@ async def test_an_update_that_breaks_off_ends_the_engine_and_a_publication_finds
     risen = await engine.status()
 
     assert report.lost == ()
-    assert report.difference is not None
-    assert report.difference < EXACT
+    assert report.agreement is not None
+    assert report.agreement.worst < EXACT
     assert risen.incarnation != alive.incarnation
     assert risen.version == 8
     assert not risen.paused

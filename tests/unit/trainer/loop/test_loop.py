@@ -31,6 +31,8 @@ class Journal:
 
     calls: list = field(default_factory=list)
     timed: list = field(default_factory=list)
+    last_batches: list = field(default_factory=list)
+    """Steps of the batches that publications were given."""
     kl_coefficient: float = 0.0
 
     def imitation(self, step):
@@ -60,7 +62,8 @@ class Journal:
         self.calls.append(("update", batch.step))
         return {"loss/policy": 1.0}
 
-    def publish(self, version):
+    def publish(self, version, batch=None):
+        self.last_batches.append(batch and batch.step)
         self.calls.append(("publish", version))
         return {"sync/seconds": 0.1}
 
@@ -73,12 +76,20 @@ class Journal:
 
 
 def played(config, start=0, begun=None):
+    return journal_of(config, start, begun).calls
+
+
+def journal_of(config, start=0, begun=None):
     journal = Journal()
     TrainingLoop(config, plan_of(config), journal, journal, journal, journal).run(start, begun)
-    return journal.calls
+    return journal
 
 
 WARM = WarmStartConfig(demonstrations="none.jsonl", steps=2)
+
+
+def test_a_publication_is_given_the_batch_that_was_learned_from_last():
+    assert journal_of(RunConfig(steps=2)).last_batches == [None, 0, 1]
 
 
 def test_a_step_takes_annotates_updates_and_publishes_in_this_order():

@@ -1,0 +1,57 @@
+"""A publication by two ranks, which talk by gloo, to an engine that takes its time; and when each was done."""
+
+from concurrent.futures import Future
+from datetime import timedelta
+from threading import Timer
+
+import torch.distributed as dist
+from torch.multiprocessing.spawn import start_processes
+
+from tests.fakes.rollout_engines import FakeHandle
+from trainer.config import RunConfig
+from trainer.sync.publisher import make_publisher
+
+WORLD = 2
+SLOW_S = 1.0
+
+
+class SlowEngine(FakeHandle):
+    """Resumes late, and writes down that it did."""
+
+    def resume(self):
+        late = Future()
+
+        def done():
+            (self.folder / "resumed").touch()
+            late.set_result(None)
+
+        Timer(SLOW_S, done).start()
+        return late
+
+
+def publish_by_two_ranks(owner, folder, check):
+    """Whether the engine had the weights when each rank's publication returned."""
+    start_processes(_rank, args=(owner, folder, check), nprocs=WORLD, start_method="spawn", daemon=True)
+    return [(folder / f"returned-{rank}").read_text() == "True" for rank in range(WORLD)]
+
+
+def _rank(rank, owner, folder, check):
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}/store",
+        rank=rank,
+        world_size=WORLD,
+        timeout=timedelta(seconds=60),
+    )
+    run = RunConfig.model_validate(
+        {
+            "root": folder,
+            "engine": {"device": "cpu"},
+            "sync": {"folder": folder, "timeout_s": 60, "check": check},
+        }
+    )
+    engine = SlowEngine()
+    engine.folder = folder
+    make_publisher(run, [engine], owner, rank).publish(1)
+    (folder / f"returned-{rank}").write_text(str((folder / "resumed").exists()))
+    dist.destroy_process_group()

@@ -1,0 +1,194 @@
+"""After a publication: ask engines and learner about the same tokens, and judge every engine."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from trainer.errors import StaleWeights
+from trainer.published import resolve_medium
+
+from .agreement import Agreement, Judgement, Reading, limits_of
+from .probes import DRAWN_SEQUENCES, DRAWN_TOKENS, probes_of_batch, probes_of_draws
+from .ranks import from_rank_zero
+from .weights import wire_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from numpy.typing import NDArray
+
+    from trainer.config.run import RunConfig
+    from trainer.published import Device
+    from trainer.types import Batch
+
+    from .ends import WeightOwner
+    from .engines import Engines
+    from .probes import Probe
+
+__all__ = ["Check", "worst_of"]
+
+LOG = logging.getLogger(__name__)
+
+REFRESH = 4
+"""Publications that are judged by the same tokens; fresh ones are asked about twice, before and after."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """Tokens, and what was said of them at the last publication."""
+
+    probes: tuple[Probe, ...] = ()
+    learner: NDArray[np.float64] | None = None
+    engines: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    natural: bool = False
+    """They are a batch's own, and not drawn for want of one."""
+    served: int = 0
+    """Publications that were judged by them."""
+
+
+class Check:
+    """Of one run on one rank. All ranks call everything, since the learner's answers are collective."""
+
+    def __init__(self, config: RunConfig, learner: WeightOwner, rank: int, device: Device) -> None:
+        self._learner = learner
+        self._rank = rank
+        self._agreement = Agreement(
+            limits_of(config, device), rounds_updates_away=_rounds_away(config, device)
+        )
+        self._precision = _precision(config, device)
+        self._asked = _Asked()
+
+    def before(self, engines: Engines) -> None:
+        """Before a publication: the first one finds out what engines say with the weights that they have."""
+        if self._asked.probes:
+            return
+        if self._rank == 0:
+            _leave_out_paused(engines)
+        self._draw(engines)
+        if self._rank == 0:
+            self._asked.engines = _said(engines, self._asked.probes)
+
+    def after(self, engines: Engines, version: int, batch: Batch | None) -> Mapping[str, Judgement]:
+        """After it: judge each engine by name. Other ranks than 0 get nothing.
+
+        Raises:
+            StaleWeights: an engine does not sample with what was published; names it.
+        """
+        if self._rank == 0:
+            _labels(engines, version)
+        if not self._asked.probes:
+            self._draw(engines)
+        asked = self._asked
+        learner = self._opinion(asked.probes)
+        found = _said(engines, asked.probes) if self._rank == 0 else {}
+        judgements = {}
+        for name, said in found.items():
+            before = asked.engines.get(name)
+            former = learner if asked.learner is None else asked.learner
+            earlier = None if before is None else Reading(before, former)
+            judgements[name] = self._agreement.judge(name, Reading(said, learner), earlier)
+        for judgement in judgements.values():
+            for warning in judgement.warnings:
+                LOG.warning("%s", warning)
+        asked.learner, asked.engines, asked.served = learner, found, asked.served + 1
+        self._refresh(engines, batch)
+        return judgements
+
+    def _draw(self, engines: Engines) -> None:
+        draws = _draws(engines) if self._rank == 0 else ()
+        self._asked = _Asked(probes_of_draws(from_rank_zero(draws)))
+
+    def _refresh(self, engines: Engines, batch: Batch | None) -> None:
+        """Ask about the last batch's own tokens from now on."""
+        if self._asked.natural and self._asked.served < REFRESH:
+            return
+        probes = from_rank_zero(probes_of_batch(batch) if self._rank == 0 and batch is not None else ())
+        if not probes:
+            return
+        said = _said(engines, probes) if self._rank == 0 else {}
+        self._asked = _Asked(probes, self._opinion(probes), said, natural=True)
+
+    def _opinion(self, probes: Sequence[Probe]) -> NDArray[np.float64]:
+        """The learner's log-probabilities, in the engines' precision where that is the coarser one.
+
+        Else an update that is lost in the engines' precision would look like one that never arrived.
+        """
+        with self._precision:
+            rows = self._learner.probe([probe.token_ids for probe in probes]) if probes else []
+        return _compared(probes, rows)
+
+
+def worst_of(judgements: Mapping[str, Judgement]) -> Judgement | None:
+    """Of all engines; None when none was judged."""
+    if not judgements:
+        return None
+    found = judgements.values()
+    return Judgement(
+        difference=max(each.difference for each in found),
+        worst=max(each.worst for each in found),
+        k3=max(each.k3 for each in found),
+        warnings=tuple(warning for each in found for warning in each.warnings),
+    )
+
+
+def _leave_out_paused(engines: Engines) -> None:
+    """A publication that broke off left them so; they answer again after this one."""
+    paused = {name for name, facts in engines.facts().items() if facts.paused}
+    engines.there = [handle for handle in engines.there if handle.name not in paused]
+
+
+def _labels(engines: Engines, version: int) -> None:
+    for name, facts in engines.facts().items():
+        if facts.version != version:
+            raise StaleWeights(
+                f"{name} says that it samples with version {facts.version} of the weights, and {version} "
+                "was published"
+            )
+
+
+def _draws(engines: Engines) -> tuple[tuple[int, ...], ...]:
+    """Sequences that the first engine that answers samples; the others have the same weights."""
+    found = engines.each("sample", lambda handle: handle.draw(DRAWN_SEQUENCES, DRAWN_TOKENS))
+    return next(iter(found.values()), ())
+
+
+def _said(engines: Engines, probes: Sequence[Probe]) -> dict[str, NDArray[np.float64]]:
+    """Log-probabilities of the tokens that are compared, by engine."""
+    if not probes:
+        return {}
+    sequences = tuple(probe.token_ids for probe in probes)
+    answers = engines.each("score", lambda handle: handle.rate(sequences))
+    return {name: _compared(probes, rows) for name, rows in answers.items()}
+
+
+def _compared(
+    probes: Sequence[Probe], rows: Sequence[Sequence[float] | NDArray[np.float32]]
+) -> NDArray[np.float64]:
+    """Of all probes in one array."""
+    kept = [
+        np.asarray(row, dtype=np.float64)[list(probe.compared)]
+        for probe, row in zip(probes, rows, strict=True)
+    ]
+    return np.concatenate(kept) if kept else np.zeros(0)
+
+
+def _rounds_away(config: RunConfig, device: Device) -> bool:
+    """An adapter that is merged into weights of 16 bits loses what is below their precision."""
+    merged = config.learner.lora is not None and resolve_medium(config, device) != "adapter"
+    return merged and wire_dtype(config, device) is not torch.float32
+
+
+def _precision(config: RunConfig, device: Device) -> AbstractContextManager[None]:
+    wire = wire_dtype(config, device)
+    learner = config.learner
+    exact_learner = learner.dtype == "float32" or (learner.dtype == "auto" and learner.gpus == 0)
+    if wire is torch.float32 or not exact_learner:
+        return nullcontext()
+    return torch.autocast("cuda" if learner.gpus else "cpu", wire)

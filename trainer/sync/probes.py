@@ -1,0 +1,73 @@
+"""Token sequences on which engines and learner are compared: natural ones, since noise depends on the text.
+
+They come from the last batch, where the tokens that the policy sampled are compared. Before there is a
+batch, an engine samples some by itself. Random token ids will not do: their log-probabilities are near -10,
+where the noise of 16 bits is several times that of natural text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trainer.types import Batch, Sample
+
+__all__ = ["DRAWN_SEQUENCES", "DRAWN_TOKENS", "Probe", "probes_of_batch", "probes_of_draws"]
+
+BUDGET = 1024
+"""Tokens of all probes together, context included; an engine has to read them at each publication."""
+LEAST = 64
+"""Where fewer sampled tokens than this fit, such as behind a long prompt, the context is compared as well."""
+DRAWN_SEQUENCES = 8
+DRAWN_TOKENS = 48
+"""Tokens of each sequence that an engine samples by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One sequence."""
+
+    token_ids: tuple[int, ...]
+    compared: tuple[bool, ...]
+    """One entry a token: whether its log-probability is compared; False for the first."""
+
+
+def probes_of_batch(batch: Batch) -> tuple[Probe, ...]:
+    """Beginnings of some of a batch's samples, ``BUDGET`` tokens at most; the same on whoever has the batch.
+
+    One sample of each group is taken before a second one of any, so that the texts differ.
+    """
+    chosen: list[tuple[Sample, int]] = []
+    left = BUDGET
+    for sample in _groups_in_turn(batch.samples):
+        # An engine wants to sample a token behind what it scores, and a sample may fill its context.
+        length = min(len(sample) - 1, left)
+        if length < 2 or not sample.mask_T.any():
+            continue
+        chosen.append((sample, length))
+        left -= length
+    enough = sum(int(sample.mask_T[1:length].sum()) for sample, length in chosen) >= LEAST
+    return tuple(_probe(sample, length, sampled_only=enough) for sample, length in chosen)
+
+
+def probes_of_draws(draws: Sequence[tuple[int, ...]]) -> tuple[Probe, ...]:
+    """Sequences of which an engine sampled every token but the first."""
+    return tuple(Probe(draw, (False,) + (True,) * (len(draw) - 1)) for draw in draws if len(draw) > 1)
+
+
+def _groups_in_turn(samples: Sequence[Sample]) -> list[Sample]:
+    seen: dict[int, int] = {}
+    turns: list[tuple[int, int]] = []
+    for index, sample in enumerate(samples):
+        turns.append((seen.get(sample.group, 0), index))
+        seen[sample.group] = seen.get(sample.group, 0) + 1
+    return [samples[index] for _, index in sorted(turns)]
+
+
+def _probe(sample: Sample, length: int, *, sampled_only: bool) -> Probe:
+    token_ids = tuple(int(token) for token in sample.token_ids_T[:length])
+    compared = tuple(bool(flag) for flag in sample.mask_T[:length]) if sampled_only else (True,) * length
+    return Probe(token_ids, (False, *compared[1:]))
