@@ -1,4 +1,4 @@
-"""An engine without vLLM: a Hugging Face model in a precision of its own, which takes weights from a file."""
+"""An engine without vLLM: a Hugging Face model in its own precision, which takes weights from a file."""
 
 from concurrent.futures import Future
 
