@@ -1,4 +1,4 @@
-"""A publication by two ranks, which talk by gloo, to an engine that takes its time; and when each was done."""
+"""A publication by two ranks, which talk by gloo, to a slow engine; and what it had when each was done."""
 
 from concurrent.futures import Future
 from datetime import timedelta
