@@ -37,6 +37,7 @@ WAYS = {
         "ddp": {"sharding": "ddp"},
         "fsdp2": {"sharding": "fsdp2"},
         "context": {"sharding": "fsdp2", "context_parallel": 2},
+        "moments wait": {"sharding": "fsdp2", "offload": "optimizer"},
         "offload": {
             "sharding": "fsdp2",
             "offload": "parameters",

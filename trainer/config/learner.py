@@ -25,6 +25,9 @@ class OptimizerConfig(Branch):
     """Where linear and cosine end, as a share of the learning rate."""
     clip_norm: NonNegative = 1.0
     """Greatest norm of the gradient; 0 does not clip."""
+    moments: Literal["float32", "8bit"] = "float32"
+    """Precision of Adam's two moments. 8bit needs the extra ``gpu``, and takes 2 bytes a weight in place of
+    8."""
 
 
 class LearnerConfig(Branch):
@@ -44,9 +47,9 @@ class LearnerConfig(Branch):
     context_parallel: Positive = 1
     """Workers that share the tokens of each row, for rows too long for one GPU; divides ``workers`` and the
     model's attention heads."""
-    offload: Literal["none", "parameters"] = "none"
-    """What waits in host memory while it is not used. parameters: weights, gradients and Adam's moments, and
-    Adam runs on the CPU; needs fsdp2."""
+    offload: Literal["none", "optimizer", "parameters"] = "none"
+    """What waits in host memory while it is not used. optimizer: Adam's moments. parameters: weights and
+    gradients, too, and Adam runs on the CPU; needs fsdp2."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of the computation; auto: bfloat16 on a GPU, where weights stay in float32. Else float32."""
     optimizer: OptimizerConfig = OptimizerConfig()
@@ -94,7 +97,9 @@ class LearnerConfig(Branch):
         if self.replicas > 1 and self.sharding != "fsdp2":
             raise ValueError("replicas are copies of a sharded model; set sharding=fsdp2, or leave them out")
         if self.offload == "parameters" and self.sharding != "fsdp2":
-            raise ValueError("offload=parameters needs sharding=fsdp2")
+            raise ValueError("offload=parameters needs sharding=fsdp2; offload=optimizer works with ddp")
+        if self.offload != "none" and self.optimizer.moments == "8bit":
+            raise ValueError("optimizer.moments=8bit stays on the GPU; take either it or offload")
         if self.offload_activations and not self.gradient_checkpointing:
             raise ValueError(
                 "offload_activations moves the inputs of layers; it needs gradient_checkpointing=true"

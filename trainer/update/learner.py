@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Learner"]
 
+_MOMENT = "optimizer."
+
 
 class Learner:
     """A causal language model that learns from batches."""
@@ -81,7 +83,8 @@ class Learner:
     def begin(self, optimizer: OptimizerConfig, steps: int) -> None:
         """A stage begins: fresh optimizer, a schedule over ``steps`` steps, and the model as reference."""
         rate = self.config.algorithm.value.learning_rate
-        self._optimizer = Optimizer(self._model.core, optimizer, steps, rate)
+        waiting = self.config.learner.offload == "optimizer"
+        self._optimizer = Optimizer(self._model.core, optimizer, steps, rate, waiting=waiting)
         self._kl = AdaptiveCoefficient.of(self.config.algorithm.kl)
         if self.config.algorithm.needs_reference:
             self._reference = Reference(self._optimizer.parameters)
@@ -194,9 +197,10 @@ class Learner:
         """Go on from a folder, whatever number of ranks wrote it; collective. Raises CheckpointError."""
         note = read_note(folder)
         self.begin(OptimizerConfig.model_validate(note.optimizer), note.steps)
-        read_tensors(folder, self._tensors(), note.shapes)
+        optimizer, tensors = self._ready(), self._tensors()
+        read_tensors(folder, tensors, note.shapes)
+        optimizer.load({name.removeprefix(_MOMENT): value for name, value in tensors.items()})
         read_random(folder, self.rank, self.device)
-        optimizer = self._ready()
         optimizer.done, optimizer.updates = note.done, note.updates
         self._kl = replace(self._kl, value=note.kl_coefficient)
 
@@ -243,7 +247,7 @@ class Learner:
         """All that is saved, and loaded in place."""
         optimizer = self._ready()
         tensors = {f"weight.{name}": value.detach() for name, value in optimizer.parameters.items()}
-        tensors |= {f"optimizer.{name}": value for name, value in optimizer.moments().items()}
+        tensors |= {f"{_MOMENT}{name}": value for name, value in optimizer.moments().items()}
         if self._reference is not None:
             tensors |= {f"reference.{name}": value for name, value in self._reference.values.items()}
         return tensors

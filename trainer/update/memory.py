@@ -22,10 +22,11 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from trainer.errors import ConfigError
 
+from .adam import EIGHT_BIT_BLOCK, EIGHT_BIT_LEAST, SLICE_BYTES
 from .model import peft_config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from torch.nn import Module, Parameter
@@ -160,7 +161,7 @@ def shape_of(folder: Path, config: RunConfig) -> ModelShape:
     except (OSError, ValueError) as error:
         raise ConfigError(f"no model's configuration can be read from {folder}: {error}") from error
     with torch.device("meta"):
-        language: PreTrainedModel = AutoModelForCausalLM.from_config(described)
+        language: PreTrainedModel = AutoModelForCausalLM.from_config(described)  # type: ignore[no-untyped-call]
         if config.learner.lora is not None:
             inject_adapter_in_model(peft_config(config.learner.lora, str(folder)), language)
         core = nn.ModuleList([language])
@@ -196,12 +197,14 @@ def rank_memory(
     parts = [(weight, weight.shard(shards)) for weight in shape.weights]
     kept = sum(weight.size * part for weight, part in parts)
     trained = sum(part for weight, part in parts if weight.trained)
-    gradients, moments = _FLOAT32 * trained, 2 * _FLOAT32 * trained
+    gradients, moments = _FLOAT32 * trained, _moments(learner, parts)
     first = _FLOAT32 * trained if reference else 0
     inputs = 0
     if learner.gradient_checkpointing:
         inputs = len(shape.layers) * passed * shape.layer.hidden * (_HALF if half and sharded else _FLOAT32)
     host = inputs if learner.offload_activations else 0
+    if learner.offload == "optimizer":
+        host, moments = host + moments, min(moments, SLICE_BYTES)
     if learner.offload == "parameters":
         host += kept + gradients + moments + first
         kept = gradients = moments = first = 0
@@ -217,6 +220,16 @@ def rank_memory(
         logits=2 * rows * shape.vocabulary * (_HALF if half else _FLOAT32),
         host=host,
     )
+
+
+def _moments(learner: LearnerConfig, parts: Sequence[tuple[Weight, int]]) -> int:
+    """Of Adam: two in float32, or in a byte each and a scale for every block."""
+    trained = [part for weight, part in parts if weight.trained]
+    if learner.optimizer.moments == "float32":
+        return 2 * _FLOAT32 * sum(trained)
+    small = [part for part in trained if part < EIGHT_BIT_LEAST or part % EIGHT_BIT_BLOCK]
+    packed = sum(trained) - sum(small)
+    return 2 * (_FLOAT32 * sum(small) + packed + _FLOAT32 * packed // EIGHT_BIT_BLOCK)
 
 
 def _gathered(shape: ModelShape, *, half: bool) -> int:

@@ -1,4 +1,4 @@
-"""AdamW, its learning rate as a function of the step, and clipping."""
+"""The optimizer of a stage: AdamW, its learning rate as a function of the step, and clipping."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from .adam import MOMENTS, Adam, EightBitAdam, WaitingAdam
 from .sharding import full
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torch import Tensor
     from torch.nn import Parameter
 
@@ -38,14 +41,18 @@ def rate_factor(config: OptimizerConfig, step: int, steps: int) -> float:
 
 
 class Optimizer:
-    """AdamW (Loshchilov and Hutter 2019) over what is trained of a model, for one stage.
-
-    Vectors (biases, norms) do not decay. Its state is there from the start, so that it can be loaded.
-    """
+    """AdamW over what is trained of a model, for one stage. Vectors (biases, norms) do not decay."""
 
     def __init__(
-        self, core: ActorCritic, config: OptimizerConfig, steps: int, value_rate: float | None = None
+        self,
+        core: ActorCritic,
+        config: OptimizerConfig,
+        steps: int,
+        value_rate: float | None = None,
+        *,
+        waiting: bool = False,
     ) -> None:
+        """``waiting``: moments are in host memory between updates. Raises ConfigError."""
         self.config = config
         self.steps = steps
         self.done = 0
@@ -53,15 +60,8 @@ class Optimizer:
         self.parameters: dict[str, Parameter] = {
             name: parameter for name, parameter in core.named_parameters() if parameter.requires_grad
         }
-        self._adam = torch.optim.AdamW(
-            self._groups(value_rate), betas=config.betas, eps=config.epsilon, fused=True
-        )
-        for parameter in self.parameters.values():
-            self._adam.state[parameter] = {
-                "step": torch.zeros((), device=parameter.device),
-                "exp_avg": torch.zeros_like(parameter),
-                "exp_avg_sq": torch.zeros_like(parameter),
-            }
+        kind = EightBitAdam if config.moments == "8bit" else WaitingAdam if waiting else Adam
+        self._adam = kind(self._groups(value_rate), config)
 
     def _groups(self, value_rate: float | None) -> list[dict[str, object]]:
         groups: dict[tuple[float, float], list[Parameter]] = {}
@@ -82,7 +82,8 @@ class Optimizer:
 
     def clear(self) -> None:
         """Forget gradients."""
-        self._adam.zero_grad(set_to_none=True)
+        for parameter in self.parameters.values():
+            parameter.grad = None
 
     def step(self) -> float:
         """Clip and apply gradients; collective. Returns their norm before clipping.
@@ -92,28 +93,28 @@ class Optimizer:
         most = self.config.clip_norm or math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.parameters.values(), most, foreach=True)
         value = float(full(norm))
-        if not math.isfinite(value):
-            return value
-        factor = rate_factor(self.config, self.done, self.steps)
-        for group in self._adam.param_groups:
-            group["lr"] = group["base_rate"] * factor
-        self._adam.step()
+        if math.isfinite(value):
+            self._adam.step(rate_factor(self.config, self.done, self.steps))
         return value
 
     def moments(self) -> dict[str, Tensor]:
-        """State by the names of parameters, to be saved and to be loaded into."""
-        state: dict[str, Tensor] = {}
+        """State by the names of parameters, to be saved, or to be loaded into and handed to ``load``."""
+        return {
+            f"{moment}.{name}": tensor
+            for name, parameter in self.parameters.items()
+            for moment, tensor in self._adam.moments(parameter).items()
+        }
+
+    def load(self, moments: Mapping[str, Tensor]) -> None:
+        """Go on with the state that ``moments`` gave and that was loaded into."""
         for name, parameter in self.parameters.items():
-            for moment in ("exp_avg", "exp_avg_sq"):
-                state[f"{moment}.{name}"] = self._adam.state[parameter][moment]
-        return state
+            self._adam.load(parameter, {moment: moments[f"{moment}.{name}"] for moment in MOMENTS})
 
     @property
     def updates(self) -> int:
         """Updates that were applied."""
-        return int(next(iter(self._adam.state.values()))["step"])
+        return self._adam.updates
 
     @updates.setter
     def updates(self, count: int) -> None:
-        for state in self._adam.state.values():
-            state["step"].fill_(count)
+        self._adam.updates = count

@@ -136,6 +136,7 @@ def test_a_run_file_of_the_package_is_found_from_any_folder(
         ),
         (["learner.context_parallel=2", "learner.workers=[2, 4]"], "need a fixed number of workers"),
         (["learner.offload=parameters"], "offload=parameters needs sharding=fsdp2"),
+        (["learner.offload=optimizer", "learner.optimizer.moments=8bit"], "take either it or offload"),
         (["learner.offload_activations=true"], "it needs gradient_checkpointing=true"),
         (["sync.medium=adapter"], "sync.medium=adapter publishes a LoRA adapter"),
         (["steps=0"], "nothing to do"),

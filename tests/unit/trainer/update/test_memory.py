@@ -145,7 +145,7 @@ def test_the_peak_of_an_update_is_foreseen(folder, dtype, checkpointing):
         )
         core, batch = learner._model.core, small_batch(rows=64, longest=32, words=WORDS)
         shape = shape_of_core(core)
-        tracker = FSDPMemTracker(core, learner._optimizer._adam)
+        tracker = FSDPMemTracker(core, learner._optimizer._adam._adam)
         annotated = learner.annotate(batch)
         lengths = [len(sample) for sample in batch.samples]
         (mine,) = rank_micro_batches(lengths, range(64), learner._model.mesh, 100_000, "packed")

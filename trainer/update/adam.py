@@ -1,0 +1,241 @@
+"""AdamW (Loshchilov and Hutter 2019), with its moments where and as precise as a run has room for.
+
+Moments are there from the start, so that they can be loaded. What is saved of them is float32 whatever they
+are kept in, so that a run can go on with another precision, another place, and another number of ranks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch.distributed.tensor import DTensor
+
+from trainer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from torch import Tensor
+    from torch.nn import Parameter
+
+    from trainer.config import OptimizerConfig
+
+__all__ = [
+    "EIGHT_BIT_BLOCK",
+    "EIGHT_BIT_LEAST",
+    "MOMENTS",
+    "SLICE_BYTES",
+    "Adam",
+    "EightBitAdam",
+    "Groups",
+    "WaitingAdam",
+]
+
+Groups = list[dict[str, object]]
+"""As torch's optimizers take them: parameters with a rate and a decay."""
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+EIGHT_BIT_BLOCK = 256
+"""Numbers that share a scale."""
+EIGHT_BIT_LEAST = 4096
+"""Numbers of a part that is worth it."""
+SLICE_BYTES = 256 << 20
+"""Moments that are on the device at a time, of those that wait in host memory."""
+
+
+class Adam:
+    """Moments in float32, beside the weights."""
+
+    def __init__(self, groups: Groups, config: OptimizerConfig) -> None:
+        self._adam: torch.optim.Optimizer = torch.optim.AdamW(
+            groups, betas=config.betas, eps=config.epsilon, fused=True
+        )
+        for parameter in self._parameters():
+            self._adam.state[parameter] = {
+                "step": torch.zeros((), device=parameter.device),
+                **{name: torch.zeros_like(parameter) for name in MOMENTS},
+            }
+
+    def step(self, factor: float) -> None:
+        """Apply gradients, with ``factor`` times each group's own rate."""
+        for group in self._adam.param_groups:
+            group["lr"] = group["base_rate"] * factor
+        self._adam.step()
+
+    def moments(self, parameter: Parameter) -> dict[str, Tensor]:
+        """Both moments of a parameter, to be saved, or to be loaded into and handed to ``load``."""
+        return {name: self._adam.state[parameter][name] for name in MOMENTS}
+
+    def load(self, parameter: Parameter, moments: dict[str, Tensor]) -> None:
+        """Go on with these moments."""
+        for name, moment in moments.items():
+            kept = self._adam.state[parameter][name]
+            if kept is not moment:
+                kept.copy_(moment)
+
+    @property
+    def updates(self) -> int:
+        """Updates that were applied."""
+        return int(self._adam.state[next(self._parameters())]["step"])
+
+    @updates.setter
+    def updates(self, count: int) -> None:
+        for parameter in self._parameters():
+            self._adam.state[parameter]["step"].fill_(count)
+
+    def _parameters(self) -> Iterator[Parameter]:
+        for group in self._adam.param_groups:
+            yield from group["params"]
+
+
+class WaitingAdam(Adam):
+    """Moments in float32 that wait in host memory, and visit the device some at a time."""
+
+    def __init__(self, groups: Groups, config: OptimizerConfig) -> None:
+        self._slices = [
+            torch.optim.AdamW([{**group, "params": part}], betas=config.betas, eps=config.epsilon, fused=True)
+            for group in groups
+            for part in _slices(cast("Sequence[Parameter]", group["params"]))
+        ]
+        self._waiting = {
+            parameter: {name: _in_host_memory(torch.zeros_like(parameter)) for name in MOMENTS}
+            for group in groups
+            for parameter in cast("Sequence[Parameter]", group["params"])
+        }
+        self._updates = 0
+
+    def step(self, factor: float) -> None:
+        for adam in self._slices:
+            (group,) = adam.param_groups
+            group["lr"] = group["base_rate"] * factor
+            for parameter in group["params"]:
+                here = {
+                    name: moment.to(parameter.device, non_blocking=True)
+                    for name, moment in self._waiting[parameter].items()
+                }
+                step = torch.full((), float(self._updates), device=parameter.device)
+                adam.state[parameter] = {"step": step, **here}
+            adam.step()
+            for parameter in group["params"]:
+                self.load(parameter, {name: adam.state[parameter][name] for name in MOMENTS})
+            adam.state.clear()
+        self._updates += 1
+
+    def moments(self, parameter: Parameter) -> dict[str, Tensor]:
+        return dict(self._waiting[parameter])
+
+    def load(self, parameter: Parameter, moments: dict[str, Tensor]) -> None:
+        for name, moment in moments.items():
+            _local(self._waiting[parameter][name]).copy_(_local(moment))
+
+    @property
+    def updates(self) -> int:
+        return self._updates
+
+    @updates.setter
+    def updates(self, count: int) -> None:
+        self._updates = count
+
+
+class EightBitAdam(Adam):
+    """Moments in 8 bits, a scale for each block (Dettmers et al. 2022), as torchao implements it.
+
+    Parts with few numbers, or with a rest behind the last block, stay in float32.
+    """
+
+    def __init__(self, groups: Groups, config: OptimizerConfig) -> None:
+        """Raises ConfigError without torchao."""
+        try:
+            from torchao.optim import AdamW8bit
+        except ImportError as error:
+            raise ConfigError(
+                "optimizer.moments=8bit needs the package torchao: pip install 'training-sandbox[gpu]'"
+            ) from error
+        # torchao keeps rates as tensors, and makes one of what each group says.
+        self._adam = AdamW8bit(groups, betas=config.betas, eps=config.epsilon, block_size=EIGHT_BIT_BLOCK)
+        parameters = list(self._parameters())
+        kept = [parameter.grad for parameter in parameters]
+        for parameter in parameters:
+            parameter.grad = None
+        # Moments are made by a first step, here of one parameter at a time, which changes nothing.
+        for parameter in parameters:
+            parameter.grad = torch.zeros_like(parameter)
+            self.step(0.0)
+            parameter.grad = None
+        for parameter, gradient in zip(parameters, kept, strict=True):
+            parameter.grad = gradient
+        self.updates = 0
+
+    def step(self, factor: float) -> None:
+        for group in self._adam.param_groups:
+            group["lr"].fill_(cast("float", group["base_rate"]) * factor)
+        on_cpu = next(self._parameters()).device.type == "cpu"
+        # Compiled kernels are for GPUs; a CPU would need a C++ compiler for them.
+        with torch.compiler.set_stance("force_eager" if on_cpu else "default"):
+            self._adam.step()
+
+    def moments(self, parameter: Parameter) -> dict[str, Tensor]:
+        return {
+            name: _in_host_memory(_dequantised(self._adam.state[parameter][name], parameter))
+            for name in MOMENTS
+        }
+
+    def load(self, parameter: Parameter, moments: dict[str, Tensor]) -> None:
+        for name, moment in moments.items():
+            kept: Any = _local(self._adam.state[parameter][name])
+            numbers = _local(moment).to(kept.device)
+            if hasattr(kept, "codes"):
+                _quantise(numbers, kept.codes, kept.scale, kept.qmap)
+            else:
+                kept.copy_(numbers)
+
+
+def _slices(parameters: Sequence[Parameter]) -> Iterator[list[Parameter]]:
+    part: list[Parameter] = []
+    used = 0
+    for parameter in parameters:
+        size = 8 * _local(parameter).numel()
+        if part and used + size > SLICE_BYTES:
+            yield part
+            part, used = [], 0
+        part.append(parameter)
+        used += size
+    if part:
+        yield part
+
+
+def _local(tensor: Tensor) -> Tensor:
+    """This rank's part."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor.detach()
+
+
+def _in_host_memory(tensor: Tensor) -> Tensor:
+    """The tensor in host memory, divided over ranks as it was; page-locked where that makes copies faster."""
+    return tensor.cpu() if isinstance(tensor, DTensor) or not tensor.is_cuda else tensor.cpu().pin_memory()
+
+
+def _quantise(numbers: Tensor, codes: Tensor, scale: Tensor, values: Tensor) -> None:
+    """Find the codes and scales that numbers came from, if they came from any.
+
+    torchao's own copying does not: its negative values end before -1, so that a block whose greatest number
+    is negative would shrink each time.
+    """
+    blocks = numbers.view(len(scale), -1)
+    scales = blocks.amax(-1) / values[-1]
+    if values[0] < 0:
+        scales = torch.maximum(scales, blocks.amin(-1) / values[0])
+    scale.copy_(scales.clamp(min=torch.finfo(torch.float32).tiny))
+    between = (values[1:] + values[:-1]) / 2
+    codes.copy_(torch.bucketize(blocks / scale[:, None], between).view_as(codes))
+
+
+def _dequantised(moment: Tensor, like: Parameter) -> Tensor:
+    """A moment in float32, divided over ranks as its parameter is."""
+    local = _local(moment)
+    numbers = local.dequantize() if hasattr(local, "codes") else local.clone()
+    if not isinstance(like, DTensor):
+        return numbers
+    return DTensor.from_local(
+        numbers, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride()
+    )
