@@ -59,6 +59,8 @@ class LearnerConfig(Branch):
     """Passes over the batch."""
     micro_batch_tokens: Positive = 8192
     """Tokens of one forward pass, on each worker."""
+    logits_tokens: Positive = 1024
+    """Tokens whose logits are there at a time; more are computed piece by piece, twice when learning."""
     layout: Literal["padded", "packed"] = "padded"
     """Rows side by side with padding, or one after another in one row, which attends within samples only."""
     gradient_checkpointing: bool = False

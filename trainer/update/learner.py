@@ -70,7 +70,8 @@ class Learner:
         self._model = Parallel(make_model(model_folder, config), learner, self.device, mesh)
         budget, layout = learner.micro_batch_tokens, learner.layout
         self._scorer = Scorer(self._model, budget, layout)
-        self._updater = Updater(self._model, budget, layout, config.algorithm)
+        self._temperature = config.rollout.sampling.temperature or 1.0  # 0 is for evaluation alone
+        self._updater = Updater(self._model, budget, layout, config.algorithm, self._temperature)
         self._kl = AdaptiveCoefficient.of(config.algorithm.kl)
         self._optimizer: Optimizer | None = None
         self._reference: Reference | None = None
@@ -100,7 +101,7 @@ class Learner:
         rows = [Row(sample.token_ids_T, sample.mask_T) for sample in batch.samples]
         samples = list(batch.samples)
         if not self._asks_once:
-            scores = self._scorer.score(rows)
+            scores = self._scorer.score(rows, self._temperature)
             samples = [
                 replace(sample, old_logprobs_T=logprobs_T)
                 for sample, logprobs_T in zip(samples, scores.logprobs, strict=True)
@@ -112,7 +113,7 @@ class Learner:
                 ]
         if self._reference is not None:
             with self._reference.in_place():
-                found = self._scorer.score(rows).logprobs
+                found = self._scorer.score(rows, self._temperature).logprobs
             samples = [
                 replace(sample, ref_logprobs_T=logprobs_T)
                 for sample, logprobs_T in zip(samples, found, strict=True)
@@ -150,7 +151,10 @@ class Learner:
         }
 
     def probe(self, sequences: Sequence[tuple[int, ...]]) -> list[FloatT]:
-        """Log-probability of each token given those before it, 0 for the first; collective."""
+        """Log-probability of each token given those before it, 0 for the first; collective.
+
+        At temperature 1, whatever turns are sampled with.
+        """
         rows = [
             Row(np.asarray(sequence, dtype=np.int32), np.arange(len(sequence)) > 0) for sequence in sequences
         ]

@@ -22,17 +22,18 @@ _SLICE_ELEMENTS = 1 << 20
 """Logits that are in float32 at a time: few enough for a cache, enough to keep a GPU busy."""
 
 
-def token_statistics(logits_KV: Tensor, targets_K: Tensor) -> tuple[Tensor, Tensor]:
+def token_statistics(logits_KV: Tensor, targets_K: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
     """Log-probabilities of the targets and entropies of the distributions, in nats.
 
     Args:
-        logits_KV: one row a token, over V words; any floating type.
+        logits_KV: one row a token, over V words; any floating type. Words at -inf cannot be chosen.
         targets_K: the words that were chosen.
+        temperature: what the logits are divided by, above 0: distributions are those that were sampled from.
 
     Returns:
         Two float32 tensors of K.
     """
-    logprobs_K, entropy_K = _TokenStatistics.apply(logits_KV, targets_K)  # type: ignore[no-untyped-call]
+    logprobs_K, entropy_K = _TokenStatistics.apply(logits_KV, targets_K, 1 / temperature)  # type: ignore[no-untyped-call]
     return logprobs_K, entropy_K
 
 
@@ -44,40 +45,47 @@ def _slices(logits_KV: Tensor) -> Iterator[slice]:
 
 
 class _TokenStatistics(torch.autograd.Function):
-    """d log p(t) / d z = onehot(t) - p;  d H / d z = -p (log p + H)."""
+    """With z the scaled logits: d log p(t) / d z = onehot(t) - p;  d H / d z = -p (log p + H)."""
 
     @staticmethod
-    def forward(ctx: Any, logits_KV: Tensor, targets_K: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ANN401
+    def forward(ctx: Any, logits_KV: Tensor, targets_K: Tensor, scale: float) -> tuple[Tensor, Tensor]:  # noqa: ANN401
         rows = len(logits_KV)
         logprobs_K, entropy_K, partition_K = (
             logits_KV.new_empty(rows, dtype=torch.float32) for _ in range(3)
         )
         for part in _slices(logits_KV):
-            z = logits_KV[part].float()
+            z = logits_KV[part].float() * scale
             partition = torch.logsumexp(z, dim=-1)
             chosen = z.gather(-1, targets_K[part, None]).squeeze(-1)
             p = torch.exp(z - partition[:, None])
             partition_K[part] = partition
             logprobs_K[part] = chosen - partition
-            entropy_K[part] = partition - torch.linalg.vecdot(p, z)
+            entropy_K[part] = partition - torch.linalg.vecdot(p, z.masked_fill_(p == 0, 0.0))  # 0 x -inf
         ctx.save_for_backward(logits_KV, targets_K, partition_K, entropy_K)
+        ctx.scale = scale
         ctx.set_materialize_grads(False)
         return logprobs_K, entropy_K
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, by_logprobs_K: Tensor | None, by_entropy_K: Tensor | None) -> tuple[Any, None]:  # noqa: ANN401
+    def backward(
+        ctx: Any,  # noqa: ANN401
+        by_logprobs_K: Tensor | None,
+        by_entropy_K: Tensor | None,
+    ) -> tuple[Tensor, None, None]:
         logits_KV, targets_K, partition_K, entropy_K = ctx.saved_tensors
         gradient_KV = torch.empty_like(logits_KV)
         for part in _slices(logits_KV):
-            logp = logits_KV[part].float() - partition_K[part, None]
-            scale = torch.zeros_like(logp[:, :1])
+            logp = logits_KV[part].float() * ctx.scale - partition_K[part, None]
+            p = logp.exp()
+            factor = torch.zeros_like(logp[:, :1])
             if by_logprobs_K is not None:
-                scale = scale - by_logprobs_K[part, None]
+                factor = factor - by_logprobs_K[part, None]
             if by_entropy_K is not None:
-                scale = scale - by_entropy_K[part, None] * (logp + entropy_K[part, None])
-            gradient = logp.exp_().mul_(scale)
+                logp.masked_fill_(p == 0, 0.0)
+                factor = factor - by_entropy_K[part, None] * (logp + entropy_K[part, None])
+            gradient = p.mul_(factor)
             if by_logprobs_K is not None:
                 gradient.scatter_add_(-1, targets_K[part, None], by_logprobs_K[part, None])
-            gradient_KV[part] = gradient
-        return gradient_KV, None
+            gradient_KV[part] = gradient * ctx.scale
+        return gradient_KV, None, None

@@ -189,7 +189,7 @@ def rank_memory(
         half: computation in bfloat16, as on GPUs.
         reference: a copy of what is trained is kept, for a KL.
         tokens: of a micro-batch on this rank; the configured number when missing.
-        logit_rows: tokens whose logits are there at a time; all of ``tokens`` when missing.
+        logit_rows: tokens whose logits are there at a time; the configured number when missing.
     """
     sharded = learner.sharding == "fsdp2"
     shards = mesh.shards if sharded else 1
@@ -208,7 +208,7 @@ def rank_memory(
     if learner.offload == "parameters":
         host += kept + gradients + moments + first
         kept = gradients = moments = first = 0
-    rows = passed if logit_rows is None else min(passed, logit_rows)
+    rows = min(passed, learner.logits_tokens if logit_rows is None else logit_rows)
     return RankMemory(
         weights=kept,
         gradients=gradients,

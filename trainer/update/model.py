@@ -15,9 +15,11 @@ from peft.tuners.lora import LoraLayer
 from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from trainer.errors import ConfigError
+
 from .architecture import attention_for, text_config, without_dropout
+from .head import adjusted, chunked_statistics
 from .loading import fill
-from .logprobs import token_statistics
 from .naming import Origin
 from .pretrained import PretrainedFiles
 
@@ -51,13 +53,21 @@ class ActorCritic(nn.Module):
     """A language model with an optional critic that shares its trunk."""
 
     def __init__(
-        self, language: PreTrainedModel, origin: Origin, *, critic: bool, detach_values: bool = False
+        self,
+        language: PreTrainedModel,
+        origin: Origin,
+        *,
+        critic: bool,
+        detach_values: bool = False,
+        logits_tokens: int = 1024,
     ) -> None:
         super().__init__()
         self.language = language
         self.origin = origin
         self.value_head = nn.Linear(language.config.hidden_size, 1) if critic else None
         self._detach_values = detach_values
+        self._logits_tokens = logits_tokens
+        self._head_checked = False
         if self.value_head is not None:
             nn.init.zeros_(self.value_head.weight)
             nn.init.zeros_(self.value_head.bias)
@@ -65,16 +75,16 @@ class ActorCritic(nn.Module):
     def forward(self, micro: MicroBatch) -> TokenOutputs:
         """Statistics of the kept tokens, from the hidden states before them."""
         hidden: list[Tensor] = []
+        head: nn.Module = self.language.get_output_embeddings()  # type: ignore[no-untyped-call]
 
         def keep(_: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor]:
             hidden.append(given[0].flatten(0, -2)[micro.sources_K])
-            return (hidden[0],)
+            return (hidden[0][:1].detach(),)  # one row is enough to see what the model makes of it
 
-        head: nn.Module = self.language.get_output_embeddings()  # type: ignore[no-untyped-call]
         hook = head.register_forward_pre_hook(keep)
         try:
             # A cache would keep transformers from seeing where packed sequences begin.
-            logits_KV = self.language(
+            one_V = self.language(
                 input_ids=micro.input_ids,
                 position_ids=micro.position_ids,
                 use_cache=False,
@@ -82,8 +92,31 @@ class ActorCritic(nn.Module):
             ).logits
         finally:
             hook.remove()
-        logprobs_K, entropy_K = token_statistics(logits_KV.flatten(0, -2), micro.targets_K)
+        self._check_head(head, hidden[0], one_V)
+        logprobs_K, entropy_K = chunked_statistics(
+            lambda states: adjusted(self.language.config, head(states)),
+            hidden[0],
+            micro.targets_K,
+            micro.temperature,
+            self._logits_tokens,
+        )
         return TokenOutputs(logprobs_K, entropy_K, self._values(hidden[0]))
+
+    @torch.no_grad()
+    def _check_head(self, head: nn.Module, hidden_KH: Tensor, one_V: Tensor) -> None:
+        """At the first pass: the output layer here is the model's own, whatever that does behind it.
+
+        Raises ConfigError.
+        """
+        if self._head_checked or not len(hidden_KH):
+            return
+        found = adjusted(self.language.config, head(hidden_KH[:1]))
+        if not torch.allclose(found.float().flatten(), one_V.float().flatten(), rtol=1e-3, atol=1e-3):
+            raise ConfigError(
+                f"a model of type {self.language.config.model_type} does something to its logits that the "
+                "learner does not know"
+            )
+        self._head_checked = True
 
     def _values(self, hidden_KH: Tensor) -> Tensor | None:
         if self.value_head is None:
@@ -128,7 +161,11 @@ def make_model(folder: Path, config: RunConfig) -> ActorCritic:
             language.gradient_checkpointing_enable({"use_reentrant": False})
         origin = Origin.of(language, files)
         return ActorCritic(
-            language, origin, critic=algorithm.needs_values, detach_values=algorithm.value.detach
+            language,
+            origin,
+            critic=algorithm.needs_values,
+            detach_values=algorithm.value.detach,
+            logits_tokens=learner.logits_tokens,
         )
 
 

@@ -58,10 +58,16 @@ class MicroBatch:
     """The kept tokens."""
     sequences_K: Tensor
     """For each kept token, which of ``rows`` it is of, from 0."""
+    temperature: float = 1.0
+    """That the kept tokens were sampled with."""
 
 
 def lay_out(
-    rows: Sequence[Row], indices: tuple[int, ...], layout: Layout, device: torch.device
+    rows: Sequence[Row],
+    indices: tuple[int, ...],
+    layout: Layout,
+    device: torch.device,
+    temperature: float = 1.0,
 ) -> MicroBatch:
     """Tensors of the rows ``indices``; without any, of two tokens that belong to nobody."""
     chosen = [rows[index] for index in indices] or [_NOBODY]
@@ -84,6 +90,7 @@ def lay_out(
         sources_K=_tensor(sources_K, device),
         targets_K=_tensor(input_ids[sources_K + 1], device),
         sequences_K=_tensor(np.repeat(np.arange(len(chosen)), [len(part) for part in sources]), device),
+        temperature=temperature,
     )
 
 

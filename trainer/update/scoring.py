@@ -42,8 +42,8 @@ class Scorer:
     layout: Layout
 
     @torch.no_grad()
-    def score(self, rows: Sequence[Row]) -> Scores:
-        """Scores of all rows, on every rank; collective."""
+    def score(self, rows: Sequence[Row], temperature: float = 1.0) -> Scores:
+        """Scores of all rows, as sampled with a temperature, on every rank; collective."""
         model = self.model
         critic = model.core.value_head is not None
         table = RowTable(rows, 1 + critic, model.device)
@@ -51,7 +51,7 @@ class Scorer:
         lengths = [len(row) for row in rows]
         model.core.eval()
         for indices in rank_micro_batches(lengths, wanted, model.mesh, self.budget, self.layout):
-            outputs = model(lay_out(rows, indices, self.layout, model.device))
+            outputs = model(lay_out(rows, indices, self.layout, model.device, temperature))
             if model.counts:
                 table.put(indices, outputs.logprobs_K, *((outputs.values_K,) if critic else ()))
         model.rest()

@@ -71,6 +71,8 @@ class Updater:
     """Tokens of a pass on each rank."""
     layout: Layout
     algorithm: AlgorithmConfig
+    temperature: float = 1.0
+    """That turns are sampled with; demonstrations are not."""
 
     def update(
         self,
@@ -101,13 +103,14 @@ class Updater:
             ),
             sequences=sum(material.weights[index] for index in minibatch),
         )
+        temperature = self.temperature if material.kind is Objective.REINFORCE else 1.0
         lengths = [len(row) for row in material.rows]
         plan = rank_micro_batches(lengths, minibatch, model.mesh, self.budget, self.layout)
         model.core.train()
         optimizer.clear()
         for place, indices in enumerate(plan, start=1):
             with model.accumulating(last=place == len(plan)):
-                micro = lay_out(material.rows, indices, self.layout, model.device)
+                micro = lay_out(material.rows, indices, self.layout, model.device, temperature)
                 outputs = model(micro)
                 output = self._loss(outputs, micro, material, totals, kl_coefficient)
                 # Gradients become the mean over ranks, and their sum is wanted. Ranks that share rows have

@@ -45,6 +45,35 @@ def test_the_entropy_may_be_left_alone(case):
     torch.testing.assert_close(leaf.grad, other.grad, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("temperature", [0.6, 1.7])
+def test_distributions_are_those_that_were_sampled_from(case, temperature):
+    logits, targets = case
+    gradients = []
+    for function, scaled in ((lambda z, t: token_statistics(z, t, temperature), 1.0), (plain, temperature)):
+        leaf = logits.clone().requires_grad_()
+        logprobs, entropy = function(leaf / scaled, targets)
+        (logprobs.sum() - 0.5 * entropy.sum()).backward()
+        gradients.append((logprobs.detach(), entropy.detach(), leaf.grad))
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, atol=2e-5, rtol=1e-4)
+
+
+def test_words_that_cannot_be_chosen_leave_entropy_and_gradients_finite(case):
+    logits, targets = case
+    open_words = logits.shape[1] - 4
+    closed = torch.nn.functional.pad(logits[:, :open_words], (0, 4), value=-torch.inf)
+    gradients = []
+    for given in (closed, logits[:, :open_words]):
+        leaf = given.clone().requires_grad_()
+        logprobs, entropy = token_statistics(leaf, targets % open_words)
+        (logprobs.sum() + 0.3 * entropy.sum()).backward()
+        gradients.append((logprobs.detach(), entropy.detach(), leaf.grad[:, :open_words]))
+        assert torch.isfinite(leaf.grad).all()
+        assert (leaf.grad[:, open_words:] == 0).all()
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
 def test_half_precision_logits_are_summed_in_float32(case):
     logits, targets = case
     halves = logits.bfloat16().requires_grad_()

@@ -1,0 +1,77 @@
+"""From hidden states to statistics of tokens, some tokens at a time, so that few logits are there at once.
+
+A language model's own forward pass turns all hidden states into logits in one piece: K tokens by V words, and
+their gradient beside them. Here each chunk's logits live only until its numbers are known, and are computed
+again in the backward pass; gradients are those of the whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from .logprobs import token_statistics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+    from transformers import PreTrainedConfig
+
+    _Statistics = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+__all__ = ["adjusted", "chunked_statistics"]
+
+
+def chunked_statistics(
+    logits: Callable[[Tensor], Tensor],
+    hidden_KH: Tensor,
+    targets_K: Tensor,
+    temperature: float,
+    rows: int,
+) -> tuple[Tensor, Tensor]:
+    """Log-probabilities of the targets and entropies of the distributions, in nats.
+
+    Args:
+        logits: of hidden states.
+        hidden_KH: one row a token, before the output layer.
+        targets_K: the words that were chosen.
+        temperature: that words were sampled with.
+        rows: tokens of a chunk.
+
+    Returns:
+        Two float32 tensors of K.
+    """
+
+    def of_chunk(hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        return token_statistics(logits(hidden), targets, temperature)
+
+    if len(hidden_KH) <= rows:
+        return of_chunk(hidden_KH, targets_K)
+    found = []
+    for hidden, targets in zip(torch.split(hidden_KH, rows), torch.split(targets_K, rows), strict=True):
+        found.append(_again(of_chunk, hidden, targets))
+    logprobs, entropies = zip(*found, strict=True)
+    return torch.cat(logprobs), torch.cat(entropies)
+
+
+def _again(function: _Statistics, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """What the function says, without keeping anything for the backward pass but its arguments."""
+    if not torch.is_grad_enabled():
+        return function(hidden, targets)
+    found: tuple[Tensor, Tensor] = checkpoint(function, hidden, targets, use_reentrant=False)
+    return found
+
+
+def adjusted(config: PreTrainedConfig, logits: Tensor) -> Tensor:
+    """What models do to what comes out of their output layer: a scale (Granite, Cohere), a cap (Gemma)."""
+    for name in ("logit_scale", "lm_head_multiplier"):
+        if (factor := getattr(config, name, None)) is not None:
+            logits = logits * factor
+    if (divisor := getattr(config, "logits_scaling", None)) is not None:
+        logits = logits / divisor
+    if (cap := getattr(config, "final_logit_softcapping", None)) is not None:
+        logits = torch.tanh(logits / cap) * cap
+    return logits
