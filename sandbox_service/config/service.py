@@ -45,6 +45,10 @@ class ServerConfig(Branch):
     """Names besides loopback's by which a service without API keys may be called."""
     max_body_bytes: Positive = 8 * 1024 * 1024
     """Largest request body."""
+    bodies_mib: Positive = 256
+    """Most MiB of request bodies that a replica receives and works on at once; more is answered 429."""
+    body_timeout_s: Seconds = 60.0
+    """Longest time from the first bytes of a request body to its last."""
     max_json_depth: Positive = 64
     """Deepest nesting of a request body."""
     max_json_values: Positive = 20_000
@@ -119,6 +123,8 @@ class QuotaConfig(Branch):
     """Most bytes of requests and results that are recorded within 24 hours; past it, no new instance."""
     requests_at_once: Annotated[int, Field(ge=2)] = 8
     """Requests that a gateway replica works on at once; the others wait, and tenants take turns."""
+    bodies_mib: Positive = 64
+    """Most MiB of one tenant's request bodies that a replica receives and works on at once."""
     requests_waiting: Positive = 1024
     """Requests of one tenant that may wait for their turn in a replica; one more is answered 429."""
 

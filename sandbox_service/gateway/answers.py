@@ -71,6 +71,7 @@ async def send_answer(send: Send, exchange: Exchange, answer: Answer) -> None:
         (b"content-length", b"%d" % len(answer.body)),
         (b"x-request-id", exchange.request_id.encode()),
         *answer.headers,
+        *exchange.last_headers,
     ]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     body = b"" if exchange.method == "HEAD" else answer.body

@@ -19,7 +19,7 @@ from .agentgym import AgentGymRoutes
 from .agentgym_documents import agentgym_documentation
 from .answers import problem_answer, send_answer
 from .auth import KeyRing
-from .bodies import BodyParser, ClientGone, read_body
+from .bodies import BodyParser
 from .compat import CompatRoutes
 from .compat_documents import compat_documentation
 from .compat_manager import ManagerRoutes
@@ -33,6 +33,7 @@ from .inspection import InspectionRoutes
 from .methods import allow_header, with_head
 from .metrics import Metrics
 from .native import HotRoute, NativeRoutes
+from .receipt import BodyReceipt, ClientGone
 from .reference_page import ReferencePages
 from .refusals import SchemaError
 from .request_log import RequestLog
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Gateway", "build_app"]
 
+_MIB = 1024 * 1024
+
 
 class Gateway:
     """An ASGI application in front of the hot routes and of FastAPI."""
@@ -64,7 +67,7 @@ class Gateway:
         keys: KeyRing,
         metrics: Metrics,
         log: RequestLog,
-        max_body_bytes: int,
+        bodies: BodyReceipt,
         turns: Turns | None = None,
     ) -> None:
         self._hot = {route.path: route for route in hot}
@@ -72,7 +75,7 @@ class Gateway:
         self._keys = keys
         self._metrics = metrics
         self._log = log
-        self._max_body_bytes = max_body_bytes
+        self._bodies = bodies
         self._turns = turns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -89,6 +92,7 @@ class Gateway:
         except ClientGone:
             pass
         finally:
+            self._bodies.forget(exchange)
             if self._turns is not None and exchange.turn is not None:
                 self._turns.end(exchange.turn)
             self._metrics.finish(exchange)
@@ -120,8 +124,7 @@ class Gateway:
         self._admit(exchange)
         if self._turns is not None:
             exchange.turn = await self._turns.take(exchange.tenant)
-        body = await read_body(receive, exchange.headers, self._max_body_bytes)
-        return await route.handle(exchange, body)
+        return await route.handle(exchange, await self._bodies.read(exchange, receive))
 
     def _admit(self, exchange: Exchange) -> None:
         """Know the tenant. Raises ServiceError for a caller or a request id that is not taken."""
@@ -143,7 +146,8 @@ class Gateway:
             if message["type"] == "http.response.start":
                 started = True
                 exchange.status = message["status"]
-                message["headers"] = [*message["headers"], (b"x-request-id", exchange.request_id.encode())]
+                own = ((b"x-request-id", exchange.request_id.encode()), *exchange.last_headers)
+                message["headers"] = [*message["headers"], *own]
             elif head:
                 message = {**message, "body": b""}
             await send(message)
@@ -183,10 +187,7 @@ def build_app(
     verbs = Verbs(backend, Deadlines(deadline or DeadlineConfig(), queue_timeout_s))
     metrics = Metrics()
     log = RequestLog(log_every)
-    several = len(set(config.api_keys.values())) > 1
-    turns = Turns(quota or QuotaConfig(), metrics.waited) if several else None
-    if turns is not None:
-        metrics.watch_waiting(lambda: turns.waiting)
+    turns, bodies = _bounds(config, quota or QuotaConfig(), metrics)
     parser = BodyParser(config.max_json_depth, config.max_json_values)
     native = NativeRoutes(verbs, registry, metrics, log, parser, turns)
     compat = CompatRoutes(verbs, registry, parser)
@@ -194,21 +195,34 @@ def build_app(
     agentgym = AgentGymRoutes(verbs, registry, parser)
     return Gateway(
         [*native.routes(), *compat.routes(), *manager.routes(), *agentgym.routes()],
-        _rest(verbs, registry, metrics, config.max_body_bytes),
+        _rest(verbs, registry, metrics, bodies, config.max_body_bytes),
         keys=KeyRing(config.api_keys, insecure=config.insecure, host_names=config.host_names),
         metrics=metrics,
         log=log,
-        max_body_bytes=config.max_body_bytes,
+        bodies=bodies,
         turns=turns,
     )
 
 
-def _rest(verbs: Verbs, registry: Registry, metrics: Metrics, max_bytes: int) -> FastAPI:
+def _bounds(config: ServerConfig, quota: QuotaConfig, metrics: Metrics) -> tuple[Turns | None, BodyReceipt]:
+    """What keeps tenants from each other's way; a single one is bounded by what all may have."""
+    several = len(set(config.api_keys.values())) > 1
+    most = config.bodies_mib * _MIB
+    of_one = min(most, quota.bodies_mib * _MIB) if several else most
+    # A body that is allowed at all must fit.
+    least = config.max_body_bytes
+    bodies = BodyReceipt(least, config.body_timeout_s, max(least, most), max(least, of_one))
+    turns = Turns(quota, metrics.waited) if several else None
+    metrics.watch(lambda: turns.waiting if turns else 0, lambda: bodies.held_bytes)
+    return turns, bodies
+
+
+def _rest(verbs: Verbs, registry: Registry, metrics: Metrics, bodies: BodyReceipt, max_bytes: int) -> FastAPI:
     """FastAPI's part: what is not hot, and the document of everything."""
     app = FastAPI(redirect_slashes=False, redoc_url=None, docs_url=None)
     install_handlers(app)
     app.include_router(InspectionRoutes(verbs, registry).router())
-    app.include_router(FileRoutes(verbs, max_bytes).router())
+    app.include_router(FileRoutes(verbs, bodies, max_bytes).router())
     app.include_router(HealthRoutes(verbs, metrics).router())
     document: dict[str, Any] = {}
 

@@ -1,4 +1,4 @@
-"""Request bodies: read within a limit, checked to be strict JSON of bounded depth, parsed into a model.
+"""Request bodies: checked to be strict JSON of bounded depth, parsed into a model.
 
 What passes here is finite, shallow and valid: the rest of the service and the boxes see only what a model
 of the contract has accepted. How long parsing takes is bounded by the number of values in a body, which is
@@ -23,9 +23,7 @@ from .refusals import SchemaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from starlette.types import Receive
-
-__all__ = ["LARGE_BODY", "BodyParser", "ClientGone", "read_body"]
+__all__ = ["LARGE_BODY", "BodyParser"]
 
 LARGE_BODY = 64 * 1024
 """Bytes above which a body is worked on beside the event loop."""
@@ -41,30 +39,6 @@ _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in _BRACKETS)
 _PIECE = 256 * 1024
 _ALWAYS_FINITE = frozenset({str, int, bool, type(None)})
 _DELTA = {ord("{"): 1, ord("["): 1, ord("}"): -1, ord("]"): -1}
-
-
-class ClientGone(Exception):  # noqa: N818 - nothing failed; nobody is left to answer
-    """The client went away before its request was complete."""
-
-
-async def read_body(receive: Receive, headers: dict[bytes, bytes], limit: int) -> bytes:
-    """The whole body. Raises ServiceError(BODY_TOO_LARGE) before a byte over the limit is kept."""
-    announced = headers.get(b"content-length", b"0")
-    if announced.isdigit() and (len(announced) > 18 or int(announced) > limit):
-        raise _too_large(limit)
-    chunks: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        chunk: bytes = message.get("body", b"")
-        size += len(chunk)
-        if size > limit:
-            raise _too_large(limit)
-        chunks.append(chunk)
-        if not message.get("more_body", False):
-            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 class BodyParser:
@@ -182,7 +156,3 @@ def _finite(value: object) -> bool:
 def _too_many(limit: int) -> ServiceError:
     detail = f"the body has more than {limit} JSON values (server.max_json_values); send several requests"
     return ServiceError(ErrorCode.BODY_TOO_LARGE, detail)
-
-
-def _too_large(limit: int) -> ServiceError:
-    return ServiceError(ErrorCode.BODY_TOO_LARGE, f"a request body may have {limit} bytes")

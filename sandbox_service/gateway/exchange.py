@@ -45,8 +45,17 @@ class Exchange:
     instance_id: str | None = None
     status: int = ABANDONED
     error: ErrorCode | None = None
+    body_bytes: int = 0
+    """What counts of its body while it is worked on."""
+    hang_up: bool = False
+    """Its body was left unread, so the connection ends with the answer."""
     turn: Turn | None = None
     """Its turn, where several tenants take turns."""
+
+    @property
+    def last_headers(self) -> tuple[tuple[bytes, bytes], ...]:
+        """Headers that depend on how the request came to its end."""
+        return ((b"connection", b"close"),) if self.hang_up else ()
 
     @property
     def elapsed_s(self) -> float:

@@ -12,9 +12,9 @@ from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 from .answers import problem_answer
-from .bodies import ClientGone
 from .exchange import ABANDONED, EXCHANGE
 from .methods import allow_header, methods_at
+from .receipt import ClientGone
 from .refusals import SchemaError
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.runner.frames import Op
 
-from .bodies import read_body
 from .documents import problem_responses
 from .inspection import InstancePath, exchange_of
 from .operations import ON_INSTANCE
@@ -23,6 +22,7 @@ from .verbs import header_key
 if TYPE_CHECKING:
     from sandbox_service.runner.frames import Frame
 
+    from .receipt import BodyReceipt
     from .verbs import Verbs
 
 __all__ = ["FileRoutes", "workspace_path"]
@@ -41,8 +41,9 @@ _FILE_HEADERS = {"x-content-type-options": "nosniff", "content-disposition": "at
 class FileRoutes:
     """Handlers of ``/v1/instances/{id}/files``."""
 
-    def __init__(self, verbs: Verbs, max_bytes: int) -> None:
+    def __init__(self, verbs: Verbs, bodies: BodyReceipt, max_bytes: int) -> None:
         self._verbs = verbs
+        self._bodies = bodies
         self._max_bytes = max_bytes
 
     def router(self) -> APIRouter:
@@ -99,7 +100,7 @@ class FileRoutes:
         """Write a file, making its directories."""
         exchange = exchange_of(request)
         target = _path_of(request, instance_id, path)
-        body = await read_body(request.receive, exchange.headers, self._max_bytes)
+        body = await self._bodies.read(exchange, request.receive)
         key = header_key(exchange)
         keyed = {} if key is None else {"key": key}
         await self._ask(request, Op.FILE_WRITE, instance_id, target, body, **keyed)

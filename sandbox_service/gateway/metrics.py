@@ -54,6 +54,11 @@ class Metrics:
         self._waiting = Gauge(
             "sandbox_gateway_waiting", "Requests that wait for their tenant's turn", registry=registry
         )
+        self._body_bytes = Gauge(
+            "sandbox_gateway_body_bytes",
+            "Bytes of request bodies being received or served",
+            registry=registry,
+        )
         self._wait_seconds = Histogram(
             "sandbox_gateway_wait_seconds",
             "Time that requests waited for their tenant's turn, of those that had to",
@@ -76,9 +81,10 @@ class Metrics:
         """A request came."""
         self._in_flight.inc()
 
-    def watch_waiting(self, count: Callable[[], int]) -> None:
-        """Take the number of requests that wait from ``count`` at each scrape."""
-        self._waiting.set_function(count)
+    def watch(self, waiting: Callable[[], int], body_bytes: Callable[[], int]) -> None:
+        """Take the requests that wait and the bytes of bodies from these functions at each scrape."""
+        self._waiting.set_function(waiting)
+        self._body_bytes.set_function(body_bytes)
 
     def waited(self, seconds: float) -> None:
         """A request got its turn after so long."""

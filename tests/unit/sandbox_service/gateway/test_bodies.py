@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from sandbox_service.contract.episodes import CreateInstanceRequest, StepRequest
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.gateway.bodies import LARGE_BODY, BodyParser, ClientGone, read_body
+from sandbox_service.gateway.bodies import LARGE_BODY, BodyParser
 from sandbox_service.gateway.refusals import SchemaError
 
 DEPTH = 8
@@ -159,40 +158,3 @@ async def test_at_most_sixteen_field_errors_are_told():
     with pytest.raises(SchemaError) as caught:
         await PARSER.parse(CreateInstanceRequest, body)
     assert len(caught.value.fields) == 16
-
-
-def receiver(*messages: dict[str, object]):
-    waiting: Iterator[dict[str, object]] = iter(messages)
-
-    async def receive() -> dict[str, object]:
-        return next(waiting)
-
-    return receive
-
-
-def chunk(body: bytes, more: bool = True) -> dict[str, object]:
-    return {"type": "http.request", "body": body, "more_body": more}
-
-
-async def test_a_body_in_chunks_is_put_together():
-    receive = receiver(chunk(b"ab"), chunk(b"cd"), chunk(b"", more=False))
-    assert await read_body(receive, {}, 4) == b"abcd"
-
-
-async def test_a_body_over_the_limit_is_refused_while_it_streams():
-    receive = receiver(chunk(b"abc"), chunk(b"de"))
-    with pytest.raises(ServiceError) as caught:
-        await read_body(receive, {}, 4)
-    assert caught.value.code is ErrorCode.BODY_TOO_LARGE
-
-
-@pytest.mark.parametrize("length", [b"5", b"9" * 400])
-async def test_an_announced_length_over_the_limit_is_refused_unread(length):
-    with pytest.raises(ServiceError) as caught:
-        await read_body(receiver(), {b"content-length": length}, 4)
-    assert caught.value.code is ErrorCode.BODY_TOO_LARGE
-
-
-async def test_a_client_that_leaves_in_mid_body_leaves_nobody_to_answer():
-    with pytest.raises(ClientGone):
-        await read_body(receiver(chunk(b"a"), {"type": "http.disconnect"}), {}, 4)
