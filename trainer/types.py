@@ -198,7 +198,9 @@ class Trajectory:
     attempts: int = 1
     """Instances that were used, retries included."""
     drifted: int = 0
-    """Turns whose tokens differ from what their own text would be tokenised to."""
+    """Turns that were checked and whose tokens differ from what their own text would be tokenised to."""
+    checked: int = 0
+    """Turns that were checked for that."""
     instance_id: str = ""
     lines: tuple[Line, ...] = ()
     timings: Timings = Timings()

@@ -26,9 +26,10 @@ async def play(
     config: dict[str, Any] | None = None,
     sampling: dict[str, Any] | None = None,
     max_turns: int = 8,
+    index: int = 3,
     **parts: Any,
 ) -> Trajectory:
-    """Member 2 of group 3. ``parts``: policy, service_times, transport, watch."""
+    """Member 2 of a group. ``parts``: policy, service_times, transport, watch."""
     tokenizer = tiny_chat(**(chat or {}))
     policy = parts.pop("policy", None) or ScriptedPolicy({"t": lines}, tokenizer)
     times = ServiceConfig.model_validate(parts.pop("service_times", {}))
@@ -36,7 +37,7 @@ async def play(
         player = EpisodePlayer(
             client, policy, tokenizer, RolloutConfig.model_validate(config or {}), times, **parts
         )
-        spec = GroupSpec(index=3, task=TASK, seed=40, size=4, max_turns=max_turns)
+        spec = GroupSpec(index=index, task=TASK, seed=40, size=4, max_turns=max_turns)
         return await player.play(spec, 2, SamplingConfig.model_validate(sampling or {}))
 
 

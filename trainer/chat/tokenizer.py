@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sandbox_service.contract.messages import Message
 from trainer.errors import ConfigError
 
+from .coder import Coder
 from .template import Template
 from .tool_formats import TOOL_FORMATS
 
@@ -40,6 +41,7 @@ class ChatTokenizer:
         self._folder = folder
         self._config = config
         self._tokenizer = _loaded(folder)
+        self._coder = Coder(self._tokenizer)
         self._template = Template(self._tokenizer, _source(config.template))
         self.format = TOOL_FORMATS[config.tool_format]
         """How tool calls are written."""
@@ -47,6 +49,11 @@ class ChatTokenizer:
         """Token ids that end a turn; the template's own is the first."""
         self.context_tokens = _context(folder)
         """Positions of the model; None when its config does not tell."""
+
+    @property
+    def threaded(self) -> bool:
+        """Whether several threads may use it at a time."""
+        return self._coder.threaded
 
     @property
     def tells_tools(self) -> bool:
@@ -81,14 +88,11 @@ class ChatTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Tokens of a text, nothing added. Lone surrogates, which no tokenizer takes, become ``?``."""
-        clean = text.encode("utf-8", "replace").decode()
-        return list(self._tokenizer.encode(clean, add_special_tokens=False))
+        return self._coder.encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of tokens, special ones included."""
-        return str(
-            self._tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        )
+        return self._coder.decode(ids)
 
     def drifted(self, token_ids: Sequence[int], start: int, end: int) -> bool:
         """Whether the text of ``[start, end)`` would be tokenised to other tokens than these."""

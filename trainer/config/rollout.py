@@ -115,6 +115,8 @@ class RolloutConfig(Branch):
     """A full context ends the episode, or the oldest exchanges are dropped and a new segment begins."""
     cut_turns: Literal["act", "stop"] = "act"
     """A turn that hit its token limit is sent as it is, or ends the episode."""
+    drift_check: Positive = 8
+    """One turn in so many is checked for drift, and each of the first groups'; 1 checks all."""
     strategy: StrategyConfig = Retry()
     params: dict[str, JsonValue] = {}
     """Parameters of each create, such as the environment's own shaping."""

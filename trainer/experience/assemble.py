@@ -107,7 +107,10 @@ def _same_by_turn(judged: Sequence[Scored], gamma: float) -> bool:
 
 
 def facts_of(
-    step: int, fresh: Sequence[ScoredGroup], samples: Sequence[Sample], untrained: Sequence[Ended] = ()
+    step: int,
+    fresh: Sequence[ScoredGroup],
+    replayed: Sequence[ScoredGroup] = (),
+    untrained: Sequence[Ended] = (),
 ) -> dict[str, float]:
     """Figures of a batch: lengths and ends of its fresh groups, staleness of all tokens.
 
@@ -132,10 +135,11 @@ def facts_of(
             sum(segment.loss_mask.count(True) for segment in trajectory.segments) for trajectory in judged
         ),
         "episodes/drifted": float(sum(trajectory.drifted for trajectory in judged)),
+        "episodes/drift_checked": float(sum(trajectory.checked for trajectory in judged)),
         "episodes/attempts": _mean(trajectory.attempts for trajectory in played),
         **_shares("stops", [trajectory.stop for trajectory in judged]),
         **_terms(judged),
-        **_staleness(step, samples),
+        **_staleness(step, [*fresh, *replayed]),
         "time/waiting": _mean(trajectory.timings.waiting_s for trajectory in judged),
         "time/sampling": _mean(trajectory.timings.sampling_s for trajectory in judged),
         "time/sandbox": _mean(trajectory.timings.sandbox_s for trajectory in judged),
@@ -166,12 +170,16 @@ def _shares(prefix: str, values: Sequence[str]) -> dict[str, float]:
     return {f"{prefix}/{value}": count / len(values) for value, count in sorted(Counter(values).items())}
 
 
-def _staleness(step: int, samples: Sequence[Sample]) -> dict[str, float]:
-    versions = [sample.versions_T[sample.mask_T] for sample in samples]
-    ages = step - np.concatenate(versions) if versions else np.zeros(0)
-    if not len(ages):
+def _staleness(step: int, groups: Sequence[ScoredGroup]) -> dict[str, float]:
+    tokens: Counter[int] = Counter()
+    for trajectory in (each for group in groups for each in group.judged):
+        for span in (span for turn in trajectory.turns for span in turn.versions):
+            tokens[step - span.version] += span.end - span.start
+    total = tokens.total()
+    if not total:
         return {"staleness/mean": 0.0, "staleness/max": 0.0}
-    return {"staleness/mean": float(ages.mean()), "staleness/max": float(ages.max())}
+    mean = sum(age * count for age, count in tokens.items()) / total
+    return {"staleness/mean": mean, "staleness/max": float(max(tokens))}
 
 
 def _mean(values: Iterable[float]) -> float:

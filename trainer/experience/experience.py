@@ -22,6 +22,7 @@ from trainer.rollout.backpressure import Slots, follow_pool
 from trainer.rollout.collector import Collector
 from trainer.types import Batch, Objective
 
+from .assemble import ScoredGroup
 from .events import TasksListed
 from .exports import Exports
 from .held_out import HeldOut
@@ -31,6 +32,7 @@ from .parts import ExperienceStatus
 from .patience import Patience
 from .shelf import Shelf
 from .source import JournaledSource
+from .writer import JournalWriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,10 +69,13 @@ class Experience:
             told=_LOG.warning,
             tick_s=parts.tick_s,
         )
+        self._writer = JournalWriter(self._journal)
+        self._shelf = Shelf(self._writer, parts.score, self._patience.changed)
         self._collecting: asyncio.Task[None] | None = None
         self._evaluations: dict[int, asyncio.Task[Mapping[str, float]]] = {}
         self._imitation: asyncio.Task[Imitation] | None = None
         self._latest: Batch | None = None
+        self._handing_out = asyncio.Lock()
         self._commits: list[int] = []
 
     async def start(self, *, go_on: bool = False) -> None:
@@ -85,12 +90,15 @@ class Experience:
         if not isinstance(listed, TasksListed):
             raise CheckpointError(f"the journal in {self._folder} does not begin with its tasks")
         self._ledger = folded(self._config, listed, events)
-        self._shelf = Shelf(self._journal, self._parts.score)
+        version = self._journal.version() if go_on else None
         self._exports = Exports(self._folder, self._journal, self._config.tracking.trajectories)
-        self._exports.recover(self._ledger.batches, self._shelf.read)
+        self._exports.recover(
+            self._ledger.batches,
+            lambda index: ScoredGroup.of(self._journal.group(index), self._parts.score),
+        )
         self._source = JournaledSource(
             self._config,
-            self._journal,
+            self._writer,
             self._ledger,
             self._shelf,
             self._parts.watch,
@@ -99,7 +107,6 @@ class Experience:
         self._held_out = HeldOut(
             self._attempts, self._config, self._ledger.held_out, self._folder / "evaluations.jsonl"
         )
-        version = self._journal.version() if go_on else None
         if version is not None:
             await self.published(version)
 
@@ -113,11 +120,10 @@ class Experience:
             raise CheckpointError(f"batch {step} was asked for, and the next one is {self._ledger.next_step}")
         total_s = self._config.learner.batch_timeout_s
         assembled = await self._patience.until(f"batch {step}", lambda: self._assembled(step), total_s)
-        if self._latest is None or self._latest.step != step:
-            groups = self._shelf.read((*assembled.fresh, *assembled.replayed))
-            samples = tuple(sample for group in groups for sample in group.samples())
-            self._latest = Batch(step, Objective.REINFORCE, samples, dict(assembled.facts))
-        return self._latest
+        async with self._handing_out:
+            if self._latest is None or self._latest.step != step:
+                self._latest = await self._batch(assembled)
+            return self._latest
 
     async def imitation(self, step: int) -> Batch:
         """The batch of a step of the warm start. Raises DataError when the run has none, and NoProgress."""
@@ -133,7 +139,7 @@ class Experience:
 
     async def published(self, version: int) -> None:
         """Episodes begin with these weights from now on."""
-        self._journal.set_version(version)
+        await self._writer.call(lambda journal: journal.set_version(version))
         self._source.version = version
         if self._collecting is None:
             self._collecting = asyncio.create_task(self._collect())
@@ -152,7 +158,7 @@ class Experience:
             )
         self._commits = [each for each in self._commits if each <= step]  # later ones are made again
         await self._stop_collecting()
-        self._journal.set_version(None)
+        await self._writer.call(lambda journal: journal.set_version(None))
         self._source.interrupted()
 
     async def committed(self, step: int) -> None:
@@ -163,7 +169,8 @@ class Experience:
         self._commits.append(step)
         kept = self._config.checkpoint.keep + 1
         if len(self._commits) >= kept:
-            self._journal.keep_only(self._ledger.needed(self._commits[-kept]))
+            needed = self._ledger.needed(self._commits[-kept])
+            await self._writer.call(lambda journal: journal.keep_only(needed))
 
     async def evaluate(self, step: int) -> Mapping[str, float]:
         """Success on held-out tasks. A step is evaluated once, over restarts too. Raises NoProgress."""
@@ -201,12 +208,23 @@ class Experience:
         if self._parts.close is not None:
             await self._parts.close()
         self._parts.tracker.close()
-        self._journal.close()
+        self._shelf.close()
+        await asyncio.to_thread(self._writer.close)
 
     async def _first_event(self) -> TasksListed:
         listed = await list_run(self._config, self._parts.service)
         self._journal.append(listed)
         return listed
+
+    async def _batch(self, assembled: Assembled) -> Batch:
+        """A batch that was made, as soon as it is on disk."""
+        await self._writer.flush()
+        indices = (*assembled.fresh, *assembled.replayed)
+        total_s = self._config.learner.batch_timeout_s
+        await self._patience.until("what was journaled", lambda: self._shelf.get(indices), total_s)
+        samples = await self._shelf.samples(indices)
+        self._shelf.keep_only({*indices, *self._ledger.ready})
+        return Batch(assembled.step, Objective.REINFORCE, samples, dict(assembled.facts))
 
     def _assembled(self, step: int) -> Assembled | None:
         known = self._ledger.batches.get(step)
@@ -215,8 +233,8 @@ class Experience:
         if self._collecting is not None and self._collecting.done():
             self._collecting.result()
         made = self._source.assemble(step)
-        if made is not None:
-            self._exports.write(made, self._shelf.read((*made.fresh, *made.replayed)))
+        if made is not None and (groups := self._shelf.get((*made.fresh, *made.replayed))) is not None:
+            self._writer.post(lambda _: self._exports.write(made, groups))
         return made
 
     async def _collect(self) -> None:

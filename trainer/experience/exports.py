@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from trainer.types import TrajectoryGroup
 
-from .journal import group_to_json
+from .payloads import group_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,17 +39,15 @@ class Exports:
         self._journal = journal
         self._kept = kept
 
-    def recover(
-        self, batches: Mapping[int, Assembled], read: Callable[[Sequence[int]], Sequence[ScoredGroup]]
-    ) -> None:
-        """Bring the files to where the journal is; ``read`` gives groups by index."""
+    def recover(self, batches: Mapping[int, Assembled], read: Callable[[int], ScoredGroup]) -> None:
+        """Bring the files to where the journal is; ``read`` gives a group by its index."""
         exported = self._journal.exported()
         for name in (CONSUMED, TRAJECTORIES):
             _cut(self._folder / name, exported.get(name, (-1, 0))[1])
         last = exported.get(CONSUMED, (-1, 0))[0]
         for step in range(last + 1, len(batches)):
             batch = batches[step]
-            self.write(batch, read((*batch.fresh, *batch.replayed)))
+            self.write(batch, [read(index) for index in (*batch.fresh, *batch.replayed)])
 
     def write(self, batch: Assembled, groups: Sequence[ScoredGroup]) -> None:
         """Add a step, on disk when the call returns; ``groups`` has the fresh ones first."""

@@ -7,25 +7,25 @@ of groups that no step can ask for any more are removed.
 from __future__ import annotations
 
 import sqlite3
-import zlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pydantic import TypeAdapter
 from pydantic_core import to_json
 
 from trainer.errors import CheckpointError
-from trainer.types import TrajectoryGroup
 
 from .events import EVENTS
+from .payloads import group_from_payload, group_to_payload
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
+
+    from trainer.types import TrajectoryGroup
 
     from .events import Event
 
-__all__ = ["Journal", "group_from_json", "group_to_json"]
+__all__ = ["Journal"]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (sequence INTEGER PRIMARY KEY, kind TEXT NOT NULL, body TEXT NOT NULL);
@@ -33,18 +33,6 @@ CREATE TABLE IF NOT EXISTS payloads (group_index INTEGER PRIMARY KEY, body BLOB 
 CREATE TABLE IF NOT EXISTS exports (name TEXT PRIMARY KEY, step INTEGER NOT NULL, bytes INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS engines (only INTEGER PRIMARY KEY CHECK (only = 0), version INTEGER);
 """
-
-_GROUPS = TypeAdapter(TrajectoryGroup)
-
-
-def group_to_json(group: TrajectoryGroup) -> bytes:
-    """A line of JSON; every number comes back as it was."""
-    return to_json(group, inf_nan_mode="constants")
-
-
-def group_from_json(body: bytes) -> TrajectoryGroup:
-    """What ``group_to_json`` wrote."""
-    return _GROUPS.validate_json(body)
 
 
 class Journal:
@@ -61,13 +49,17 @@ class Journal:
     def append(self, event: Event, payload: TrajectoryGroup | None = None) -> None:
         """Keep an event, and the episodes of a group that became ready."""
         body = to_json(event, inf_nan_mode="constants").decode()
+        episodes = None if payload is None else (payload.spec.index, group_to_payload(payload))
         with self._transaction():
             self._connection.execute("INSERT INTO events (kind, body) VALUES (?, ?)", (event.kind, body))
-            if payload is not None:
-                self._connection.execute(
-                    "INSERT INTO payloads VALUES (?, ?)",
-                    (payload.spec.index, zlib.compress(group_to_json(payload), 1)),
-                )
+            if episodes is not None:
+                self._connection.execute("INSERT INTO payloads VALUES (?, ?)", episodes)
+
+    def append_all(self, entries: Iterable[tuple[Event, TrajectoryGroup | None]]) -> None:
+        """Keep several events in one transaction: all of them, or none."""
+        with self._transaction():
+            for event, payload in entries:
+                self.append(event, payload)
 
     def events(self) -> Iterator[Event]:
         """Everything that happened, in order."""
@@ -79,7 +71,7 @@ class Journal:
         row = self._connection.execute("SELECT body FROM payloads WHERE group_index = ?", (index,)).fetchone()
         if row is None:
             raise CheckpointError(f"{self._file} does not have the episodes of group {index} any more")
-        return group_from_json(zlib.decompress(row[0]))
+        return group_from_payload(row[0])
 
     def keep_only(self, groups: Collection[int]) -> None:
         """Remove the episodes of all groups but these."""
@@ -118,6 +110,10 @@ class Journal:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
+        """A transaction, or a part of the one that is open."""
+        if self._connection.in_transaction:
+            yield
+            return
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield

@@ -17,7 +17,7 @@ import numpy as np
 from trainer.rollout.scripted import ScriptedPolicy
 
 from .build import build
-from .journal import group_from_json
+from .payloads import group_from_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from .assemble import ScoredGroup
     from .events import Event
-    from .journal import Journal
     from .ledger import Ledger
     from .shelf import Shelf
+    from .writer import JournalWriter
 
 __all__ = ["JournaledSource"]
 
@@ -42,14 +42,14 @@ class JournaledSource:
     def __init__(
         self,
         config: RunConfig,
-        journal: Journal,
+        writer: JournalWriter,
         ledger: Ledger,
         groups: Shelf,
         watch: Watch,
         changed: Callable[[], None],
     ) -> None:
         self._config = config
-        self._journal = journal
+        self._writer = writer
         self._ledger = ledger
         self._groups = groups
         self._watch = watch
@@ -90,6 +90,8 @@ class JournaledSource:
             tuple(trajectory.reward for trajectory in group.judged),
             group.difficulty,
         )
+        if fate is GroupFate.READY:
+            self._groups.put(group)
         self._record(event, played.group if fate is GroupFate.READY else None)
 
     def interrupted(self) -> None:
@@ -98,7 +100,10 @@ class JournaledSource:
         self.playing.clear()
 
     def assemble(self, step: int) -> Assembled | None:
-        """Make the batch of a step, when its groups are there: from now on they are consumed."""
+        """Make the batch of a step, when its groups are there: from now on they are consumed.
+
+        Nobody may see it before it is on disk.
+        """
         ready = {index: group.version for index, group in self._ledger.ready.items()}
         fresh = choose(ready, self.playing, step, self._fresh, self._lag, self._spare)
         if fresh is None or self.version is None:
@@ -106,10 +111,11 @@ class JournaledSource:
         dropped = left_over(ready, fresh, step, self._lag)
         untrained = [*self._ledger.tally.flat, *(self._ledger.ended[index] for index in dropped)]
         replayed = self._ledger.replay.choose(step)
-        groups = self._groups.read((*fresh, *replayed))
-        samples = [sample for group in groups for sample in group.samples()]
+        groups = self._groups.get((*fresh, *replayed))
+        if groups is None:
+            return None
         facts = {
-            **facts_of(step, groups[: len(fresh)], samples, untrained),
+            **facts_of(step, groups[: len(fresh)], groups[len(fresh) :], untrained),
             **self._ledger.facts(),
             "groups/left_over": float(len(dropped)),
             "replay/groups": float(len(replayed)),
@@ -141,6 +147,6 @@ class JournaledSource:
         return GroupFate.FLAT if may_drop and says_nothing(group, algorithm) else GroupFate.READY
 
     def _record(self, event: Event, payload: TrajectoryGroup | None = None) -> None:
-        self._journal.append(event, payload)
+        self._writer.append(event, payload)
         self._ledger.apply(event)
         self._changed()

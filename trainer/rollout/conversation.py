@@ -16,7 +16,7 @@ from trainer.types import Line, Segment, Turn, VersionSpan
 from .policy import Finish
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from sandbox_service.contract.messages import Message, Tool
     from trainer.chat import ChatTokenizer
@@ -45,8 +45,16 @@ class Conversation:
     """One episode's history and its segments."""
 
     def __init__(
-        self, chat: ChatTokenizer, context_tokens: int, *, forgets: bool = False, least_room: int = 1
+        self,
+        chat: ChatTokenizer,
+        context_tokens: int,
+        *,
+        forgets: bool = False,
+        least_room: int = 1,
+        checks: Callable[[int], bool] = lambda _: True,
     ) -> None:
+        """``checks`` says by its number whether a turn is checked for drift."""
+        self._checks = checks
         self._chat = chat
         self._context = context_tokens
         self._forgets = forgets
@@ -60,10 +68,13 @@ class Conversation:
         """Tokens behind the draft's last turn."""
         self._done: list[Segment] = []
         self._calls = 0
+        self._turns = 0
         self.lines: list[Line] = []
         """All messages, as people read them."""
+        self.checked = 0
+        """Turns that were checked for drift."""
         self.drifted = 0
-        """Turns whose text would be tokenised to other tokens."""
+        """Of them, those whose text would be tokenised to other tokens."""
 
     def begin(self, messages: Sequence[Message], tools: Sequence[Tool]) -> None:
         """The opening of the episode, or of another session in it."""
@@ -100,7 +111,10 @@ class Conversation:
         )
         cut = generation.finish in (Finish.LENGTH, Finish.TIMEOUT)
         draft.turns.append(Turn(start, end, versions, cut=cut, sampling_s=sampling_s))
-        self.drifted += self._chat.drifted(draft.token_ids, start, end)
+        if self._checks(self._turns):
+            self.checked += 1
+            self.drifted += self._chat.drifted(draft.token_ids, start, end)
+        self._turns += 1
         text = self._chat.said(generation.token_ids)
         message = self._chat.parse(text, self._calls)
         self._calls += len(message.tool_calls or ())

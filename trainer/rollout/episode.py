@@ -13,6 +13,7 @@ import math
 import time
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
@@ -26,6 +27,7 @@ from trainer.types import EpisodeKey, StopReason, Timings, Trajectory
 
 from .conversation import Conversation
 from .failures import note_of
+from .offload import Offload
 from .policy import Finish, GenerationRequest, Sampling
 from .turn_facts import turn_facts
 from .watch import Watch
@@ -54,6 +56,10 @@ _GRACE_S = 30.0
 """On top of a call's own deadline: the way there and back, queues and retries."""
 _SEED_STEP = 1_000_003
 """Between the seeds of an episode's turns, so that no two turns draw alike."""
+_CHECKED_GROUPS = 8
+"""Groups at the beginning of a run of which each turn is checked for drift."""
+_CHARACTERS = 4
+"""Of a token, about."""
 
 
 class EpisodePlayer:
@@ -84,6 +90,7 @@ class EpisodePlayer:
         self.service = service
         self.watch = watch or Watch()
         self.grace_s = grace_s
+        self.offload = Offload(shared=chat.threaded)
 
     async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
         """One episode of a group, in a fresh instance. Raises ConfigError where the template does not fit."""
@@ -99,7 +106,7 @@ class EpisodePlayer:
                 "episode %s: %d of %d turns are not the tokens that their text would be",
                 trajectory.id,
                 trajectory.drifted,
-                len(trajectory.turns),
+                trajectory.checked,
             )
         return trajectory
 
@@ -120,6 +127,7 @@ class _Played:
             player.context_tokens,
             forgets=player.config.when_full == "forget",
             least_room=min(_LEAST_TURN, sampling.max_turn_tokens),
+            checks=self._checks_drift,
         )
         self._tools: tuple[Tool, ...] = ()
         self._stop = StopReason.FAILED
@@ -159,6 +167,7 @@ class _Played:
             success=verdict.success if verdict else None,
             failure=failure,
             drifted=self._conversation.drifted,
+            checked=self._conversation.checked,
             instance_id=self.instance_id,
             lines=tuple(self._conversation.lines),
             timings=Timings(
@@ -185,7 +194,9 @@ class _Played:
         self._tools = episode.tools
         difficulty = str(episode.info.get("difficulty") or self._task.difficulty)
         self._task = replace(self._task, difficulty=difficulty)
-        conversation.begin(episode.observation.messages, episode.tools)
+        opening = episode.observation.messages
+        begin = partial(conversation.begin, opening, episode.tools)
+        await self._player.offload.run(sum(len(message.content or "") for message in opening), begin)
         for turn in range(self._spec.max_turns):
             room = conversation.room()
             if not room:
@@ -194,7 +205,7 @@ class _Played:
             if limit_s <= 0:
                 return StopReason.TIME_LIMIT
             generation = await self._generate(turn, room, limit_s)
-            message = conversation.say(generation, self._took_s)
+            message = await self._say(generation)
             if generation.finish is Finish.TIMEOUT:
                 return StopReason.TIME_LIMIT
             if generation.finish is Finish.LENGTH and self._config.cut_turns == "stop":
@@ -204,8 +215,12 @@ class _Played:
             if result.terminated or result.truncated:
                 conversation.note(result.observation.messages)
                 return StopReason.TERMINATED if result.terminated else StopReason.TRUNCATED
-            self._hear(result)
+            await self._hear(result)
         return StopReason.HORIZON
+
+    async def _say(self, generation: Generation) -> Message:
+        say = partial(self._conversation.say, generation, self._took_s)
+        return await self._player.offload.run(_CHARACTERS * len(generation.token_ids), say)
 
     async def _generate(self, turn: int, room: int, limit_s: float) -> Generation:
         sampling = self._sampling
@@ -230,14 +245,20 @@ class _Played:
         call = episode.step(message, timeout_s=patience_s)
         return await self._within("step", patience_s + self._player.grace_s, call)
 
-    def _hear(self, result: StepResult) -> None:
+    async def _hear(self, result: StepResult) -> None:
         """The observation: more of the conversation, or the opening of another one."""
         tools = _tools_of(result)
         self._tools = self._tools if tools is None else tools
+        messages = result.observation.messages
         if result.info.get("new_session") is True:
-            self._conversation.begin(result.observation.messages, self._tools)
+            hear = partial(self._conversation.begin, messages, self._tools)
         else:
-            self._conversation.hear(result.observation.messages, tools)
+            hear = partial(self._conversation.hear, messages, tools)
+        await self._player.offload.run(sum(len(message.content or "") for message in messages), hear)
+
+    def _checks_drift(self, turn: int) -> bool:
+        first = 0 <= self._spec.index < _CHECKED_GROUPS
+        return first or (self._seed + turn) % self._config.drift_check == 0
 
     async def _within(self, phase: str, seconds: float, call: Awaitable[ResultT]) -> ResultT:
         """The answer to a call. Raises Stalled when there is none in time."""

@@ -116,8 +116,7 @@ def test_episodes_without_a_verdict_give_no_rows():
 def test_the_figures_of_a_batch():
     easy = scored(1.0, 0.0)
     hard = scored(0.5, None, of=spec(1, difficulty="hard"), stop=StopReason.HORIZON, drifted=2)
-    samples = [*easy.samples(), *hard.samples()]
-    facts = facts_of(3, [easy, hard], samples)
+    facts = facts_of(3, [easy, hard])
     assert facts["reward/mean"] == pytest.approx(0.5)
     assert facts["reward/with_failures"] == pytest.approx(0.375)
     assert facts["success/mean"] == pytest.approx(1 / 3)
@@ -137,11 +136,11 @@ def test_the_figures_of_a_batch():
 def test_groups_that_were_dropped_for_saying_nothing_count_in_rewards_and_success():
     group = scored(1.0, 0.0)
     flat = Ended(9, 0, GroupFate.FLAT, (True, True), rewards=(1.0, 1.0), difficulty="hard")
-    facts = facts_of(0, [group], group.samples(), [flat])
+    facts = facts_of(0, [group], untrained=[flat])
     assert facts["reward/mean"] == 0.75
     assert facts["reward/trained"] == 0.5
     assert (facts["success/easy"], facts["success/hard"], facts["success/mean"]) == (0.5, 1.0, 0.75)
 
 
 def test_a_batch_of_nothing_has_figures_too():
-    assert facts_of(0, [], [])["reward/mean"] == 0.0
+    assert facts_of(0, [])["reward/mean"] == 0.0

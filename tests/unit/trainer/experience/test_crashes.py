@@ -129,8 +129,8 @@ async def end(made):
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
-    if hasattr(made, "_journal"):
-        made._journal.close()
+    if hasattr(made, "_writer"):
+        made._writer.close()
 
 
 @pytest.mark.parametrize("staleness", [0, 2])

@@ -1,6 +1,7 @@
 """What is appended is there after a restart, to the last digit; what broke off is not."""
 
 import math
+import zlib
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from tests.fakes.experience import broken, failure, trajectory
 from trainer.errors import CheckpointError
 from trainer.experience.events import Assembled, Ended, GroupFate, Issued, TasksListed
-from trainer.experience.journal import Journal, group_from_json, group_to_json
+from trainer.experience.journal import Journal
+from trainer.experience.payloads import group_from_json, group_from_payload, group_to_json, group_to_payload
 from trainer.types import GroupSpec, TaskRef, TrajectoryGroup
 
 TASK = TaskRef("code", "train", "t", "easy")
@@ -55,6 +57,19 @@ def test_infinite_log_probabilities_survive():
     impossible = replace(segment, logprobs=(-math.inf, *segment.logprobs[1:]))
     whole = replace(whole, trajectories=(replace(whole.trajectories[0], segments=(impossible,)),))
     assert group_from_json(group_to_json(whole)) == whole
+    assert group_from_payload(group_to_payload(whole)) == whole
+
+
+def test_episodes_that_an_older_journal_holds_as_json_are_read():
+    assert group_from_payload(zlib.compress(group_to_json(group(0)), 1)) == group(0)
+
+
+def test_events_that_are_appended_together_are_there_all_or_none(tmp_path):
+    journal = Journal(tmp_path / "journal.sqlite")
+    journal.append_all([(EVENTS[0], None), (EVENTS[2], group(0))])
+    with pytest.raises(Exception, match="UNIQUE"):
+        journal.append_all([(EVENTS[1], None), (EVENTS[2], group(0))])
+    assert list(journal.events()) == [EVENTS[0], EVENTS[2]]
 
 
 def test_an_event_and_its_episodes_are_kept_together_or_not_at_all(tmp_path):

@@ -190,3 +190,17 @@ async def test_an_unknown_context_is_an_error_of_the_configuration() -> None:
     async with ToldService([]).client() as client:
         with pytest.raises(ConfigError, match="max_context_tokens"):
             EpisodePlayer(client, ScriptedPolicy({}, chat), Boundless(), config, ServiceConfig())  # type: ignore[arg-type]
+
+
+async def test_all_turns_of_the_first_groups_are_checked_for_drift_and_then_one_in_so_many() -> None:
+    turns = [observed("95")] * 7
+
+    async def checked(index: int, every: int = 4) -> int:
+        played = await play(
+            ToldService([*turns, END]), *[PROGRAM] * 8, index=index, config={"drift_check": every}
+        )
+        assert len(played.turns) == 8
+        return played.checked
+
+    assert [await checked(index) for index in (0, 7, 8, 900)] == [8, 8, 2, 2]
+    assert await checked(900, every=1) == 8

@@ -1,0 +1,47 @@
+"""Text to tokens and back by the tokenizer's own library, which lets other threads run meanwhile.
+
+transformers sets truncation and padding anew for each text, which two threads may not do at a time, and asks
+for offsets that nobody reads. Tokenizers that are written in Python go by transformers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from transformers import PreTrainedTokenizerBase
+
+__all__ = ["Coder"]
+
+
+class Coder:
+    """Adds nothing to a text, and leaves out nothing of the tokens."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        self._backend = getattr(tokenizer, "backend_tokenizer", None)
+        if self._backend is not None:
+            self._backend.no_truncation()
+            self._backend.no_padding()
+            self._backend.encode_special_tokens = False
+        self.threaded = self._backend is not None
+        """Whether several threads may use it at a time."""
+
+    def encode(self, text: str) -> list[int]:
+        """Tokens of a text. Lone surrogates, which no tokenizer takes, become ``?``."""
+        clean = text.encode("utf-8", "replace").decode()
+        if self._backend is None:
+            return list(self._tokenizer.encode(clean, add_special_tokens=False))
+        (encoding,) = self._backend.encode_batch_fast([clean], add_special_tokens=False)
+        return list(encoding.ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of tokens, special ones included."""
+        if self._backend is None:
+            given = list(ids)
+            return str(
+                self._tokenizer.decode(given, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+            )
+        return str(self._backend.decode(ids, skip_special_tokens=False))
