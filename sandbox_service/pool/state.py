@@ -166,15 +166,26 @@ class PoolState:
         self._enter(box, box.tenant, instance_id)
         return True
 
-    def leave(self, serial: int, instance_id: str, now: float, *, clean: bool) -> BoxState | None:
-        """An instance has left; the answer is what is to be done with the box, None when it was not there."""
+    def is_last(self, serial: int, instance_id: str) -> bool:
+        """Whether an instance that leaves is to be followed by a reset: no other is there, or can come."""
+        box = self.boxes.get(serial)
+        alone = box is not None and box.instances == {instance_id}
+        return alone and self.policy.agent_code and self.policy.capacity == 1
+
+    def leave(
+        self, serial: int, instance_id: str, now: float, *, clean: bool, reset: bool = False
+    ) -> BoxState | None:
+        """An instance has left; the answer is what is to be done with the box, None when it was not there.
+
+        With ``reset`` the whole box has been proven clean already.
+        """
         box = self.boxes.get(serial)
         if box is None or instance_id not in box.instances:
             return None
         self._exit(box, instance_id)
         box.condemned = box.condemned or not clean
         if not box.instances:
-            box.state = self._after_last(box)
+            box.state = self._after_last(box, reset=reset)
             box.idle_since = now
         return box.state
 
@@ -222,10 +233,10 @@ class PoolState:
             if tenant is not None
         )
 
-    def _after_last(self, box: Box) -> BoxState:
+    def _after_last(self, box: Box, *, reset: bool) -> BoxState:
         if box.condemned or self.closing:
             return BoxState.DESTROYING
-        return BoxState.RESETTING if self.policy.agent_code else BoxState.IDLE
+        return BoxState.RESETTING if self.policy.agent_code and not reset else BoxState.IDLE
 
     def _enter(self, box: Box, tenant: str, instance_id: str) -> None:
         box.state = BoxState.BUSY

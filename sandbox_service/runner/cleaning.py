@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["find_owned", "paths_below", "remove_owned", "remove_tree"]
+__all__ = ["find_owned", "owns_nothing", "paths_below", "remove_owned", "remove_tree"]
 
 _DEPTH = 64
 """Directories nested deeper are first moved to the top, so that no nesting exhausts descriptors or stack."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MAX_LEFT = 20
 """Paths that a report names."""
+_SHORT_LOOK = 200
+"""Entries after which a short look gives up."""
 
 
 def remove_tree(path: str, uid: int) -> None:
@@ -112,6 +114,11 @@ def find_owned(roots: Iterable[str], suspect: Callable[[int], bool], keep: froze
             if len(left) == MAX_LEFT:
                 break
     return left
+
+
+def owns_nothing(uid: int, roots: Iterable[str]) -> bool:
+    """Whether a short look proves that nothing below ``roots`` is ``uid``'s; False when it cannot tell."""
+    return all(owner != uid and number < _SHORT_LOOK for number, (_, owner) in enumerate(_walk(roots)))
 
 
 def paths_below(roots: Iterable[str]) -> frozenset[str]:

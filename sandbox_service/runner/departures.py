@@ -32,11 +32,26 @@ class Departures:
         self._leaving: dict[str, list[Callable[[bool], None]]] = {}
         self._left: dict[str, bool] = {}
 
-    def release(self, frame: Frame, instance: Instance | None, answer: Callable[[Frame], None]) -> None:
-        """End an instance, or say how the end of one went that was lost before."""
+    def release(
+        self,
+        frame: Frame,
+        instance: Instance | None,
+        answer: Callable[[Frame], None],
+        reset: Callable[[], None] | None = None,
+    ) -> None:
+        """End an instance, or say how the end of one went that was lost before.
+
+        ``reset`` takes it from there, once the world is closed, where the instance is the box's last.
+        """
 
         def done(clean: bool) -> None:
             answer(frame.reply(meta={"clean": clean}))
+
+        def end(instance: Instance) -> None:
+            if reset is None:
+                self._end(instance, done)
+            else:
+                reset()
 
         if instance is None:
             if frame.instance_id in self._leaving:
@@ -48,12 +63,12 @@ class Departures:
         worker.instances.discard(instance.instance_id)
         request = Frame(Op.RELEASE, frame.request_id, frame.instance_id)
         if self._shared:
-            self._workers.submit(worker, request, _SHARED_CLOSE_S, lambda _: done(True))
+            self._workers.submit(worker, request, _SHARED_CLOSE_S, lambda _: end(instance))
         elif worker.waiting:
             # An operation runs on it: it is not asked politely.
-            self._end(instance, done)
+            end(instance)
         else:
-            self._workers.submit(worker, request, _CLOSE_S, lambda _: self._end(instance, done))
+            self._workers.submit(worker, request, _CLOSE_S, lambda _: end(instance))
 
     def drop(self, instance: Instance) -> None:
         """Clean up behind an instance that was lost or never came to life."""

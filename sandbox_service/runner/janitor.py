@@ -13,7 +13,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from . import sweep
-from .cleaning import find_owned, paths_below, remove_owned, remove_tree
+from .cleaning import find_owned, owns_nothing, paths_below, remove_owned, remove_tree
 from .kernel import Identity, ipc_objects, remove_ipc_objects
 
 if TYPE_CHECKING:
@@ -60,8 +60,15 @@ class Janitor:
 
     def clean(self, uid: int | None, directory: str, longest_s: float = _LONGEST_S) -> bool:
         """Remove a candidate's directory and all that its id owns; False when it took longer than that."""
+        # Most candidates write nothing, and a look costs less than a process.
+        if uid is not None and self._left_nothing(uid, directory):
+            return True
         ended = self._as(uid, [directory], self._shared if uid is not None else [], longest_s)
         return ended and not os.path.lexists(directory)
+
+    def _left_nothing(self, uid: int, directory: str) -> bool:
+        """Whether a candidate's directory, removed if it is empty, was all that its id made."""
+        return _remove_empty(directory) and owns_nothing(uid, self._shared) and not _ipc_left({uid})
 
     def close(self, uid: int) -> bool:
         """Take from others all rights to what ``uid`` owns in shared directories; False when that failed.
@@ -129,8 +136,11 @@ class Janitor:
         except OSError:
             return False
 
-    def clean_all(self) -> list[str]:
-        """Empty the box's directories as far as they are ours; what is left."""
+    def clean_all(self, serials: Collection[int], uids: Collection[int]) -> list[str]:
+        """Empty the box's directories as far as they are ours; what is left.
+
+        ``serials`` are the instances that were in the box, ``uids`` the ids under which they wrote.
+        """
         config = self._config
         if not config.drop_uids:
             private = self._private()
@@ -148,14 +158,32 @@ class Janitor:
         ours = range(config.uid_base, config.uid_base + config.uid_count)
 
         def look() -> list[str]:
-            return find_owned(self._shared, lambda uid: uid in ours or uid == config.env_uid, self._kept)
+            left = find_owned(self._shared, lambda uid: uid in ours or uid == config.env_uid, self._kept)
+            return left + _ipc_left(ours)
 
-        # Releases have removed what agents wrote, so mostly nothing is found, and no process is needed.
+        for serial in serials:
+            _remove_empty(config.workspace(serial))
+        # Most instances leave nothing else: then this look is all, and no process is needed.
         left = look()
+        if left and uids:
+            for uid in uids:
+                self._as(uid, [], self._shared)
+            left = look()
         if left:
             sweep.run_as(Identity.of(config.env_uid), remove)
             left = look()
-        return left + _ipc_left(ours)
+        return left
+
+
+def _remove_empty(directory: str) -> bool:
+    """Remove a directory in a folder of ours if nothing is in it; whether it is gone."""
+    try:
+        os.rmdir(directory)  # noqa: PTH106
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _ipc_left(uids: Container[int]) -> list[str]:

@@ -15,7 +15,7 @@ from .janitor import Janitor
 from .quarters import Quarters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from .config import RunnerConfig
     from .families import Family
@@ -115,6 +115,20 @@ class Lodgings:
 
         handed_over = quarters.namespace if last and quarters is not None else None
         self.errands.run(f"files of {serial}", clean, done, handed_over)
+
+    def clear_all(self, families: Mapping[int, Family]) -> set[int]:
+        """Do away with private folders of instances that all leave; the ids under which they wrote elsewhere.
+
+        What they wrote elsewhere is the janitor's to remove, for all of them together.
+        """
+        uids: set[int | None] = set()
+        for serial, family in families.items():
+            if family.quarters is not None:
+                self.clear(serial, family, lambda _: None)
+            else:
+                self._graded.pop(serial, None)
+                uids |= {family.uid, *(stand.uid for stand in self._unclean.pop(serial, []))}
+        return {uid for uid in uids if uid is not None}
 
     def _vacate(self, quarters: Quarters) -> None:
         """Let go of quarters; an errand has them last, and frees what lies in them by its end."""

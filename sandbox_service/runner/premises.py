@@ -131,7 +131,7 @@ class Premises:
         if self.holds or self._owned >= set(children()):
             return True
         self._catch_orphans()
-        if sweep.end(self._strays, self._reap):
+        if sweep.end(lambda: self._strays(snapshot()), self._reap):
             return True
         # Something forks faster than we look: its whole user id goes.
         processes = snapshot()
@@ -143,11 +143,12 @@ class Premises:
     def end_root(self, pid: int) -> bool:
         """End one root with everything below it, and the strays."""
 
-        def select(processes: dict[int, Process]) -> set[int]:
+        def look() -> set[int]:
+            processes = snapshot()
             return descendants(processes, {pid} & self._roots.keys()) | self._strays(processes)
 
         self._catch_orphans()
-        return sweep.end(select, self._reap)
+        return sweep.end(look, self._reap)
 
     def _catch_orphans(self) -> None:
         """Kill strays the moment they become ours.
@@ -188,10 +189,8 @@ class Premises:
         if not self._lodgings.has_candidate(serial):
             return True
         uid = self._lodgings.candidate_uid(serial)
-        if uid is not None:
-            ended = self._end_uid(uid)
-        else:
-            ended = sweep.end(self._tree_of(serial, candidate=True), self._reap)
+        tree = self._tree_of(serial, candidate=True)
+        ended = sweep.end(tree, self._reap) if uid is None else self._end_uid(uid)
         if not ended:
             self._left.setdefault(serial, []).append(f"processes of candidate {serial}")
         self._lodgings.clear_candidate(serial)
@@ -200,17 +199,15 @@ class Premises:
     def signal_agent(self, serial: int, number: signal.Signals) -> bool:
         """Stop or resume every process of an instance's agent."""
         family = self._families[serial]
-        if family.uid is not None and family.members == {serial}:
-            select = sweep.holders({family.uid})
-            if not sweep.signal_uid(family.uid, self.config.sweeper_uid, number):
-                sweep.signal_all(select, number)
-        else:
-            select = self._tree_of(serial)
-            sweep.signal_all(select, number)
-        return number != signal.SIGSTOP or sweep.await_stopped(select)
+        uid = family.uid if family.members == {serial} else None
+        look = self._tree_of(serial) if uid is None else sweep.holders({uid})
+        if uid is None or not sweep.signal_uid(uid, self.config.sweeper_uid, number):
+            sweep.signal_all(look, number)
+        return number != signal.SIGSTOP or sweep.await_stopped(look)
 
-    def _tree_of(self, serial: int, candidate: bool = False) -> Callable[[dict[int, Process]], set[int]]:
-        def select(processes: dict[int, Process]) -> set[int]:
+    def _tree_of(self, serial: int, candidate: bool = False) -> Callable[[], set[int]]:
+        def look() -> set[int]:
+            processes = snapshot()
             roots = [
                 root.pid
                 for root in self._roots.values()
@@ -218,7 +215,7 @@ class Premises:
             ]
             return descendants(processes, roots) | self._strays(processes)
 
-        return select
+        return look
 
     def _end_uid(self, uid: int) -> bool:
         for pid in self._roots_of(uid):
@@ -277,24 +274,27 @@ class Premises:
 
     def reset(self) -> list[str]:
         """Everybody moves out; what is left anywhere in the box."""
-        for serial in list(self._families):
-            self.release(serial, lambda _: None)
+        leaving = dict(self._families)
+        for serial in leaving:
+            self.end_agent(serial)
+            self.end_candidate(serial)
+            self._forget(serial)
+        uids = self._lodgings.clear_all(leaving)
         self._lodgings.errands.await_all(self._reap)
-        self.holds = 0
         if not self.end_everything():
             return ["processes"]
-        return self._lodgings.janitor.clean_all()
+        return self._lodgings.janitor.clean_all(leaving, uids)
 
     def end_everything(self) -> bool:
         """End every process that came from us; workers and zygote are not among them."""
         self.holds = 0
 
-        def select(processes: dict[int, Process]) -> set[int]:
+        def look() -> set[int]:
+            processes, config = snapshot(), self.config
             found = descendants(processes, [os.getpid()]) - {os.getpid()}
-            config = self.config
             if config.drop_uids:
                 ours = range(config.uid_base, config.uid_base + config.uid_count)
                 found |= {p.pid for p in processes.values() if any(uid in ours for uid in p.uids)}
             return found
 
-        return sweep.end(select, self._reap)
+        return sweep.end(look, self._reap)

@@ -22,7 +22,7 @@ from .host import Host
 from .leaving import run_and_leave
 from .loop import Loop
 from .message_link import MessageLink
-from .processes import Process, descendants
+from .processes import descendants, snapshot
 from .wakeup import drain, woken_by_children
 from .zygote import run_zygote
 
@@ -71,10 +71,8 @@ class Server:
             sweep.reap(self._forget)
             time.sleep(0.005)
 
-        def below(processes: dict[int, Process]) -> set[int]:
-            return descendants(processes, [os.getpid()]) - {os.getpid()}
-
-        sweep.end(below, lambda: sweep.reap(lambda *_: None))
+        own = os.getpid()
+        sweep.end(lambda: descendants(snapshot(), [own]) - {own}, lambda: sweep.reap(lambda *_: None))
 
     def _forget(self, pid: int, _code: int) -> None:
         self._pids.pop(pid, None)

@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING
 
 from .kernel import Identity, become
-from .processes import Process, is_stopped, snapshot
+from .processes import is_stopped, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,36 +63,32 @@ def signal_uid(uid: int, sweeper: int, number: signal.Signals) -> bool:
         return False
 
 
-def holders(uids: set[int]) -> Callable[[dict[int, Process]], set[int]]:
-    """Selects the processes that hold any of these user ids."""
-
-    def select(processes: dict[int, Process]) -> set[int]:
-        return {process.pid for process in processes.values() if not process.uids.isdisjoint(uids)}
-
-    return select
+def holders(uids: set[int]) -> Callable[[], set[int]]:
+    """Looks for the processes that hold any of these user ids."""
+    return lambda: {process.pid for process in snapshot().values() if not process.uids.isdisjoint(uids)}
 
 
-def signal_all(select: Callable[[dict[int, Process]], set[int]], number: signal.Signals) -> None:
-    """Stop, or resume, what ``select`` names; for processes that cannot be told apart by user id."""
-    targets = _stop_all(select)
+def signal_all(look: Callable[[], set[int]], number: signal.Signals) -> None:
+    """Stop, or resume, what ``look`` finds; for processes that cannot be told apart by user id."""
+    targets = _stop_all(look)
     if number != signal.SIGSTOP:
         for pid in targets:
             with contextlib.suppress(OSError):
                 os.kill(pid, number)
 
 
-def await_stopped(select: Callable[[dict[int, Process]], set[int]]) -> bool:
-    """Wait until no thread of what ``select`` names runs any more: a stop takes effect a moment later."""
+def await_stopped(look: Callable[[], set[int]]) -> bool:
+    """Wait until no thread of what ``look`` finds runs any more: a stop takes effect a moment later."""
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
-        if all(map(is_stopped, select(snapshot()))):
+        if all(map(is_stopped, look())):
             return True
         time.sleep(0.0005)
     return False
 
 
-def end(select: Callable[[dict[int, Process]], set[int]], reaped: Callable[[], None]) -> bool:
-    """Stop, then kill what ``select`` names, until it names nothing; False when something is left.
+def end(look: Callable[[], set[int]], reaped: Callable[[], None]) -> bool:
+    """Stop, then kill what ``look`` finds, until it finds nothing; False when something is left.
 
     ``reaped`` is called in between, to collect the dead among our own children.
     """
@@ -100,7 +96,7 @@ def end(select: Callable[[dict[int, Process]], set[int]], reaped: Callable[[], N
     pause = 0.0
     while True:
         reaped()
-        targets = _stop_all(select)
+        targets = _stop_all(look)
         if not targets:
             return True
         for pid in targets:
@@ -112,11 +108,11 @@ def end(select: Callable[[dict[int, Process]], set[int]], reaped: Callable[[], N
         pause = min(0.02, pause + 0.0005)
 
 
-def _stop_all(select: Callable[[dict[int, Process]], set[int]]) -> set[int]:
-    """Stop what ``select`` names until a look finds nobody new; the kill that follows misses nobody then."""
+def _stop_all(look: Callable[[], set[int]]) -> set[int]:
+    """Stop what ``look`` finds until it finds nobody new; the kill that follows misses nobody then."""
     stopped: set[int] = set()
     for _ in range(64):
-        targets = select(snapshot())
+        targets = look()
         new = targets - stopped
         if not new:
             return targets
@@ -124,7 +120,7 @@ def _stop_all(select: Callable[[dict[int, Process]], set[int]]) -> set[int]:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGSTOP)
         stopped |= new
-    return select(snapshot())
+    return look()
 
 
 def reap(note: Callable[[int, int], None]) -> None:

@@ -21,7 +21,7 @@ from .channel import Message, receive, send
 from .confinement import confine
 from .leaving import run_and_leave
 from .loopback import bring_up_loopback
-from .processes import Process, descendants, has_children, snapshot
+from .processes import descendants, has_children, snapshot, tree
 from .wakeup import drain, woken_by_children
 from .worker import Worker
 
@@ -170,7 +170,6 @@ class Zygote:
                 os.kill(each, signal.SIGKILL)
 
     def _end_all(self) -> bool:
-        def select(processes: dict[int, Process]) -> set[int]:
-            return descendants(processes, [os.getpid()]) - {os.getpid()}
-
-        return sweep.end(select, self._reap)
+        """End everything below us. Orphans become our children: when we have none, nothing is left."""
+        own = os.getpid()
+        return sweep.end(lambda: tree([own]) - {own}, self._reap)

@@ -126,11 +126,10 @@ class BoxPool:
                 "the sandbox of the instance holds as many copies as it may", 1.0, ErrorCode.QUOTA_EXCEEDED
             )
 
-    def leave(self, box: LiveBox, instance_id: str, *, clean: bool) -> None:
+    def leave(self, box: LiveBox, instance_id: str, *, clean: bool, reset: bool = False) -> None:
         """An instance has left its box; what becomes of the box follows."""
-        self._follow(
-            box.serial, self.state.leave(box.serial, instance_id, self._clock.monotonic(), clean=clean)
-        )
+        now = self._clock.monotonic()
+        self._follow(box.serial, self.state.leave(box.serial, instance_id, now, clean=clean, reset=reset))
 
     def doom(self, serial: int, reason: str) -> None:
         """A box died, or is to: its instances are lost, and it is destroyed in the background."""

@@ -105,13 +105,16 @@ class Endings:
 
     async def _clear(self, box: LiveBox, instance: Instance) -> None:
         instance_id = instance.instance_id
-        clean = False
+        clean = reset = False
         limit = self._deadlines.release_s
+        # A box for one instance is cleaned with it, in one exchange and with one look.
+        meta = {"deadline_s": limit, "reset": box.is_last(instance_id)}
         try:
-            reply = await box.request(Frame(Op.RELEASE, 0, instance.public_id, {"deadline_s": limit}), limit)
+            reply = await box.request(Frame(Op.RELEASE, 0, instance.public_id, meta), limit)
             clean = reply.op is Op.REPLY and reply.meta.get("clean") is True
+            reset = reply.meta.get("reset") is True
         except ServiceError:
             # A box that died is noticed by its connection; one that is late may serve its neighbours well.
             clean = False
         finally:
-            box.leave(instance_id, clean=clean)
+            box.leave(instance_id, clean=clean, reset=reset)

@@ -34,9 +34,13 @@ class LiveBox:
             raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, "the sandbox is gone")
         return await self.sandbox.request(frame, timeout_s)
 
-    def leave(self, instance_id: str, *, clean: bool) -> None:
-        """An instance has left the box."""
-        self.pool.leave(self, instance_id, clean=clean)
+    def is_last(self, instance_id: str) -> bool:
+        """Whether the box is to be reset when this instance leaves, and nobody can come before."""
+        return self.pool.state.is_last(self.serial, instance_id)
+
+    def leave(self, instance_id: str, *, clean: bool, reset: bool = False) -> None:
+        """An instance has left the box, which has been reset with that or not."""
+        self.pool.leave(self, instance_id, clean=clean, reset=reset)
 
     def doom(self, reason: str) -> None:
         """Destroy the box now, whoever is in it."""

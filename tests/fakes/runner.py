@@ -43,6 +43,8 @@ class FakeRunner:
         """Operation to the error (code, detail) that it is answered with."""
         self.clean = True
         """What RELEASE and RESET find."""
+        self.resets_with_release = 0
+        """How many releases were to clean the whole box, and did."""
         self._answers: dict[Op, Callable[[Frame], Frame]] = {
             Op.CREATE: self._create,
             Op.STEP: self._step,
@@ -135,8 +137,10 @@ class FakeRunner:
         return frame.reply(meta={"step_index": source.step_index})
 
     def _release(self, frame: Frame) -> Frame:
-        self.places.pop(frame.instance_id, None)
-        return frame.reply(meta={"clean": self.clean})
+        known = self.places.pop(frame.instance_id, None) is not None
+        reset = known and not self.places and frame.meta.get("reset") is True
+        self.resets_with_release += reset
+        return frame.reply(meta={"clean": self.clean, **({"reset": True} if reset else {})})
 
     def _reset(self, frame: Frame) -> Frame:
         return frame.reply(meta={"clean": self.clean and not self.places, "left": []})

@@ -171,6 +171,10 @@ class RunnerBox:
         clean: bool = self.request(Op.RELEASE, instance).meta["clean"]
         return clean
 
+    def release_last(self, instance: str) -> dict[str, Any]:
+        """Release an instance and have the box cleaned with it; what the runner says of that."""
+        return self.request(Op.RELEASE, instance, meta={"reset": True}).meta
+
     def reset(self) -> Frame:
         return self.request(Op.RESET)
 

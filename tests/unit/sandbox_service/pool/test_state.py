@@ -18,6 +18,33 @@ def test_a_box_with_agent_code_is_cleaned_before_it_is_idle_again() -> None:
     assert [box.tenant for box in pool.boxes(BoxState.IDLE)] == ["ada"]
 
 
+def test_a_box_that_was_cleaned_with_its_last_instance_is_idle_at_once() -> None:
+    pool = PoolInHand()
+    instance = pool.take("ada")
+    serial = pool.where[instance]
+    assert pool.state.is_last(serial, instance)
+    assert pool.state.leave(serial, instance, 0.0, clean=True, reset=True) is BoxState.IDLE
+
+
+def test_a_box_that_was_cleaned_and_is_not_clean_is_destroyed() -> None:
+    pool = PoolInHand()
+    instance = pool.take("ada")
+    assert pool.state.leave(pool.where[instance], instance, 0.0, clean=False, reset=True) is (
+        BoxState.DESTROYING
+    )
+
+
+def test_no_instance_is_the_last_while_others_are_there_or_can_come() -> None:
+    alone, shared, data = PoolInHand(), PoolInHand(capacity=2), PoolInHand(agent_code=False)
+    instance = alone.take("ada")
+    assert alone.state.admit_copy(alone.where[instance], "copy")
+    assert not alone.state.is_last(alone.where[instance], instance)
+    for pool in (shared, data):
+        instance = pool.take("ada")
+        assert not pool.state.is_last(pool.where[instance], instance)
+        assert not pool.state.is_last(99, instance)
+
+
 def test_a_box_of_pure_data_is_idle_as_soon_as_it_is_empty() -> None:
     pool = PoolInHand(agent_code=False, max_uses=None)
     assert pool.leave(pool.take("ada")) is BoxState.IDLE

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_service.runner.cleaning import find_owned, paths_below, remove_owned, remove_tree
+from sandbox_service.runner.cleaning import find_owned, owns_nothing, paths_below, remove_owned, remove_tree
 
 OWN = os.geteuid()
 OTHER = 54_321
@@ -90,3 +90,15 @@ def test_a_report_names_a_bounded_number_of_paths(tmp_path: Path) -> None:
         (tmp_path / str(number)).write_text("x")
     assert len(find_owned([str(tmp_path)], lambda _: True, frozenset())) == 20
     assert len(paths_below([str(tmp_path), "/does/not/exist"])) == 100
+
+
+def test_a_short_look_tells_who_owns_nothing(tmp_path: Path) -> None:
+    plant(tmp_path)
+    assert owns_nothing(OTHER, [str(tmp_path)])
+    assert not owns_nothing(OWN, [str(tmp_path)])
+
+
+def test_a_short_look_does_not_vouch_for_what_it_has_not_seen(tmp_path: Path) -> None:
+    for number in range(400):
+        (tmp_path / str(number)).touch()
+    assert not owns_nothing(OTHER, [str(tmp_path)])

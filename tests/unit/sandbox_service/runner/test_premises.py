@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox_service.runner.frames import Op
+from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.runner.sweep import signal_uid
-from tests.support.runner_box import is_alive, runner_box, uid_drop_missing
+from tests.support.runner_box import error_code, is_alive, runner_box, uid_drop_missing
 
 if TYPE_CHECKING:
     from tests.support.runner_box import RunnerBox
@@ -78,6 +78,61 @@ def test_a_reset_finds_every_trace_and_leaves_none(drop: bool) -> None:
         assert entries(box) == []
         assert not [pid for pid in plant_pids if is_alive(pid)]
         assert {process["pid"] for process in box.processes()} == before
+
+
+def test_the_release_of_the_last_instance_cleans_the_box_when_asked_to(drop: bool) -> None:
+    with runner_box("tests.support.agent_world", drop=drop, agent_code=True) as box:
+        before = {process["pid"] for process in box.processes()}
+        box.create("a")
+        box.act("a", do="write", path="f", text="x")
+        plant(box, "b")
+        assert "reset" not in box.release_last("a")
+        assert box.release_last("b") == {"clean": True, "reset": True}
+        assert entries(box) == []
+        assert {process["pid"] for process in box.processes()} == before
+        assert box.create("c").op is Op.REPLY
+        box.act("c", do="shell", command="true")
+        assert box.release_last("c") == {"clean": True, "reset": True}
+
+
+def test_copies_and_what_they_share_go_with_the_last_of_them(drop: bool) -> None:
+    with runner_box("tests.support.agent_world", drop=drop, agent_code=True) as box:
+        before = {process["pid"] for process in box.processes()}
+        box.create("source")
+        box.act("source", do="python", code="open('f', 'w').write('x')")
+        assert box.request(Op.FORK, "source", meta={"copy_id": "copy"}).op is Op.REPLY
+        box.act("copy", do="python", code="import subprocess; subprocess.Popen(['sleep', '1000'])")
+        assert "reset" not in box.release_last("source")
+        assert box.release_last("copy") == {"clean": True, "reset": True}
+        assert entries(box) == []
+        assert {process["pid"] for process in box.processes()} == before
+
+
+def test_a_box_that_is_cleaned_with_its_last_instance_takes_no_other_before() -> None:
+    with runner_box("tests.support.agent_world", agent_code=True) as box:
+        box.create("a")
+        # In one piece, so that the create is read before the release is through.
+        meta = {"deadline_s": 20, "seed": 1, "max_steps": 9}
+        leaving = Frame(Op.RELEASE, 1001, "a", {"reset": True})
+        early = Frame(Op.CREATE, 1002, "b", meta, b'{"environment": "e", "task_id": "t", "task": {}}')
+        box.socket.sendall(leaving.encode() + early.encode())
+        assert error_code(box.answer(1002)) == "sandbox_failed"
+        assert box.answer(1001).meta == {"clean": True, "reset": True}
+        assert box.create("b").op is Op.REPLY
+
+
+def test_a_release_that_leaves_something_says_so_although_it_was_the_last() -> None:
+    if (reason := uid_drop_missing()) is not None:
+        pytest.skip(reason)
+    with runner_box("tests.support.agent_world", drop=True, agent_code=True) as box:
+        scratch = Path(box.config["scratch"][0])
+        inner = scratch / "of-root"
+        inner.mkdir()
+        (inner / "left").write_text("x")
+        os.chown(inner / "left", box.config["uid_base"] + 2, -1)
+        box.create("a")
+        box.act("a", do="shell", command="true")
+        assert box.release_last("a") == {"clean": False, "reset": True}
 
 
 def test_a_release_cleans_what_belongs_to_the_instance(drop: bool) -> None:

@@ -61,6 +61,27 @@ async def test_a_release_cuts_off_a_running_step() -> None:
         assert service.store.kinds(instance) == ["create", "release"]
 
 
+async def test_a_box_for_one_instance_is_cleaned_with_its_release() -> None:
+    async with supervised(PoolConfig(min_boxes=0, max_boxes=1)) as service:
+        for _ in range(3):
+            instance = await service.create("diary")
+            box = service.factory.home_of(instance)
+            assert await service.release(instance) is True
+        assert (box.runner.resets_with_release, box.resets) == (3, 0)
+        assert not box.destroyed
+
+
+async def test_a_box_with_a_copy_in_it_is_cleaned_when_the_last_one_leaves() -> None:
+    async with supervised(PoolConfig(min_boxes=0, max_boxes=1)) as service:
+        instance = await service.create("diary")
+        box = service.factory.home_of(instance)
+        (copy,) = (await service.ask(Op.FORK, instance, {"instance_id": instance}))["instance_ids"]
+        assert await service.release(instance) is True
+        assert box.runner.resets_with_release == 0
+        assert await service.release(copy) is True
+        assert (box.runner.resets_with_release, box.resets) == (1, 0)
+
+
 async def test_a_release_that_hangs_costs_its_box_and_no_other_release() -> None:
     async with supervised() as service:
         stuck, other = await service.create("diary"), await service.create("diary")

@@ -1,0 +1,117 @@
+"""Cleaning costs a process only where there is something to remove."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sandbox_service.runner.config import RunnerConfig
+from sandbox_service.runner.janitor import Janitor
+from tests.support.runner_box import uid_drop_missing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BASE = 2_000_000_000
+AGENT, CANDIDATE = BASE + 2, BASE + 3000
+_forks: list[None] = []
+os.register_at_fork(before=lambda: _forks.append(None))
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """A folder that every user can write, beside one for workspaces, as in a box."""
+    if (reason := uid_drop_missing()) is not None:
+        pytest.skip(reason)
+    with tempfile.TemporaryDirectory() as folder:
+        box = Path(folder)
+        box.chmod(0o711)
+        for name in ("scratch", "w"):
+            (box / name).mkdir()
+            (box / name).chmod(0o1777)
+        yield box / "scratch"
+
+
+@pytest.fixture
+def janitor(scratch: Path) -> Janitor:
+    root = scratch.parent / "w"
+    janitor = Janitor(
+        RunnerConfig(
+            "w",
+            str(root),
+            agent_code=True,
+            scratch=(str(scratch),),
+            drop_uids=True,
+            uid_base=BASE,
+            uid_count=4000,
+            env_uid=BASE - 16,
+        )
+    )
+    janitor.mark()
+    _forks.clear()
+    return janitor
+
+
+def made_by(path: Path, uid: int) -> Path:
+    path.mkdir(mode=0o700)
+    os.chown(path, uid, uid)
+    return path
+
+
+def test_an_instance_that_wrote_nothing_costs_no_process(janitor: Janitor, scratch: Path) -> None:
+    workspace = made_by(scratch.parent / "w" / "1", AGENT)
+    assert janitor.clean_all([1], {AGENT}) == []
+    assert not workspace.exists()
+    assert not _forks
+
+
+@pytest.mark.parametrize("place", ["w/1/file", "scratch/file", "w/file"])
+def test_what_an_instance_wrote_goes_wherever_it_lies(janitor: Janitor, scratch: Path, place: str) -> None:
+    made_by(scratch.parent / "w" / "1", AGENT)
+    file = scratch.parent / place
+    file.write_text("x")
+    os.chown(file, AGENT, AGENT)
+    assert janitor.clean_all([1], {AGENT}) == []
+    assert not file.exists()
+    assert list((scratch.parent / "w").iterdir()) == []
+
+
+def test_a_link_in_a_workspaces_place_goes_and_what_it_names_stays(janitor: Janitor, scratch: Path) -> None:
+    target = scratch.parent / "empty"
+    target.mkdir()
+    link = scratch.parent / "w" / "1"
+    link.symlink_to(target)
+    os.lchown(link, AGENT, AGENT)
+    assert janitor.clean_all([1], {AGENT}) == []
+    assert not link.is_symlink()
+    assert target.is_dir()
+
+
+def test_what_nobody_who_left_may_remove_is_named(janitor: Janitor, scratch: Path) -> None:
+    other = made_by(scratch / "of-another", AGENT + 1)
+    assert janitor.clean_all([1], {AGENT}) == [str(other)]
+
+
+def test_a_candidate_that_wrote_nothing_costs_no_process(janitor: Janitor, scratch: Path) -> None:
+    directory = made_by(scratch.parent / "w" / "candidate-0", CANDIDATE)
+    made_by(scratch / "of-a-neighbour", AGENT)
+    assert janitor.clean(CANDIDATE, str(directory))
+    assert not directory.exists()
+    assert not _forks
+
+
+@pytest.mark.parametrize("place", ["w/candidate-0/file", "scratch/file"])
+def test_what_a_candidate_wrote_is_removed(janitor: Janitor, scratch: Path, place: str) -> None:
+    directory = made_by(scratch.parent / "w" / "candidate-0", CANDIDATE)
+    neighbours = made_by(scratch / "of-a-neighbour", AGENT)
+    file = scratch.parent / place
+    file.write_text("x")
+    os.chown(file, CANDIDATE, CANDIDATE)
+    assert janitor.clean(CANDIDATE, str(directory))
+    assert not file.exists()
+    assert not directory.exists()
+    assert neighbours.exists()
