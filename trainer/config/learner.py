@@ -116,4 +116,22 @@ class CheckpointConfig(Branch):
     """Steps between checkpoints; there is always one at the end."""
     keep: Positive = 2
     export: bool = True
-    """Write the model at the end in Hugging Face's format."""
+    """Write the model at the end in Hugging Face's format: names, files and precision of the one that the run
+    began with, adapters merged."""
+    export_every: Count = 0
+    """Steps between exports to ``models/`` while the run goes on; 0: none."""
+    export_keep: Positive | None = None
+    """How many of those stay; all when missing."""
+    export_adapter: bool = False
+    """Write the LoRA adapter alone as well, in PEFT's format."""
+    push_to: str | None = Field(default=None, pattern=r"^[\w.-]+/[\w.-]+$")
+    """Send each export to this repository of the Hugging Face hub, ``owner/name``; login by ``hf auth login``
+    or HF_TOKEN."""
+    push_private: bool = True
+    """Make that repository a private one, if it is not there yet."""
+
+    @model_validator(mode="after")
+    def _exports(self) -> CheckpointConfig:
+        if self.push_to is not None and not (self.export or self.export_every):
+            raise ValueError("push_to sends exports, and there are none; set export=true or export_every")
+        return self

@@ -39,7 +39,7 @@ def fit(config: RunConfig, settings: WorkerSettings, checkpoints: Path) -> None:
             storage_path=str(checkpoints.parent),
             failure_config=ray.train.FailureConfig(max_failures=config.learner.max_failures),
             checkpoint_config=ray.train.CheckpointConfig(num_to_keep=config.checkpoint.keep),
-            worker_runtime_env={"env_vars": _variables(config.learner)},
+            worker_runtime_env={"env_vars": _variables(config)},
         ),
     )
     try:
@@ -69,9 +69,10 @@ def _scaling(learner: LearnerConfig) -> ray.train.ScalingConfig:
     )
 
 
-def _variables(learner: LearnerConfig) -> dict[str, str]:
+def _variables(config: RunConfig) -> dict[str, str]:
+    learner = config.learner
     variables = {
-        "HF_HUB_OFFLINE": "1",
+        "HF_HUB_OFFLINE": "1" if config.checkpoint.push_to is None else "0",
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "TOKENIZERS_PARALLELISM": "false",
     }

@@ -88,6 +88,10 @@ class Recorder(Protocol):
         """Keep everything that is needed to go on after ``step`` steps; collective."""
         ...
 
+    def export(self, step: int) -> None:
+        """Write the model as others load it after ``step`` steps, if that is due; collective."""
+        ...
+
 
 @dataclass(slots=True)
 class Clock:
@@ -167,6 +171,7 @@ class TrainingLoop:
             self._evaluate(done, stage)
         if done % self.config.checkpoint.every == 0 or done == stage.last:
             self.recorder.checkpoint(done, stage.index)
+        self.recorder.export(done)
 
     def _evaluate(self, step: int, stage: Stage) -> None:
         evaluation = self.config.evaluation

@@ -15,6 +15,7 @@ from trainer.errors import CheckpointError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from .export import Exporter
     from .plan import Plan
     from .remote import RemoteExperience
 
@@ -61,6 +62,7 @@ class RunRecorder:
     saver: Saver
     plan: Plan
     rank: int
+    exporter: Exporter
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
         if self.rank == 0:
@@ -79,3 +81,6 @@ class RunRecorder:
             )
         if self.rank == 0:
             self.experience.committed(self.plan.stages[stage].local(step))
+
+    def export(self, step: int) -> None:
+        self.exporter.during(step)

@@ -23,6 +23,7 @@ from trainer.tracking.logs import keep_log
 from trainer.types import Objective
 from trainer.update.learner import Learner
 
+from .export import Exporter, hub_of
 from .final import final_error, noting_final
 from .loop import TrainingLoop
 from .plan import plan_of
@@ -83,6 +84,8 @@ def _train(given: WorkerSettings, rank: int, world: int) -> None:
     )
     if rank == 0:
         experience.rewind(_trained(position, plan))
+    hub = hub_of(config.checkpoint) if rank == 0 else None
+    exporter = Exporter(config.checkpoint, Path(given.folder), learner, rank, hub)
     engines = engine_handles(config, given.namespace) if config.steps else ()
     loop = TrainingLoop(
         config=config,
@@ -90,11 +93,10 @@ def _train(given: WorkerSettings, rank: int, world: int) -> None:
         experience=experience,
         learner=learner,
         publisher=make_publisher(config, engines, learner, rank),
-        recorder=RunRecorder(experience, learner, plan, rank),
+        recorder=RunRecorder(experience, learner, plan, rank, exporter),
     )
     loop.run(position.step if position else 0, position.stage if position else None)
-    if config.checkpoint.export:
-        learner.export(Path(given.folder) / "model")
+    exporter.last()
 
 
 def _longer_s(config: RunConfig) -> dict[str, float]:

@@ -62,10 +62,18 @@ def text_config(folder: Path) -> PreTrainedConfig:
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(f"model.path: {_reason(folder, error)}") from error
     text: PreTrainedConfig = config.get_text_config()
+    if text is not config:  # the whole model's word counts for whether its output layer is the embedding
+        text.tie_word_embeddings = getattr(config, "tie_word_embeddings", text.tie_word_embeddings)
     if type(text) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise ConfigError(
             f"model.path: {folder} holds a model of type {config.model_type}, for which transformers "
             f"{transformers.__version__} has no causal language model"
+        )
+    if quantised := getattr(config, "quantization_config", None):
+        how = quantised.get("quant_method") if isinstance(quantised, dict) else quantised.quant_method
+        raise ConfigError(
+            f"model.path: the weights in {folder} are quantised ({how}), and training needs whole ones; take "
+            "the same model in bfloat16"
         )
     return text
 

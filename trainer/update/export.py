@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["write_model"]
 
-_WEIGHTS = re.compile(r".*\.(safetensors|bin|pt|pth|gguf|onnx|h5|msgpack|bin\.index\.json)")
+_NOT_COPIED = re.compile(
+    r".*\.(safetensors|bin|pt|pth|gguf|onnx|h5|msgpack|bin\.index\.json)|README\.md|\..*"
+)
 
 
 def write_model(core: ActorCritic, folder: Path, *, write: bool) -> None:
@@ -37,7 +39,7 @@ def write_model(core: ActorCritic, folder: Path, *, write: bool) -> None:
     draft.mkdir(parents=True)
     _write_weights(core, draft)
     for file in core.origin.files.folder.iterdir():
-        if file.is_file() and not _WEIGHTS.fullmatch(file.name):
+        if file.is_file() and not _NOT_COPIED.fullmatch(file.name):
             shutil.copy2(file, draft / file.name)
     shutil.rmtree(folder, ignore_errors=True)
     draft.replace(folder)

@@ -1,0 +1,104 @@
+import logging
+from concurrent.futures import Future
+
+import pytest
+from pydantic import ValidationError
+
+from tests.fakes.http_server import serving
+from tests.fakes.hub import FakeHub
+from trainer.config import CheckpointConfig
+from trainer.loop.export import Exporter, hub_of
+from trainer.loop.hub import HuggingFaceHub
+
+
+class Model:
+    """Writes how often it was asked."""
+
+    def __init__(self):
+        self.exports = 0
+
+    def export(self, folder):
+        self.exports += 1
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.json").write_text(str(self.exports))
+
+    def adapter(self, folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "adapter_config.json").write_text("{}")
+
+
+def run(folder, steps=6, hub=None, rank=0, **said):
+    model = Model()
+    exporter = Exporter(CheckpointConfig(**said), folder, model, rank, hub)
+    for done in range(1, steps + 1):
+        exporter.during(done)
+    exporter.last()
+    return model
+
+
+def names(folder):
+    return sorted(each.name for each in folder.iterdir()) if folder.exists() else []
+
+
+def test_a_model_is_written_at_the_end_and_while_the_run_goes_on(tmp_path):
+    run(tmp_path, export_every=2)
+    assert names(tmp_path) == ["model", "models"]
+    assert names(tmp_path / "models") == ["step-0000002", "step-0000004", "step-0000006"]
+    assert (tmp_path / "models/step-0000004/config.json").read_text() == "2"
+
+
+def test_old_ones_go_if_only_some_are_to_stay(tmp_path):
+    run(tmp_path, export_every=2, export_keep=1, export_adapter=True)
+    assert names(tmp_path / "models") == names(tmp_path / "adapters") == ["step-0000006"]
+    assert names(tmp_path / "adapter") == ["adapter_config.json"]
+
+
+def test_nothing_is_written_where_nothing_is_asked_for(tmp_path):
+    assert run(tmp_path, export=False).exports == 0
+    assert names(tmp_path) == []
+
+
+def test_all_ranks_take_part_and_the_first_one_sends(tmp_path):
+    class Sent:
+        def __init__(self):
+            self.pushed = []
+
+        def push(self, folder, message):
+            self.pushed.append((folder, message))
+            done = Future()
+            done.set_result(None)
+            return done
+
+    hubs = Sent(), Sent()
+    for rank, hub in enumerate(hubs):
+        assert run(tmp_path / str(rank), hub=hub, rank=rank, export_every=3, push_to="me/it").exports == 3
+    assert [message for _, message in hubs[0].pushed] == ["After step 3", "After step 6", "At the end"]
+    assert hubs[1].pushed == []
+
+
+def test_pushes_arrive_in_order_in_one_repository(tmp_path):
+    hub = FakeHub()
+    with serving(hub.app) as address:
+        push = HuggingFaceHub("me/it", private=True, endpoint=address)
+        run(tmp_path, hub=push, export_every=3, push_to="me/it")
+    assert hub.repositories["me/it"]["private"] is True
+    assert hub.repositories["me/it"]["files"] == {"config.json": b"3"}
+    assert hub.messages == ["After step 3", "After step 6", "At the end"]
+
+
+def test_a_hub_that_refuses_is_told_and_costs_nothing(tmp_path, caplog):
+    hub = FakeHub()
+    hub.refuses = True
+    with serving(hub.app) as address, caplog.at_level(logging.WARNING):
+        run(tmp_path, hub=HuggingFaceHub("me/it", private=True, endpoint=address), push_to="me/it")
+    assert names(tmp_path / "model") == ["config.json"]
+    assert "could not be pushed to me/it" in caplog.text
+
+
+def test_only_a_run_that_says_so_has_a_hub():
+    assert hub_of(CheckpointConfig()) is None
+    assert hub_of(CheckpointConfig(push_to="me/it")) is not None
+    with pytest.raises(ValidationError, match="push_to sends exports"):
+        CheckpointConfig(push_to="me/it", export=False)
+    with pytest.raises(ValidationError, match="push_to"):
+        CheckpointConfig(push_to="https://hub/me/it")

@@ -1,0 +1,103 @@
+"""The model as others load it, while the run goes on and at its end, and on its way to a model hub.
+
+Writing is collective, since ranks gather their shards; sending is rank 0's alone and happens beside the
+training. A hub that cannot be reached costs a warning: the folder is there, and can be sent by hand.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from pathlib import Path
+
+    from trainer.config import CheckpointConfig
+
+__all__ = ["Exportable", "Exporter", "Hub", "hub_of"]
+
+LOG = logging.getLogger(__name__)
+_PUSH_TIMEOUT_S = 3600.0
+
+
+class Exportable(Protocol):
+    """A model that can be written; collective."""
+
+    def export(self, folder: Path) -> None:
+        """Write the model with adapters merged."""
+        ...
+
+    def adapter(self, folder: Path) -> None:
+        """Write the adapter alone."""
+        ...
+
+
+class Hub(Protocol):
+    """Where folders are sent."""
+
+    def push(self, folder: Path, message: str) -> Future[object]:
+        """Send a folder's files as one commit, in the background."""
+        ...
+
+
+class Exporter:
+    """Exports of one run, on one rank."""
+
+    def __init__(
+        self, config: CheckpointConfig, run: Path, learner: Exportable, rank: int, hub: Hub | None = None
+    ) -> None:
+        self._config = config
+        self._run = run
+        self._learner = learner
+        self._rank = rank
+        self._hub = hub if rank == 0 else None
+        self._pushes: list[Future[object]] = []
+
+    def during(self, done: int) -> None:
+        """After ``done`` steps: write, if it is due; collective."""
+        every = self._config.export_every
+        if every and done % every == 0:
+            name = f"step-{done:07d}"
+            self._write(self._run / "models" / name, self._run / "adapters" / name, f"After step {done}")
+            if self._rank == 0:
+                self._forget(self._run / "models")
+                self._forget(self._run / "adapters")
+
+    def last(self) -> None:
+        """At the end of the run; collective. Waits for what is still on its way to the hub."""
+        if self._config.export:
+            self._write(self._run / "model", self._run / "adapter", "At the end")
+        for push in self._pushes:
+            try:
+                push.result(_PUSH_TIMEOUT_S)
+            except FutureTimeout:
+                LOG.warning("%s was not reached within %g s", self._config.push_to, _PUSH_TIMEOUT_S)
+            except Exception as error:  # noqa: BLE001 - whatever a hub says, the model is trained and written
+                LOG.warning("the model could not be pushed to %s: %s", self._config.push_to, error)
+
+    def _write(self, model: Path, adapter: Path, message: str) -> None:
+        self._learner.export(model)
+        if self._config.export_adapter:
+            self._learner.adapter(adapter)
+        if self._hub is not None:
+            self._pushes.append(self._hub.push(model, message))
+
+    def _forget(self, folder: Path) -> None:
+        """Only the newest stay, and what is still being sent."""
+        keep = self._config.export_keep
+        if keep is None or not folder.is_dir() or any(not push.done() for push in self._pushes):
+            return
+        for old in sorted(each for each in folder.iterdir() if each.name.startswith("step-"))[:-keep]:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def hub_of(config: CheckpointConfig) -> Hub | None:
+    """The hub that a run pushes to, if it does."""
+    if config.push_to is None:
+        return None
+    from .hub import HuggingFaceHub
+
+    return HuggingFaceHub(config.push_to, private=config.push_private)
