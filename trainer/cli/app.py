@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import demonstrations, evaluate, model, report, settings, simulate, train
+from . import demonstrations, evaluate, model, plan, report, settings, simulate, train
 from .driver import RealDriver
 
 __all__ = ["build_cli", "main"]
@@ -51,6 +51,7 @@ def build_cli() -> typer.Typer:
     cli.command("demonstrations")(demonstrations.demonstrations)
     cli.command("model")(model.model)
     cli.command("config")(settings.config)
+    cli.command("plan")(plan.plan)
     return cli
 
 

@@ -1,12 +1,14 @@
 """A configuration from a TOML file and ``key=value`` words; whatever is in neither keeps its default.
 
-It reads any tree of pydantic models. Relative paths are relative to the working directory; a file that is to
-be read is looked for beside the run's file as well. What is wrong is told by the keys that were written, with
-the nearest right one.
+A file may begin with others beside it: ``extends = "base.toml"``, or a list of them. A later file wins over
+an earlier one, and the file itself over all; a group of another ``kind`` replaces the earlier one. Relative
+paths are relative to the working directory; a file that is to be read is looked for beside the run's file as
+well. What is wrong is told by the keys that were written, with the nearest right one.
 """
 
 from __future__ import annotations
 
+import copy
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["read_run", "read_settings"]
 
 _INSTALLED = Path(__file__).resolve().parents[2]
+_EXTENDS = "extends"
 _SHIPPED = ("deploy", "runs")
 """The run files that come with the package have the same names with and without a checkout."""
 
@@ -60,13 +63,42 @@ def _located(path: Path) -> Path:
     return path
 
 
-def _read(path: Path) -> Tree:
+def _read(path: Path, above: tuple[Path, ...] = ()) -> Tree:
+    """The tree of a file with those that it extends below it; ``above`` are the files that extend it."""
+    if path.resolve() in above:
+        raise ConfigError(f"{path} extends itself, by way of {', '.join(file.name for file in above)}")
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        own: Tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from error
+    tree: Tree = {}
+    for name in _extended(own.pop(_EXTENDS, []), path):
+        _merge(tree, _read(path.parent / name, (*above, path.resolve())))
+    _merge(tree, own)
+    return tree
+
+
+def _extended(value: object, path: Path) -> list[str]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"{path}: extends takes the name of a file beside it, or a list of names")
+    return names
+
+
+def _merge(tree: Tree, over: Tree) -> None:
+    """Put one tree over another, group by group."""
+    for name, value in over.items():
+        below = tree.get(name)
+        if (
+            isinstance(below, dict)
+            and isinstance(value, dict)
+            and value.get("kind", below.get("kind")) == below.get("kind")
+        ):
+            _merge(below, value)
+        else:
+            tree[name] = copy.deepcopy(value)
 
 
 def _apply(tree: Tree, word: str, example: str) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from trainer.config.model import TinyModel
 
-__all__ = ["make_tiny"]
+__all__ = ["make_tiny", "tiny_shape"]
 
 
 def make_tiny(config: TinyModel, folder: Path) -> None:
@@ -62,7 +62,7 @@ def _write(config: TinyModel, folder: Path) -> None:
     tokenizer = make_tokenizer(config)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        model = AutoModelForCausalLM.from_config(_shape(config, tokenizer), dtype=torch.float32)  # type: ignore[no-untyped-call]
+        model = AutoModelForCausalLM.from_config(tiny_shape(config, tokenizer), dtype=torch.float32)  # type: ignore[no-untyped-call]
     model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
     )
@@ -77,7 +77,8 @@ def _write(config: TinyModel, folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def _shape(config: TinyModel, tokenizer: PreTrainedTokenizerFast) -> PreTrainedConfig:
+def tiny_shape(config: TinyModel, tokenizer: PreTrainedTokenizerFast | None = None) -> PreTrainedConfig:
+    """The model's configuration; without a tokenizer it names no special tokens."""
     from transformers import LlamaConfig, Qwen2Config
 
     shapes = {"qwen2": Qwen2Config, "llama": LlamaConfig}
@@ -91,7 +92,7 @@ def _shape(config: TinyModel, tokenizer: PreTrainedTokenizerFast) -> PreTrainedC
         max_position_embeddings=config.context,
         tie_word_embeddings=config.tied_embeddings,
         bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id if tokenizer else None,
+        pad_token_id=tokenizer.pad_token_id if tokenizer else None,
     )
     return shape

@@ -189,3 +189,34 @@ def test_a_group_that_is_given_in_part_keeps_its_own_defaults() -> None:
     assert config.warm_start.optimizer.learning_rate == 0.5
     assert config.warm_start.optimizer.schedule == "cosine"
     assert config.warm_start.optimizer.warmup_steps == 20
+
+
+def test_a_file_extends_others_and_wins_over_them(tmp_path):
+    (tmp_path / "base.toml").write_text(
+        "steps = 5\n[rollout]\ngroups = 4\ngroup_size = 2\n[engine]\ncount = 2\n"
+    )
+    (tmp_path / "hardware.toml").write_text("[engine]\ncount = 4\n[learner]\nworkers = 4\n")
+    (tmp_path / "run.toml").write_text('extends = ["base.toml", "hardware.toml"]\n[rollout]\ngroups = 8\n')
+    run = read_run(tmp_path / "run.toml", ["rollout.group_size=3"])
+    assert (run.steps, run.engine.count, run.learner.workers) == (5, 4, 4)
+    assert (run.rollout.groups, run.rollout.group_size) == (8, 3)
+
+
+def test_a_group_of_another_kind_replaces_the_extended_one(tmp_path):
+    (tmp_path / "base.toml").write_text('[algorithm]\nadvantage = { kind = "gae", lam = 0.9 }\n')
+    (tmp_path / "run.toml").write_text('extends = "base.toml"\n[algorithm]\nadvantage = { kind = "rloo" }\n')
+    assert read_run(tmp_path / "run.toml").algorithm.advantage.kind == "rloo"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('extends = "run.toml"', "run.toml extends itself"),
+        ('extends = "none.toml"', "none.toml cannot be read"),
+        ("extends = 3", "extends takes the name of a file beside it, or a list of names"),
+    ],
+)
+def test_what_cannot_be_extended_is_told(tmp_path, text, sentence):
+    (tmp_path / "run.toml").write_text(text)
+    with pytest.raises(ConfigError, match=sentence):
+        read_run(tmp_path / "run.toml")

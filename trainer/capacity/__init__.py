@@ -1,0 +1,1 @@
+"""What a run needs of machines, by arithmetic: memory, placement, disk. Nothing is started or allocated."""

@@ -1,0 +1,71 @@
+"""The configuration of a run's model, without its weights: enough to compute sizes.
+
+It is looked for in the model's folder, in the hub's cache on this machine, in a table that comes with the
+package, which holds ``config.json`` of some models as the hub has it, and on the hub.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from trainer.config.model import PretrainedModel
+from trainer.errors import ConfigError
+from trainer.models.tiny import tiny_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trainer.config.model import ModelConfig
+
+__all__ = ["described_model", "known_models"]
+
+_TABLE = Path(__file__).with_name("hub_models.json")
+_FETCH_S = 10.0
+_FILE = "config.json"
+
+
+@contextmanager
+def described_model(model: ModelConfig) -> Iterator[Path]:
+    """A folder with the model's ``config.json`` while the block runs. Raises ConfigError."""
+    with TemporaryDirectory(prefix="described-") as name:
+        folder = Path(name)
+        if isinstance(model, PretrainedModel):
+            yield _found(model, folder)
+        else:
+            tiny_shape(model).save_pretrained(folder)
+            yield folder
+
+
+def known_models() -> dict[str, dict[str, object]]:
+    """The table: configurations by name on the hub."""
+    found: dict[str, dict[str, object]] = json.loads(_TABLE.read_text(encoding="utf-8"))
+    return found
+
+
+def _found(model: PretrainedModel, spare: Path) -> Path:
+    local = Path(model.path).expanduser()
+    if local.is_dir():
+        if not (local / _FILE).exists():
+            raise ConfigError(f"model.path: {local} holds no {_FILE}, so it is no model's folder")
+        return local
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+
+    try:
+        cached = try_to_load_from_cache(model.path, _FILE, revision=model.revision)
+    except ValueError as error:
+        raise ConfigError(f"model.path: {model.path} is neither a folder nor a name on the hub") from error
+    if isinstance(cached, str):
+        return Path(cached).parent
+    known = known_models()
+    if model.path in known and model.revision is None:
+        (spare / _FILE).write_text(json.dumps(known[model.path]), encoding="utf-8")
+        return spare
+    try:
+        return Path(hf_hub_download(model.path, _FILE, revision=model.revision, etag_timeout=_FETCH_S)).parent
+    except (OSError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ConfigError(f"model.path: the {_FILE} of {model.path} cannot be fetched: {reason}") from error

@@ -1,0 +1,88 @@
+"""Memory of a rollout engine on one GPU: weights, room to compute in, and the cache of keys and values.
+
+vLLM fills its share of a GPU (``gpu_memory_utilization``): what weights and a trial pass leave of it becomes
+the cache (https://docs.vllm.ai/en/latest/configuration/conserving_memory.html). A token's keys and values are
+2 x layers x key-value heads x head size numbers (Kwon et al. 2023, https://arxiv.org/abs/2309.06180, section
+2.2), divided over the GPUs of tensor parallelism. The trial pass is an estimate: vLLM measures it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .machine import GIB
+
+if TYPE_CHECKING:
+    from trainer.config import EngineConfig
+    from trainer.published import Device
+    from trainer.update.memory import ModelShape
+
+__all__ = ["EngineMemory", "cache_token_bytes", "engine_memory", "number_bytes"]
+
+_BATCHED_TOKENS = 8192
+"""vLLM's default of max_num_batched_tokens on GPUs of 70 GiB and more, the upper of its defaults."""
+_GRAPHS = GIB
+"""CUDA graphs of the default batch sizes, which vLLM takes beside its share; half to one GiB is usual."""
+_FLOAT32 = 4
+_CPU_CACHE_MIB = 256
+
+
+@dataclass(frozen=True, slots=True)
+class EngineMemory:
+    """Bytes on each GPU of an engine, or in host memory."""
+
+    weights: int
+    adapters: int
+    working: int
+    """Activations of the largest pass, logits of all sequences, CUDA graphs."""
+    cache: int
+    """For keys and values; below 0 where the rest does not leave room."""
+    cache_tokens: int
+    """Tokens that fit into it, over all GPUs of the engine."""
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.weights + self.adapters + self.working + max(0, self.cache)
+
+
+def number_bytes(dtype: str, device: Device) -> int:
+    """Bytes of a weight in the precision that engines compute in."""
+    name = dtype if dtype != "auto" else ("float32" if device == "cpu" else "bfloat16")
+    return _FLOAT32 if name == "float32" else 2
+
+
+def cache_token_bytes(shape: ModelShape, size: int, tensor_parallel: int) -> int:
+    """Bytes of a token's keys and values on each GPU; a key-value head that is too few is kept twice."""
+    heads = max(1, shape.layer.key_heads // tensor_parallel)
+    return 2 * len(shape.layers) * heads * shape.layer.head * size
+
+
+def engine_memory(
+    shape: ModelShape, adapter: int, engine: EngineConfig, device: Device, gpu_memory: int | None
+) -> EngineMemory:
+    """Memory of one GPU of an engine, or of an engine on a CPU.
+
+    Args:
+        shape: of the model that is sampled from, without adapters and critic.
+        adapter: numbers of a LoRA adapter that engines load; 0 without.
+        engine: the engine's settings.
+        device: what engines run on.
+        gpu_memory: of the GPU; None on a CPU, and where it is not known.
+    """
+    size = number_bytes(engine.dtype, device)
+    parallel = engine.tensor_parallel
+    weights = size * shape.parameters // parallel
+    adapters = 2 * size * adapter
+    layer = shape.layer
+    working = _BATCHED_TOKENS * size * (4 * layer.hidden + 2 * layer.intermediate // parallel)
+    working += 2 * _FLOAT32 * engine.max_sequences * shape.vocabulary
+    if device == "cuda" and not engine.eager:
+        working += _GRAPHS
+    if engine.kv_cache_mib is not None or device == "cpu":
+        cache = (engine.kv_cache_mib or _CPU_CACHE_MIB) << 20
+    else:
+        cache = int((gpu_memory or 0) * engine.gpu_memory_share) - weights - adapters - working
+    tokens = max(0, cache) // cache_token_bytes(shape, size, parallel)
+    return EngineMemory(weights, adapters, working, cache, tokens)

@@ -1,0 +1,52 @@
+"""Host memory of each machine, by what is in it. Sizes of processes are estimates."""
+
+from __future__ import annotations
+
+import re
+from math import ceil
+from typing import TYPE_CHECKING
+
+from .machine import GIB
+from .placement import workers_of
+
+if TYPE_CHECKING:
+    from trainer.config import RunConfig
+    from trainer.published import Device
+    from trainer.update.memory import RankMemory
+
+    from .engine_memory import EngineMemory
+    from .machine import Machine
+
+__all__ = ["host_memory"]
+
+_MIB = 1 << 20
+_WORKER = 3 * GIB // 2
+"""A process with Ray, torch and transformers; 0.6 to 1.5 GB were measured."""
+_ENGINE = 5 * GIB // 2
+"""An engine's actor and its model processes, without the model; 1.2 to 2.5 GB were measured on a CPU."""
+_DRIVER = 2 * GIB
+"""The command, Ray's own processes, the experience actor and the service."""
+_BOX = 64 * _MIB
+"""A sandbox in use; its limit is higher."""
+_BOXES = re.compile(r"pool\.max_boxes\s*=\s*(\d+)")
+_LOADED = 2
+"""A worker reads its part of the weights while it still has the part that it replaces."""
+
+
+def host_memory(
+    config: RunConfig, learner: RankMemory, engine: EngineMemory, device: Device, machine: Machine
+) -> dict[str, int]:
+    """Bytes on the machine that has most."""
+    workers = ceil(workers_of(config) / machine.count)
+    engines = ceil(config.engine.count / machine.count) if config.steps else 0
+    on_gpu = config.learner.gpus > 0
+    held = learner.host + (_LOADED * learner.weights if on_gpu else learner.total)
+    parts = {
+        "learner": workers * (_WORKER + max(held, _LOADED * learner.weights)),
+        "engines": engines * (_ENGINE + (engine.total if device == "cpu" else 0)),
+        "driver, Ray, experience and service": _DRIVER,
+        "sandboxes": _BOX * sum(int(number) for number in _BOXES.findall(" ".join(config.service.start))),
+    }
+    if config.ray.address is None:
+        parts["Ray's object store"] = config.ray.object_store_mib * _MIB
+    return {name: size for name, size in parts.items() if size}

@@ -1,0 +1,78 @@
+"""What a machine has: GPUs, their memory, host memory, shared memory and disk."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer.errors import ConfigError
+from trainer.published import SHARED_MEMORY
+
+if TYPE_CHECKING:
+    from trainer.config import RunConfig
+
+__all__ = ["GIB", "Machine", "bytes_of", "this_machine"]
+
+GIB = 1 << 30
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
+_CGROUP = Path("/sys/fs/cgroup/memory.max")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One of the machines of a cluster, all alike; sizes in bytes, None where they are not known."""
+
+    gpus: int
+    gpu_memory: int | None
+    """Of each GPU, all of it."""
+    host_memory: int | None = None
+    shared_memory: int | None = None
+    """Free in /dev/shm."""
+    disk: int | None = None
+    """Free where runs are kept."""
+    count: int = 1
+    """Machines."""
+
+
+def bytes_of(text: str) -> int:
+    """Read a size such as ``80GiB`` or ``64 GB``. Raises ConfigError."""
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", text)
+    if found is None or found[2].upper() not in _UNITS:
+        raise ConfigError(f"{text!r} is no size; write it as 80GiB or 80GB")
+    return int(float(found[1]) * _UNITS[found[2].upper()])
+
+
+def this_machine(config: RunConfig) -> Machine:
+    """The machine that this process runs on."""
+    import torch
+
+    count = torch.cuda.device_count()
+    smallest = min(
+        (torch.cuda.get_device_properties(index).total_memory for index in range(count)), default=None
+    )
+    return Machine(
+        gpus=count,
+        gpu_memory=smallest,
+        host_memory=_host_memory(),
+        shared_memory=shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else None,
+        disk=shutil.disk_usage(_existing(config.root.absolute())).free,
+    )
+
+
+def _host_memory() -> int:
+    """The machine's memory, or the container's share of it."""
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        limit = _CGROUP.read_text(encoding="ascii").strip()
+    except OSError:
+        return whole
+    return min(whole, int(limit)) if limit.isdigit() else whole
+
+
+def _existing(folder: Path) -> Path:
+    return folder if folder.exists() else _existing(folder.parent)

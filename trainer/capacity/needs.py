@@ -1,0 +1,159 @@
+"""What a run needs on GPUs: the model's shape, memory of a worker and of an engine, and what sits where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING
+
+from transformers import AutoConfig
+
+from trainer.config.algorithm import Grpo
+from trainer.published import resolve_device
+from trainer.update.memory import rank_memory, shape_of
+from trainer.update.mesh import Mesh
+
+from .engine_memory import cache_token_bytes, engine_memory, number_bytes
+from .machine import GIB
+from .placement import seats_of, workers_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trainer.config import RunConfig
+    from trainer.published import Device
+    from trainer.update.memory import ModelShape, RankMemory
+
+    from .engine_memory import EngineMemory
+    from .machine import Machine
+    from .placement import Seat
+
+__all__ = ["GpuGroup", "Needs", "gpu_groups", "needs_of"]
+
+_CONTEXT = 3 * GIB // 2
+"""CUDA context, libraries' workspaces and NCCL's buffers of a process on a GPU. An estimate."""
+_FRAGMENTATION = 0.05
+"""Of the learner's peak, lost between blocks of the allocator. An estimate."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuGroup:
+    """GPUs that hold the same."""
+
+    kind: str
+    """``learner``, ``engine``, or both."""
+    seats: tuple[Seat, ...]
+    parts: dict[str, int]
+    """Bytes on each."""
+    available: int | None
+
+    @property
+    def total(self) -> int:
+        """Bytes on each."""
+        return sum(self.parts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What was computed of a run, before it is compared with a machine."""
+
+    config: RunConfig
+    device: Device
+    shape: ModelShape
+    base: ModelShape
+    positions: int
+    """Of the model."""
+    context: int
+    learner: RankMemory
+    engine: EngineMemory
+    tied: bool
+    measured: bool
+    """The GPU's memory is known."""
+
+    @property
+    def sequence_cache(self) -> int:
+        """Bytes of keys and values of the longest conversation, on each GPU of an engine."""
+        engine = self.config.engine
+        size = number_bytes(engine.dtype, self.device)
+        return self.context * cache_token_bytes(self.base, size, engine.tensor_parallel)
+
+
+def needs_of(config: RunConfig, folder: Path, machine: Machine) -> Needs:
+    """Compute what a run needs, of the model described in ``folder``. Raises ConfigError."""
+    device = resolve_device(config)
+    plain = config.model_copy(
+        update={
+            "learner": config.learner.model_copy(update={"lora": None}),
+            "algorithm": config.algorithm.model_copy(update={"advantage": Grpo()}),
+        }
+    )
+    shape, base = shape_of(folder, config), shape_of(folder, plain)
+    text = AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config()
+    positions = int(text.max_position_embeddings)
+    context = config.rollout.max_context_tokens or positions
+    learner, engine = config.learner, config.engine
+    half = learner.dtype == "bfloat16" or (learner.dtype == "auto" and learner.gpus > 0)
+    adapter = shape.trained if learner.lora is not None else 0
+    return Needs(
+        config=config,
+        device=device,
+        shape=shape,
+        base=base,
+        positions=positions,
+        context=context,
+        learner=rank_memory(
+            shape,
+            learner,
+            Mesh(0, workers_of(config), learner.replicas, learner.context_parallel),
+            half=half,
+            reference=config.algorithm.needs_reference,
+            tokens=_pass_tokens(config, context),
+        ),
+        engine=engine_memory(base, adapter, engine, device, machine.gpu_memory),
+        tied=bool(text.tie_word_embeddings),
+        measured=machine.gpu_memory is not None,
+    )
+
+
+def _pass_tokens(config: RunConfig, context: int) -> int:
+    """Tokens of the largest pass: a row that is longer than a micro-batch stands alone."""
+    return max(config.learner.micro_batch_tokens, ceil(context / config.learner.context_parallel))
+
+
+def gpu_groups(needs: Needs, machine: Machine) -> tuple[GpuGroup, ...]:
+    """GPUs by what they hold."""
+    seats = seats_of(needs.config, needs.device, machine)
+    kinds = dict.fromkeys((seat.kind, len(seat.workers), len(seat.engines)) for seat in seats)
+    return tuple(
+        GpuGroup(
+            kind=kind,
+            seats=tuple(
+                seat
+                for seat in seats
+                if (seat.kind, len(seat.workers), len(seat.engines)) == (kind, workers, engines)
+            ),
+            parts=_parts(needs, workers, engines),
+            available=machine.gpu_memory,
+        )
+        for kind, workers, engines in kinds
+    )
+
+
+def _parts(needs: Needs, workers: int, engines: int) -> dict[str, int]:
+    learner, engine = needs.learner, needs.engine
+    weights = "weights" if needs.config.learner.lora is None else "weights, mostly frozen"
+    parts = {
+        weights: workers * learner.weights,
+        "gradients": workers * learner.gradients,
+        "Adam's moments": workers * learner.moments,
+        "reference": workers * learner.reference,
+        "gathered or cast weights": workers * learner.gathered,
+        "activations": workers * learner.activations,
+        "logits": workers * learner.logits,
+        "fragmentation": int(workers * _FRAGMENTATION * learner.total),
+        "engine: weights": engines * (engine.weights + engine.adapters),
+        "engine: working memory": engines * engine.working,
+        "engine: keys and values": engines * max(0, engine.cache),
+        "CUDA context": (workers + engines) * _CONTEXT,
+    }
+    return {name: size for name, size in parts.items() if size}

@@ -1,0 +1,97 @@
+"""A run's plan: what sits on each GPU, what it takes of it, what else the run needs, and what does not fit.
+
+All figures are bytes at the peak of a step. Memory of the learner is ``trainer.update.memory``, which tests
+compare with torch's own counters; memory of engines is ``engine_memory``. Added to both is what neither
+counts: the CUDA context with its libraries, and fragmentation of the allocator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING
+
+from .described import described_model
+from .host import host_memory
+from .needs import gpu_groups, needs_of
+from .placement import workers_of
+from .problems import problems_of
+from .storage import storage_of
+
+if TYPE_CHECKING:
+    from trainer.config import RunConfig
+
+    from .machine import Machine
+    from .needs import GpuGroup
+    from .storage import Storage
+
+__all__ = ["CapacityPlan", "StepTokens", "capacity_plan"]
+
+_FILL = 0.5
+"""Share of its context that an episode fills, for the expected tokens of a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTokens:
+    """Tokens of one step."""
+
+    episodes: int
+    most: int
+    """Every episode fills its context."""
+    expected: int
+    """Every episode fills half of it."""
+    passes: int
+    """Micro-batches of each worker at the expected number, for one pass over the batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityPlan:
+    """What a run needs."""
+
+    name: str
+    model: str
+    parameters: int
+    trained: int
+    context: int
+    """Tokens of the longest conversation."""
+    groups: tuple[GpuGroup, ...]
+    cache_tokens: int
+    """Tokens of keys and values that each engine has room for."""
+    host: dict[str, int]
+    """Host memory of each machine."""
+    storage: Storage
+    tokens: StepTokens
+    machine: Machine
+    problems: tuple[str, ...]
+    """What does not fit, and what to change; none if the run fits."""
+
+
+def capacity_plan(config: RunConfig, machine: Machine) -> CapacityPlan:
+    """Plan a run for a kind of machine. Raises ConfigError when the model cannot be described."""
+    with described_model(config.model) as folder:
+        needs = needs_of(config, folder, machine)
+    groups = gpu_groups(needs, machine)
+    host = host_memory(config, needs.learner, needs.engine, needs.device, machine)
+    storage = storage_of(config, needs.shape, needs.base, needs.device, tied=needs.tied)
+    return CapacityPlan(
+        name=config.name,
+        model=getattr(config.model, "path", "a tiny model, made on the spot"),
+        parameters=needs.base.parameters,
+        trained=needs.shape.trained,
+        context=needs.context,
+        groups=groups,
+        cache_tokens=needs.engine.cache_tokens,
+        host=host,
+        storage=storage,
+        tokens=_tokens(config, needs.context),
+        machine=machine,
+        problems=problems_of(needs, groups, host, storage, machine),
+    )
+
+
+def _tokens(config: RunConfig, context: int) -> StepTokens:
+    episodes = config.rollout.groups * config.rollout.group_size
+    expected = int(_FILL * episodes * context)
+    rows = max(1, workers_of(config) // config.learner.context_parallel)
+    each = config.learner.micro_batch_tokens * config.learner.context_parallel
+    return StepTokens(episodes, episodes * context, expected, ceil(expected / rows / each))

@@ -1,0 +1,126 @@
+"""What of a run does not fit, as sentences that say what to change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .machine import GIB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from .machine import Machine
+    from .needs import GpuGroup, Needs
+    from .storage import Storage
+
+__all__ = ["problems_of"]
+
+
+def problems_of(
+    needs: Needs, groups: Sequence[GpuGroup], host: dict[str, int], storage: Storage, machine: Machine
+) -> tuple[str, ...]:
+    """One sentence each; none if the run fits."""
+    return (
+        *_model(needs),
+        *_gpus(groups, needs, machine),
+        *_sizes(groups, needs),
+        *_cache(needs),
+        *_machine(host, storage, machine, needs),
+    )
+
+
+def _model(needs: Needs) -> Iterator[str]:
+    engine = needs.config.engine
+    if needs.context > needs.positions:
+        yield (
+            f"rollout.max_context_tokens={needs.context} is more than the {needs.positions} positions of the "
+            "model: lower it"
+        )
+    if needs.base.layer.heads % engine.tensor_parallel:
+        yield (
+            f"engine.tensor_parallel={engine.tensor_parallel} does not divide the model's "
+            f"{needs.base.layer.heads} attention heads"
+        )
+
+
+def _gpus(groups: Sequence[GpuGroup], needs: Needs, machine: Machine) -> Iterator[str]:
+    wanted, there = sum(len(group.seats) for group in groups), machine.gpus * machine.count
+    if not wanted:
+        return
+    if not there:
+        yield f"the run wants {wanted} GPUs, and there is none: set learner.gpus=0, or use other machines"
+        return
+    if wanted > there:
+        yield (
+            f"the run wants {wanted} GPUs, and there are {there}: lower learner.workers or engine.count, or "
+            "let both share GPUs with learner.gpus and engine.gpus of at most 1 together"
+        )
+    if needs.config.engine.tensor_parallel > machine.gpus:
+        yield (
+            f"engine.tensor_parallel={needs.config.engine.tensor_parallel} GPUs of an engine are on one "
+            f"machine, which has {machine.gpus}"
+        )
+
+
+def _sizes(groups: Sequence[GpuGroup], needs: Needs) -> Iterator[str]:
+    for group in groups:
+        if group.available is not None and group.total > group.available:
+            part = max(group.parts, key=lambda name: group.parts[name])
+            yield (
+                f"a GPU with {group.kind} needs {_gib(group.total)} and has {_gib(group.available)}; most of "
+                f"it is {part}, {_gib(group.parts[part])}: {_remedy(part, needs)}"
+            )
+
+
+def _remedy(part: str, needs: Needs) -> str:
+    """What lowers the largest part."""
+    if part.startswith("engine"):
+        return "lower engine.gpu_memory_share"
+    if part in ("activations", "logits"):
+        checkpoints = needs.config.learner.gradient_checkpointing
+        first = "" if checkpoints else "set learner.gradient_checkpointing=true, or "
+        return f"{first}lower learner.micro_batch_tokens and rollout.max_context_tokens"
+    if needs.config.learner.sharding == "ddp":
+        return "set learner.sharding=fsdp2 with more learner.workers, or learner.lora"
+    return "raise learner.workers, or set learner.offload=parameters or learner.lora"
+
+
+def _cache(needs: Needs) -> Iterator[str]:
+    if needs.config.steps and needs.engine.cache < needs.sequence_cache and _known(needs):
+        yield (
+            f"an engine has {_gib(max(0, needs.engine.cache))} for keys and values, and one conversation of "
+            f"{needs.context} tokens takes {_gib(needs.sequence_cache)}: raise engine.gpu_memory_share, "
+            "engine.kv_cache_mib or engine.tensor_parallel, or lower rollout.max_context_tokens"
+        )
+
+
+def _known(needs: Needs) -> bool:
+    """Whether the size of the cache could be computed."""
+    return needs.device == "cpu" or needs.config.engine.kv_cache_mib is not None or needs.measured
+
+
+def _machine(host: dict[str, int], storage: Storage, machine: Machine, needs: Needs) -> Iterator[str]:
+    rows = (
+        ("host memory", sum(host.values()), machine.host_memory, "use fewer processes or a larger machine"),
+        ("/dev/shm", sum(storage.shared_memory.values()), machine.shared_memory, _shared_remedy(needs)),
+        (
+            "disk",
+            sum(storage.disk.values()),
+            machine.disk,
+            "set root to a larger one, or lower checkpoint.keep",
+        ),
+    )
+    for what, wanted, there, remedy in rows:
+        if there is not None and wanted > there:
+            yield f"the run needs {_gib(wanted)} of {what}, and there are {_gib(there)}: {remedy}"
+
+
+def _shared_remedy(needs: Needs) -> str:
+    container = "in a container, raise it with --shm-size"
+    if needs.config.sync.folder is None:
+        return f"{container}, or set sync.folder to a folder on disk"
+    return container
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.1f} GiB"

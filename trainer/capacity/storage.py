@@ -1,0 +1,88 @@
+"""What a run writes: published weights in shared memory, checkpoints and exports on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer.config.model import PretrainedModel
+from trainer.published import resolve_medium
+from trainer.update.memory import rank_memory
+from trainer.update.mesh import Mesh
+
+from .engine_memory import number_bytes
+
+if TYPE_CHECKING:
+    from trainer.config import RunConfig
+    from trainer.published import Device
+    from trainer.update.memory import ModelShape
+
+__all__ = ["Storage", "storage_of"]
+
+_MIB = 1 << 20
+_PUBLICATIONS = 3
+"""Files at the peak: the newest, the one before, which may be being read, and the one being written."""
+_FLOAT32 = 4
+_DISK_DTYPE = 2
+"""Bytes of a weight in a folder of the hub: 16 bits."""
+_CHANNELS = 64 * _MIB
+"""Of each process: what NCCL, vLLM's workers and torch exchange through shared memory. An estimate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Bytes by what they are for."""
+
+    shared_memory: dict[str, int]
+    disk: dict[str, int]
+
+
+def storage_of(
+    config: RunConfig, trained: ModelShape, base: ModelShape, device: Device, *, tied: bool
+) -> Storage:
+    """Sizes at the peak.
+
+    Args:
+        config: the run.
+        trained: the model with its adapter and critic.
+        base: the model that engines sample from.
+        device: what engines run on.
+        tied: the output layer is the embedding, which a publication then holds twice.
+    """
+    shared = {} if config.ray.address else {"Ray's object store": config.ray.object_store_mib * _MIB}
+    disk: dict[str, int] = {}
+    published = _publication(config, base, device, tied=tied)
+    if config.steps and published:
+        place = shared if config.sync.folder is None else disk
+        place["published weights"] = _PUBLICATIONS * published
+    workers = config.learner.workers
+    processes = (
+        workers[1] if isinstance(workers, tuple) else workers
+    ) + config.engine.count * config.engine.tensor_parallel
+    if processes > 2:
+        shared["channels between processes"] = processes * _CHANNELS
+    checkpoint = _checkpoint(config, trained)
+    disk["checkpoints"] = (config.checkpoint.keep + 1) * checkpoint
+    disk["a checkpoint in the folder for temporary files"] = checkpoint
+    if config.checkpoint.export:
+        disk["export"] = _DISK_DTYPE * base.parameters
+    if isinstance(config.model, PretrainedModel) and not Path(config.model.path).expanduser().is_dir():
+        disk["the model from the hub"] = _DISK_DTYPE * base.parameters
+    return Storage(shared, disk)
+
+
+def _publication(config: RunConfig, base: ModelShape, device: Device, *, tied: bool) -> int:
+    """Bytes of a file with the weights; 0 where none is written, or an adapter alone."""
+    medium = resolve_medium(config, device)
+    if medium == "adapter" or (medium in ("nccl", "ipc") and not config.sync.recovery):
+        return 0
+    head = base.vocabulary * base.layer.hidden if tied else 0
+    return number_bytes(config.engine.dtype, device) * (base.parameters + head)
+
+
+def _checkpoint(config: RunConfig, trained: ModelShape) -> int:
+    """Trained weights, moments and reference, over all ranks together."""
+    here = config.learner.model_copy(update={"offload": "none", "offload_activations": False})
+    whole = rank_memory(trained, here, Mesh(), half=False, reference=config.algorithm.needs_reference)
+    return _FLOAT32 * trained.trained + whole.moments + whole.reference

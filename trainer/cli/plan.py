@@ -1,0 +1,129 @@
+"""``sandbox-trainer plan``: what a run needs of GPUs, memory and disk, and what does not fit."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from trainer.config.reading import read_run
+
+from .options import JsonOption, RunArgument, WordsArgument
+from .terminal import FAILED, explained, results, write_json
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from trainer.capacity.machine import Machine
+    from trainer.capacity.plan import CapacityPlan
+    from trainer.config import RunConfig
+
+__all__ = ["plan"]
+
+_SizeOption = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Such as 80GiB; this machine's if missing.")
+]
+
+
+def plan(
+    run: RunArgument,
+    words: WordsArgument = None,
+    gpus: Annotated[
+        int | None,
+        typer.Option("--gpus", min=0, metavar="N", help="GPUs of each machine."),
+    ] = None,
+    gpu_memory: _SizeOption = None,
+    machines: Annotated[int, typer.Option("--machines", min=1, metavar="N", help="Machines, all alike.")] = 1,
+    host_memory: _SizeOption = None,
+    shared_memory: _SizeOption = None,
+    disk: _SizeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a run needs of GPUs, host memory, /dev/shm and disk, before anything starts.
+
+    Everything is computed from the run file and the model's configuration: weights are not loaded, and no GPU
+    is needed. With --gpus or --gpu-memory the plan is for other machines, of which only what is named is
+    compared. Ends with status 1 if something does not fit.
+
+    Examples:
+
+        sandbox-trainer plan deploy/runs/bfcl_qwen3_4b_8gpu.toml --gpus 8 --gpu-memory 80GiB
+
+        sandbox-trainer plan RUN.toml --json
+    """
+    from trainer.capacity.plan import capacity_plan
+
+    with explained():
+        config = read_run(run, words or ())
+        sizes = {
+            "gpu_memory": gpu_memory,
+            "host_memory": host_memory,
+            "shared_memory": shared_memory,
+            "disk": disk,
+        }
+        found = capacity_plan(config, _machine(config, gpus, sizes, machines))
+    if as_json:
+        write_json(asdict(found) | {"fits": not found.problems})
+    else:
+        results().print(_view(found))
+    if found.problems:
+        raise typer.Exit(FAILED)
+
+
+def _machine(config: RunConfig, gpus: int | None, sizes: dict[str, str | None], count: int) -> Machine:
+    """The machine that options describe; this one where they say nothing of GPUs."""
+    from trainer.capacity.machine import Machine, bytes_of, this_machine
+
+    named = {name: bytes_of(text) for name, text in sizes.items() if text is not None}
+    if gpus is None and "gpu_memory" not in named:
+        return replace(this_machine(config), count=count, **named)
+    return replace(Machine(gpus=1 if gpus is None else gpus, gpu_memory=None, count=count), **named)
+
+
+def _view(plan: CapacityPlan) -> RenderableType:
+    title = f"{plan.name}: {plan.model}, {plan.parameters / 1e9:.2f}B parameters"
+    if plan.trained != plan.parameters:
+        title += f", {plan.trained / 1e6:.1f}M trained"
+    parts: list[RenderableType] = [Text(title, style="bold")]
+    for group in plan.groups:
+        parts.append(_table(f"{len(group.seats)} x GPU: {group.kind}", group.parts, group.available))
+    machine = plan.machine
+    parts += [
+        _table("host memory of a machine", plan.host, machine.host_memory),
+        _table("/dev/shm of a machine", plan.storage.shared_memory, machine.shared_memory),
+        _table("disk", plan.storage.disk, machine.disk),
+        Text(_tokens(plan)),
+    ]
+    parts += [Text(f"does not fit: {problem}", style="red") for problem in plan.problems]
+    if not plan.problems:
+        parts.append(Text("fits", style="green"))
+    return Group(*parts)
+
+
+def _table(title: str, rows: dict[str, int], available: int | None) -> RenderableType:
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column(title, min_width=46)
+    table.add_column("GiB", justify="right")
+    for name, size in rows.items():
+        table.add_row(name, _gib(size))
+    total = _gib(sum(rows.values()))
+    table.add_row("total", total if available is None else f"{total} of {_gib(available)}", style="bold")
+    return table
+
+
+def _tokens(plan: CapacityPlan) -> str:
+    tokens = plan.tokens
+    cache = f"; each engine keeps {plan.cache_tokens:,} tokens" if plan.cache_tokens else ""
+    return (
+        f"a step: {tokens.episodes:,} episodes of at most {plan.context:,} tokens; {tokens.expected:,} "
+        f"tokens if they fill half of it, {tokens.most:,} at most; {tokens.passes:,} passes a worker{cache}"
+    )
+
+
+def _gib(size: int) -> str:
+    return f"{size / (1 << 30):.1f}"
