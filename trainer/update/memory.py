@@ -161,7 +161,9 @@ def shape_of(folder: Path, config: RunConfig) -> ModelShape:
     except (OSError, ValueError) as error:
         raise ConfigError(f"no model's configuration can be read from {folder}: {error}") from error
     with torch.device("meta"):
-        language: PreTrainedModel = AutoModelForCausalLM.from_config(described)  # type: ignore[no-untyped-call]
+        language: PreTrainedModel = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
+            described, dtype=torch.float32
+        )
         if config.learner.lora is not None:
             inject_adapter_in_model(peft_config(config.learner.lora, str(folder)), language)
         core = nn.ModuleList([language])

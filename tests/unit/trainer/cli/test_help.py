@@ -21,6 +21,7 @@ def test_the_commands_are_those_that_are_documented() -> None:
         "demonstrations",
         "model",
         "config",
+        "plan",
     }
 
 

@@ -1,0 +1,246 @@
+"""Sizes of whole runs, against what torch, transformers and files say of small models."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from tests.fakes.learning import run_config, small_batch, small_model
+from trainer.capacity.described import described_model, known_models
+from trainer.capacity.engine_memory import cache_token_bytes, engine_memory
+from trainer.capacity.machine import GIB, Machine, bytes_of
+from trainer.capacity.placement import seats_of
+from trainer.capacity.plan import capacity_plan
+from trainer.capacity.storage import storage_of
+from trainer.config import RunConfig
+from trainer.config.model import PretrainedModel
+from trainer.errors import ConfigError
+from trainer.sync.weights import complete, file_weights
+from trainer.update.learner import Learner
+from trainer.update.memory import shape_of
+
+H100 = 80 * GIB
+EIGHT = Machine(gpus=8, gpu_memory=H100)
+QWEN = {"kind": "pretrained", "path": "Qwen/Qwen3-4B-Instruct-2507"}
+
+
+def run(**branches):
+    return RunConfig.model_validate({"model": QWEN, "rollout": {"max_context_tokens": 8192}} | branches)
+
+
+def on_gpus(workers=4, engines=4, **learner):
+    learner = {"workers": workers, "gpus": 1, "sharding": "fsdp2", "gradient_checkpointing": True} | learner
+    return run(learner=learner, engine={"count": engines, "eager": False})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return small_model(tmp_path_factory.mktemp("capacity") / "model", hidden=64, layers=4, words=500)
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [
+        ("Qwen/Qwen2.5-0.5B-Instruct", 0.49),
+        ("Qwen/Qwen2.5-1.5B-Instruct", 1.54),
+        ("Qwen/Qwen2.5-3B-Instruct", 3.09),
+        ("Qwen/Qwen2.5-7B-Instruct", 7.61),
+        ("Qwen/Qwen2.5-14B-Instruct", 14.7),
+        ("Qwen/Qwen2.5-32B-Instruct", 32.5),
+        ("Qwen/Qwen3-4B-Instruct-2507", 4.0),
+        ("Qwen/Qwen3-8B", 8.2),
+        ("Qwen/Qwen3-14B", 14.8),
+        ("Qwen/Qwen3-32B", 32.8),
+        ("meta-llama/Llama-3.1-8B-Instruct", 8.03),
+    ],
+)
+def test_known_models_have_the_parameters_of_their_cards(name, billions):
+    with described_model(PretrainedModel(path=name)) as described:
+        shape = shape_of(described, run())
+    assert shape.parameters / 1e9 == pytest.approx(billions, rel=0.01)
+
+
+def test_the_table_names_what_a_configuration_needs():
+    for described in known_models().values():
+        assert {
+            "model_type",
+            "hidden_size",
+            "num_hidden_layers",
+            "vocab_size",
+            "max_position_embeddings",
+        } <= {*described}
+
+
+def test_weights_that_are_trained_count_in_float32_whatever_the_folder_says():
+    """The hub's folders are in 16 bits."""
+    plan = capacity_plan(on_gpus(), EIGHT)
+    (learner, _) = plan.groups
+    assert learner.parts["weights"] == pytest.approx(4 * plan.parameters / 4, rel=0.01)
+    assert learner.parts["gradients"] == pytest.approx(4 * plan.parameters / 4, rel=0.01)
+    assert learner.parts["Adam's moments"] == pytest.approx(8 * plan.parameters / 4, rel=0.01)
+
+
+def test_a_tokens_keys_and_values_are_what_transformers_keeps(folder):
+    language = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
+    tokens = 24
+    cache = language(torch.zeros(1, tokens, dtype=torch.long), use_cache=True).past_key_values
+    kept = sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
+    assert cache_token_bytes(shape_of(folder, run_config()), 2, 1) == kept / tokens
+
+
+def test_an_engines_weights_are_those_of_the_model_in_its_precision(folder):
+    language = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
+    found = engine_memory(shape_of(folder, run_config()), 0, run().engine, "cuda", H100)
+    assert found.weights == sum(each.nbytes for each in language.parameters())
+
+
+def test_a_cache_is_what_an_engines_share_leaves(folder):
+    shape = shape_of(folder, run_config())
+    found = engine_memory(shape, 0, run(engine={"gpu_memory_share": 0.5}).engine, "cuda", H100)
+    assert found.total == H100 // 2
+    fixed = engine_memory(shape, 0, run(engine={"kv_cache_mib": 100}).engine, "cuda", H100)
+    assert fixed.cache == 100 << 20
+
+
+def test_a_publication_is_as_large_as_its_file(folder, tmp_path):
+    config = run_config(model={"kind": "pretrained", "path": str(folder)})
+    learner = Learner(folder, config, "cpu")
+    _, size = file_weights(tmp_path, 0, complete(learner.named_weights(), torch.float32))
+    shape = shape_of(folder, config)
+    storage = storage_of(
+        config, shape, shape, "cpu", tied=learner._model.core.language.config.tie_word_embeddings
+    )
+    assert storage.shared_memory["published weights"] / 3 == pytest.approx(size, rel=0.02)
+
+
+def test_a_checkpoint_is_as_large_as_its_files(folder, tmp_path):
+    config = run_config(
+        model={"kind": "pretrained", "path": str(folder)}, algorithm={"kl": {"place": "loss"}}
+    )
+    learner = Learner(folder, config, "cpu")
+    learner.begin(config.learner.optimizer, 1)
+    learner.update(learner.annotate(small_batch(words=500)))
+    learner.save(tmp_path)
+    size = sum(file.stat().st_size for file in tmp_path.iterdir())
+    shape = shape_of(folder, config)
+    storage = storage_of(config, shape, shape, "cpu", tied=True)
+    # Names of tensors and random states take 0.4 MB beside tensors of 3.7 MB.
+    assert storage.disk["a checkpoint in the folder for temporary files"] == pytest.approx(size, abs=5e5)
+
+
+def seats(config, machine=EIGHT):
+    return [
+        (seat.machine, seat.gpu, seat.workers, seat.engines) for seat in seats_of(config, "cuda", machine)
+    ]
+
+
+def test_learners_and_engines_have_gpus_of_their_own():
+    assert seats(on_gpus(2, 2)) == [(0, 0, (0,), ()), (0, 1, (1,), ()), (0, 2, (), (0,)), (0, 3, (), (1,))]
+
+
+def test_shares_that_add_up_to_one_are_on_the_same_gpus():
+    config = run(learner={"workers": 2, "gpus": 0.6}, engine={"count": 2, "gpus": 0.4})
+    assert seats(config) == [(0, 0, (0,), (0,)), (0, 1, (1,), (1,))]
+
+
+def test_tensor_parallel_engines_have_a_gpu_for_each_part_and_machines_follow_each_other():
+    config = run(learner={"workers": 8, "gpus": 1}, engine={"count": 4, "tensor_parallel": 2})
+    placed = seats(config, replace(EIGHT, count=2))
+    assert [seat[:2] for seat in placed] == [(machine, gpu) for machine in range(2) for gpu in range(8)]
+    assert placed[8:10] == [(1, 0, (), (0,)), (1, 1, (), (0,))]
+
+
+def test_a_run_that_fits_has_no_problems():
+    plan = capacity_plan(on_gpus(), EIGHT)
+    assert plan.problems == ()
+    assert [(group.kind, len(group.seats)) for group in plan.groups] == [("learner", 4), ("engine", 4)]
+    assert all(group.total < H100 for group in plan.groups)
+    assert plan.tokens.most == plan.tokens.episodes * 8192
+
+
+@pytest.mark.parametrize(
+    ("config", "machine", "sentence"),
+    [
+        pytest.param(on_gpus(), Machine(0, None), "wants 8 GPUs, and there is none", id="no GPU"),
+        pytest.param(on_gpus(), Machine(4, H100), "wants 8 GPUs, and there are 4", id="too few GPUs"),
+        pytest.param(
+            on_gpus(1, 1, sharding="ddp"),
+            Machine(2, 48 * GIB),
+            "most of it is Adam's moments, .* set learner.sharding=fsdp2",
+            id="GPU too small",
+        ),
+        pytest.param(
+            run(
+                learner={"gpus": 0.5, "lora": {"rank": 8}, "micro_batch_tokens": 32768},
+                engine={"gpus": 0.5, "gpu_memory_share": 0.3},
+            ),
+            Machine(1, 40 * GIB),
+            "most of it is activations, .* set learner.gradient_checkpointing=true",
+            id="activations",
+        ),
+        pytest.param(
+            run(learner={"gpus": 1}, engine={"gpu_memory_share": 0.11}),
+            EIGHT,
+            "one conversation of 8192 tokens takes .* raise engine.gpu_memory_share",
+            id="no room for a conversation",
+        ),
+        pytest.param(
+            run(rollout={"max_context_tokens": 300_000}),
+            EIGHT,
+            "max_context_tokens=300000 is more than the 262144 positions",
+            id="context",
+        ),
+        pytest.param(
+            run(engine={"tensor_parallel": 3}, learner={"gpus": 1}),
+            EIGHT,
+            "tensor_parallel=3 does not divide the model's 32 attention heads",
+            id="heads",
+        ),
+        pytest.param(
+            on_gpus(),
+            replace(EIGHT, shared_memory=64 << 20),
+            "of /dev/shm, .* raise it with --shm-size",
+            id="shm",
+        ),
+        pytest.param(on_gpus(), replace(EIGHT, disk=GIB), "of disk, .* lower checkpoint.keep", id="disk"),
+        pytest.param(
+            on_gpus(), replace(EIGHT, host_memory=GIB), "of host memory, and there are 1.0 GiB", id="host"
+        ),
+    ],
+)
+def test_what_does_not_fit_is_told_with_what_to_change(config, machine, sentence):
+    plan = capacity_plan(config, machine)
+    assert any(re.search(sentence, problem) for problem in plan.problems), plan.problems
+
+
+def test_a_tiny_model_needs_no_gpu():
+    plan = capacity_plan(RunConfig(), Machine(0, None, 8 * GIB, GIB, 10 * GIB))
+    assert plan.groups == ()
+    assert plan.problems == ()
+    assert plan.parameters < 2_000_000
+
+
+@pytest.mark.parametrize(("text", "size"), [("80GiB", 80 << 30), ("80 GB", 80 * 10**9), ("1.5tib", 3 << 39)])
+def test_sizes_are_read(text, size):
+    assert bytes_of(text) == size
+
+
+def test_a_size_that_is_none_is_refused():
+    with pytest.raises(ConfigError, match="is no size; write it as 80GiB"):
+        bytes_of("eighty")
+
+
+def test_a_model_that_is_not_there_is_told(tmp_path):
+    with (
+        pytest.raises(ConfigError, match="so it is no model's folder"),
+        described_model(PretrainedModel(path=str(tmp_path))),
+    ):
+        pass
+
+
+def test_a_folder_describes_itself(folder):
+    with described_model(PretrainedModel(path=str(folder))) as found:
+        assert json.loads((found / "config.json").read_text())["hidden_size"] == 64
