@@ -23,6 +23,7 @@ from sandbox_service.environments.code.actions import parse_actions
 from sandbox_service.environments.games.actions import parse_moves
 from sandbox_service.environments.textworld import words as textworld
 from sandbox_service.runner.budget import OverBudget, cpu_budget
+from trainer.chat.thoughts import divide, marked
 from trainer.chat.tool_formats import TOOL_FORMATS
 
 if TYPE_CHECKING:
@@ -49,8 +50,10 @@ PARSERS: dict[str, Parser] = {
     "choices": lambda text: answers.picked(text),
     "words in common": lambda text: answers.token_f1(text, ["the answer"]),
     "words in order": lambda text: answers.rouge_l(text, ["the answer"] * 4),
+    "thoughts": lambda text: divide(marked(text)),
     **{f"tool format {name}": each.parse for name, each in TOOL_FORMATS.items()},
 }
+KIMI = "<|tool_calls_section_begin|>"
 KNOWN = [
     ("", "Action" + " " * 64, ""),
     ("Action", " ", ""),
@@ -70,6 +73,31 @@ KNOWN = [
     ("", "[TOOL_CALLS]f[ARGS]{}", ""),
     ("[", "f(),", "]"),
     ("[f(a=", "[", ""),
+    ("<tool_call><function=f><parameter=x>", "</parameter>", ""),
+    ("<tool_call><function=f><parameter=x>", "</parameter> ", ""),
+    ("", "<function=f></function>", ""),
+    ("", "<tool_call><function=", ""),
+    ("<tool_call>f<arg_key>x</arg_key><arg_value>", "</arg_value>\n", ""),
+    ("", "<tool_call>f</tool_call>", ""),
+    ("<minimax:tool_call>", '<invoke name="f"></invoke>', ""),
+    ("", '<minimax:tool_call><invoke name="', ""),
+    (
+        "<|tool_calls_section_begin|>",
+        "<|tool_call_begin|>f:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
+        "",
+    ),
+    ("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>f<｜tool▁sep｜>{}<｜tool▁call▁end｜>", ""),
+    ("", "<|start|>assistant<|message|>", ""),
+    ("", "<|channel|>analysis<|message|>a<|end|><|start|>", ""),
+    ("", "<|channel|>commentary to=functions.f<|message|>{}<|call|><|start|>", ""),
+    ("", "<|tool_call>call:f{}<tool_call|>", ""),
+    ("<|tool_call>call:f{x:", "[", ""),
+    ("<|tool_call>call:f{x:[", "1,", ""),
+    ("<|tool_call>call:f{x:[", '<|"|>', ""),
+    ("", "<|tool_call_start|>[f()]", "<|tool_call_end|>"),
+    ("", "[f()]\n", ""),
+    ("<|START_ACTION|>", "[{", ""),
+    ("", "<|START_RESPONSE|>", ""),
     ("a", "\u0315\u0300", ""),
     ("a", "\u0301", ""),
     ("A", " ", "B"),
@@ -84,6 +112,10 @@ WORDS = r"""
 a A e 1 and then act Action Action: a=1 f( , ; : . = ( [ ] { } " \ - $ \boxed{ ` ```
 <think> </think> <tool_call> </tool_call>
 [TOOL_CALLS] [ARGS] [CALL_ID] <|python_tag|> <|python_end|>
+<function= <parameter= </parameter> </function> <arg_key> </arg_key> <arg_value> </arg_value> > f
+<minimax:tool_call> <invoke name="f"> </invoke> <parameter name="x"> <|tool_call>call:f{ <tool_call|> <|"|>
+<|start|> <|message|> <|channel|>analysis to=functions.f <|end|> <|tool_call_start|> <|tool_call_end|>
+<｜tool▁calls▁begin｜> <｜tool▁call▁begin｜> <｜tool▁sep｜> <|tool_calls_section_begin|> <|tool_call|> <TOOLCALL>
 """
 FRAGMENTS = [*WORDS.split(), *(" ", "\t", "\n", "\r\n", "```python\n", "the ", CALL, "\u0301", "\u0315")]
 SHORT = 16_000

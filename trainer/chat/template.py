@@ -1,178 +1,268 @@
 """A tokenizer's chat template: messages in, text out, in the forms that templates of many families accept.
 
-What follows an assistant's turn is found with a made-up turn: a known word stands for what was said, and the
-text behind it is what the template puts there. So no turn is ever rendered, or tokenised, a second time.
+Whatever is rendered is checked for what it was made of: the content of each message, the name of each call
+and of each tool. A form in which something is left out counts as refused, and the next one is tried.
 """
 
 from __future__ import annotations
 
-import json
-from itertools import groupby
-from typing import TYPE_CHECKING, TypeAlias, cast
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from jinja2 import TemplateError
 
-from sandbox_service.contract.messages import FunctionCall, Message, ToolCall
+from sandbox_service.contract.messages import FunctionSchema, Message, Tool
 from trainer.errors import ConfigError
 
-from .tool_formats.base import arguments_of
+from .containment import missing
+from .forms import Dialect, Form, forms
+from .framing import HEARD, SAID, TOOL_NAME, Frame, Marks, calling, spoken, tool_answer
+from .literals import Literals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+    from pydantic import JsonValue
     from transformers import PreTrainedTokenizerBase
 
-    from sandbox_service.contract.messages import Tool
+    from .framing import Exchange
 
-__all__ = ["Template"]
+__all__ = ["Template", "template_source"]
 
-_Json: TypeAlias = "dict[str, object]"
-
-_SAID = "WHAT-WAS-SAID"
-"""Stands for an assistant's turn."""
-_HEARD = "WHAT-WAS-HEARD"
+_REFUSALS = (TemplateError, TypeError, ValueError, KeyError, AttributeError)
+"""What a template raises for messages that it was not written for."""
+_KIMI = "## Return of"
+"""Kimi K2 knows calls by ids that hold the tool's name."""
+_TOOL = Tool(function=FunctionSchema(name=TOOL_NAME, description="A made-up tool.", parameters={}))
+_FIELDS = re.compile(
+    r"""(?:message|msg|m)(?:\.|\[['"]|\.get\(['"])(?:reasoning_content|reasoning|thinking)\b"""
+)
 
 
 class Template:
-    """One tokenizer's template. Raises ConfigError where it refuses a conversation in every form."""
+    """One tokenizer's template. Raises ConfigError where it refuses a conversation in every form.
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, source: str | None = None) -> None:
+    Args:
+        tokenizer: its tokens end turns.
+        source: the Jinja text.
+        arguments: further arguments of the template.
+        ends: texts of the tokens that the model's folder declares as ends.
+        written: turns a message with calls into text, for templates that write none.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        source: str,
+        arguments: Mapping[str, JsonValue],
+        ends: Collection[str],
+        written: Callable[[Message], str],
+    ) -> None:
         self._tokenizer = tokenizer
         self._source = source
-        if source is None and not tokenizer.chat_template:
-            raise ConfigError("the model's tokenizer has no chat template; name one with chat.template")
-        self.end = self._found_end()
-        """The token's text that ends a turn; empty where the template has none."""
-        self._hears_tools = self._tool_messages_appear()
+        self._arguments = dict(arguments)
+        self._written = written
+        self._literals = Literals(tokenizer, source)
+        self._marks = Marks(tokenizer, ends)
+        self._unasked: tuple[Tool, ...] = ()
+        """Tools of renderings that need none, for templates that are nothing without."""
+        plain = None
+        for tools in ((), (_TOOL,)):
+            self._unasked = tools
+            self._dialect = self._found_dialect()
+            plain = plain or self._frame(spoken(), Message(role="user", content=HEARD))
+            if plain is not None:
+                break
+        else:
+            raise ConfigError(
+                "the chat template does not render a user's and an assistant's message; "
+                "name one that does with chat.template"
+            )
+        self._plain = plain
+        self._calls: Frame | None = None
+        self._calls = self._frame(calling([tool_answer()]), tool_answer()) if self._dialect.calls else None
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """Texts of the tokens that end a turn, by the template; the one of plain words is the first."""
+        return tuple(dict.fromkeys(end for calls in (False, True) if (end := self.end(calls=calls))))
+
+    def end(self, *, calls: bool) -> str:
+        """The token that the model itself writes at the end of a turn, with calls or without."""
+        frame = self._calls if calls and self._calls is not None else self._plain
+        if frame.end:
+            return next(iter(frame.ends - {frame.end}), frame.end)
+        answer = tool_answer() if calls else Message(role="user", content=HEARD)
+        return self._marks.first(self.following([answer], None))
+
+    @property
+    def writes_calls(self) -> bool:
+        """Whether the template has a notation for tool calls."""
+        return self._dialect.calls
+
+    def tells(self) -> bool:
+        """Whether the template tells tools."""
+        asked = [Message(role="user", content=".")]
+        for head in ([], [Message(role="system", content=".")]):
+            try:
+                return bool(self.render([*head, *asked], [_TOOL]))
+            except ConfigError:
+                continue
+        return False
 
     def render(
         self, messages: Sequence[Message], tools: Sequence[Tool] = (), *, generation: bool = True
     ) -> str:
         """A whole conversation; with ``generation`` up to where the assistant speaks."""
-        return self._first(lambda form: self._apply(form(messages), tools, generation))
+        refusal = ""
+        messages = self._literals.hidden(messages)
+        for form in forms(self._dialect, messages):
+            told = form.messages(messages, self._written)
+            text, refused = self._attempt(form, told, tools, generation)
+            refused = refused or _left_out(missing(text, told) or _untold(text, tools))
+            if not refused:
+                return text
+            refusal = refusal or refused
+        raise _refusal(refusal)
 
-    def following(self, messages: Sequence[Message], *, closed: bool) -> str:
+    def following(self, messages: Sequence[Message], last: str | None) -> str:
         """What comes behind an assistant's turn, up to where it speaks again.
 
-        ``closed`` says that the turn ended with its own end token; else that token comes first.
+        ``last`` is the text of the turn's last token; None stands for the template's own end. Where the turn
+        did not end with it, it comes first.
         """
-        behind = self._first(lambda form: self._behind(form(messages)))
-        if not self.end:
-            return behind
-        rest = behind.partition(self.end)[2]
-        return rest if closed else self.end + rest
+        refusal = ""
+        messages = self._literals.hidden(messages)
+        for form in forms(self._dialect, messages):
+            told = form.messages(messages, self._written)
+            for frame, exchange in self._exchanges(told):
+                text, refused = self._attempt(form, [*exchange.messages, *told], self._unasked, True)
+                behind = frame.behind(text.partition(SAID)[2])
+                lost = "an assistant's turn" if behind is None else missing(behind, told)
+                refused = refused or _left_out(lost)
+                if behind is not None and not refused:
+                    return self._joined(frame, behind, last)
+                refusal = refusal or refused
+        raise _refusal(refusal)
 
-    def _behind(self, messages: Sequence[Message]) -> str:
-        refusal = TemplateError("it leaves out what the assistant said")
-        for exchange in _exchanges(messages):
-            try:
-                _, said, behind = self._apply([*exchange, *messages], (), True).partition(_SAID)
-            except TemplateError as error:
-                refusal = error
-                continue
-            if said:
-                return behind
-        raise refusal
+    def turn(self, message: Message) -> str | None:
+        """What the template writes for a turn between its head and its end; None where the two differ.
 
-    def _first(self, attempt: Callable[[Callable[[Sequence[Message]], list[Message]]], str]) -> str:
-        """The text of the first form that the template accepts."""
-        refusal: TemplateError | None = None
-        for form in self._forms():
-            try:
-                return attempt(form)
-            except TemplateError as error:
-                refusal = refusal or error
-        raise ConfigError(f"the chat template refuses a conversation: {refusal}") from refusal
+        They differ where the head that is written before a turn is sampled is not the one in a history.
+        """
+        try:
+            head, whole = self._turn_in_history(message)
+        except ConfigError:
+            return None
+        return self._unended(whole[len(head) :], message) if whole.startswith(head) else None
 
-    def _forms(self) -> Iterator[Callable[[Sequence[Message]], list[Message]]]:
-        told = set() if self._hears_tools else {"tool"}
-        yield lambda messages: _as_user(messages, told)
-        yield lambda messages: _joined(_as_user(messages, told))
-        yield lambda messages: _joined(_as_user(messages, told | {"system"}))
+    def notation(self, message: Message) -> str:
+        """How the template writes a turn, as far as it differs from the head of a turn to be sampled."""
+        return self._unended(self._marks.behind(*self._turn_in_history(message)), message)
 
-    def _apply(self, messages: Sequence[Message], tools: Sequence[Tool], generation: bool) -> str:
-        rendered = self._tokenizer.apply_chat_template(
-            cast("list[dict[str, str]]", [_as_json(message) for message in messages]),
-            tools=[tool.model_dump(mode="json") for tool in tools] or None,
-            chat_template=self._source,
-            add_generation_prompt=generation,
-            tokenize=False,
-        )
-        return str(rendered)
+    def _turn_in_history(self, message: Message) -> tuple[str, str]:
+        """A rendered question up to where the turn begins, and the question with the turn."""
+        asked = Message(role="user", content=".")
+        head = self.render([asked], self._unasked)
+        return head, self.render([asked, message], self._unasked, generation=False)
 
-    def _found_end(self) -> str:
-        spoken = self._apply(_spoken(_SAID), (), False).partition(_SAID)[2]
-        added = self._tokenizer.added_tokens_decoder
-        ids = self._tokenizer.encode(spoken, add_special_tokens=False)
-        found = next((added[token] for token in ids if token in added), None)
-        return str(found.content) if found is not None else ""
+    def _unended(self, text: str, message: Message) -> str:
+        end = self.end(calls=bool(message.tool_calls))
+        return text.rpartition(end)[0] if end and end in text else text
 
-    def _tool_messages_appear(self) -> bool:
-        """Some templates leave out roles that they do not know, without a word."""
-        heard = Message(role="tool", content=_HEARD, tool_call_id="000000000", name="tool")
-        for exchange in _exchanges([heard]):
-            try:
-                if _HEARD in self._apply([*exchange, heard], (), True):
-                    return True
-            except TemplateError:
-                continue
-        return False
+    def encode(self, rendered: str, encode: Callable[[str], list[int]]) -> list[int]:
+        """Tokens of a text that the template rendered."""
+        return self._literals.encode(rendered, encode)
 
+    def _exchanges(self, messages: Sequence[Message]) -> Iterator[tuple[Frame, Exchange]]:
+        """Exchanges that the messages may follow; templates want calls before a tool's message, or none."""
+        answers = [message for message in messages if message.role == "tool"]
+        if answers and self._calls is not None:
+            yield self._calls, calling(answers)
+            yield self._calls, calling(answers[:1])
+        yield self._plain, spoken()
 
-def _spoken(said: str, calls: Sequence[ToolCall] = ()) -> list[Message]:
-    """A made-up exchange."""
-    return [
-        Message(role="user", content="."),
-        Message(role="assistant", content=said, tool_calls=tuple(calls) or None),
-    ]
+    def _joined(self, frame: Frame, behind: str, last: str | None) -> str:
+        if not frame.end:
+            # The next role's token ends the turn; where it was sampled, it is there already.
+            return behind.removeprefix(last) if last and last == self._marks.first(behind) else behind
+        return behind if last is None or last in frame.ends else frame.end + behind
 
-
-def _exchanges(messages: Sequence[Message]) -> Iterator[list[Message]]:
-    """Exchanges that the messages may follow: templates differ in what they want before a tool's message."""
-    yield _spoken(_SAID)
-    heard = [message for message in messages if message.role == "tool"]
-    for content, arguments in ((_SAID, {}), ("", {"said": _SAID})):
-        calls = [
-            ToolCall(
-                id=message.tool_call_id,
-                function=FunctionCall(name=message.name or "tool", arguments=json.dumps(arguments)),
+    def _attempt(
+        self, form: Form, messages: Sequence[Message], tools: Sequence[Tool], generation: bool
+    ) -> tuple[str, str]:
+        """The rendered text, and why there is none."""
+        apply: Callable[..., object] = self._tokenizer.apply_chat_template
+        try:
+            rendered = apply(
+                [form.json(message) for message in messages],
+                tools=[tool.model_dump(mode="json") for tool in tools] or None,
+                chat_template=self._source,
+                add_generation_prompt=generation,
+                tokenize=False,
+                **self._arguments,
             )
-            for message in heard
-        ]
-        if calls:
-            yield _spoken(content, calls)
+        except _REFUSALS as error:
+            return "", f"{error}"
+        return str(rendered), ""
+
+    def _frame(self, exchange: Exchange, answer: Message) -> Frame | None:
+        form = Form(self._dialect)
+        alone, refused = self._attempt(form, exchange.messages, self._unasked, False)
+        followed, refused_too = self._attempt(form, [*exchange.messages, answer], self._unasked, True)
+        if refused or refused_too or SAID not in alone or SAID not in followed or HEARD not in followed:
+            return None
+        end = self._plain.end if exchange.calls else ""
+        tails = (text.partition(SAID)[2] for text in (alone, followed))
+        frame = self._marks.frame(*tails, calls=exchange.calls, end=end)
+        return None if exchange.calls and self._ends_each_call(frame.end) else frame
+
+    def _ends_each_call(self, end: str) -> bool:
+        """Whether a token ends calls and not the turn: a template that forgets the turn's own end."""
+        two = calling([tool_answer(), tool_answer()]).messages
+        text, _ = self._attempt(Form(self._dialect), two, self._unasked, False)
+        return bool(end) and text.partition(TOOL_NAME)[2].count(end) > 1
+
+    def _found_dialect(self) -> Dialect:
+        fields = "</think>" not in self._source and bool(_FIELDS.search(self._source))
+        plain = Dialect(thought_fields=fields, named_ids=_KIMI in self._source)
+        heard = tool_answer()
+        for as_text, as_none in ((False, False), (True, True), (False, True), (True, False)):
+            dialect = replace(plain, arguments_as_text=as_text, empty_as_none=as_none)
+            for answers in ([heard], []):
+                told = [*calling([heard]).messages, *answers]
+                text, _ = self._attempt(Form(dialect), told, self._unasked, False)
+                if SAID in text and TOOL_NAME in text:
+                    return replace(dialect, tool_role=HEARD in text or self._hears(dialect))
+        return replace(plain, calls=False, tool_role=self._hears(plain))
+
+    def _hears(self, dialect: Dialect) -> bool:
+        text, _ = self._attempt(Form(dialect), [*spoken().messages, tool_answer()], self._unasked, True)
+        return HEARD in text
 
 
-def _joined(messages: Sequence[Message]) -> list[Message]:
-    """Users who speak twice in a row speak once: many templates want the roles to alternate."""
-    joined: list[Message] = []
-    for role, group in groupby(messages, key=lambda message: message.role):
-        parts = list(group)
-        if role in {"user", "system"}:
-            text = "\n\n".join(part.content or "" for part in parts)
-            parts = [Message(role=role, content=text)]
-        joined += parts
-    return joined
+def template_source(tokenizer: PreTrainedTokenizerBase, *, tools: bool) -> str | None:
+    """The tokenizer's template; of several, the one for tools where they are told by it."""
+    found: object = tokenizer.chat_template
+    if isinstance(found, dict):
+        names = ("tool_use", "default") if tools else ("default",)
+        found = next((found[name] for name in names if name in found), None) or next(
+            iter(found.values()), None
+        )
+    return found if isinstance(found, str) and found else None
 
 
-def _as_user(messages: Sequence[Message], roles: set[str]) -> list[Message]:
-    return [
-        Message(role="user", content=message.content) if message.role in roles else message
-        for message in messages
-    ]
+def _untold(text: str, tools: Sequence[Tool]) -> str:
+    name = next((tool.function.name for tool in tools if tool.function.name not in text), None)
+    return f"the tool {name!r}" if name is not None else ""
 
 
-def _as_json(message: Message) -> _Json:
-    """A message as templates expect it: text for content, objects for arguments."""
-    told = message.model_dump(mode="json", exclude_none=True, exclude={"tool_calls"})
-    told["content"] = message.content or ""
-    if message.tool_calls:
-        told["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.function.name, "arguments": arguments_of(call)},
-            }
-            for call in message.tool_calls
-        ]
-    return told
+def _left_out(what: str) -> str:
+    return f"it leaves out {what}" if what else ""
+
+
+def _refusal(why: str) -> ConfigError:
+    return ConfigError(
+        f"the chat template refuses a conversation: {why}; name a template that takes it with chat.template"
+    )

@@ -6,49 +6,64 @@ the tokens that were sampled. Text is derived from tokens, never the other way r
 
 from __future__ import annotations
 
-import json
+import logging
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.messages import Message
+from sandbox_service.contract.messages import FunctionCall, Message, ToolCall
 from trainer.errors import ConfigError
 
+from .arguments import warn_of_unknown
 from .coder import Coder
-from .template import Template
+from .folder import check_vocabulary, context_tokens, declared_ends, load_tokenizer
+from .template import Template, template_source
+from .thoughts import CLOSE, OPEN, marked, opened
 from .tool_formats import TOOL_FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from transformers import PreTrainedTokenizerBase
-
     from sandbox_service.contract.messages import Tool
     from trainer.config.model import ChatConfig
 
 __all__ = ["ChatTokenizer"]
 
+_LOG = logging.getLogger(__name__)
 _WINDOW = 16
 """Tokens before a turn that its text is tokenised with again, when it is checked for drift."""
+_HEAD = 16
+"""Tokens at the end of a prompt in which a thought may be opened."""
 
 
 class ChatTokenizer:
     """The tokenizer of a model's folder with its template, and a way to read tool calls.
 
-    Raises ConfigError where the folder has no tokenizer, or a template that cannot be used.
+    Raises ConfigError where the folder has no tokenizer, or a template that cannot be used, or where
+    tokenizer and model do not belong together.
     """
 
     def __init__(self, folder: Path, config: ChatConfig) -> None:
-        self._folder = folder
         self._config = config
-        self._tokenizer = _loaded(folder)
+        self._tokenizer = load_tokenizer(folder)
         self._coder = Coder(self._tokenizer)
-        self._template = Template(self._tokenizer, _source(config.template))
         self.format = TOOL_FORMATS[config.tool_format]
         """How tool calls are written."""
-        self.stop_ids = self._found_stop_ids()
+        by_template = config.tools == "template"
+        source = _read(config.template) or template_source(self._tokenizer, tools=by_template)
+        if source is None:
+            raise ConfigError("the model's tokenizer has no chat template; name one with chat.template")
+        warn_of_unknown(source, config.template_kwargs)
+        declared = declared_ends(folder, self._tokenizer)
+        ends = [self.decode([end]) for end in declared]
+        self._template = Template(self._tokenizer, source, config.template_kwargs, ends, self.format.render)
+        self.stop_ids = self._found_stop_ids(declared)
         """Token ids that end a turn; the template's own is the first."""
-        self.context_tokens = _context(folder)
+        self.context_tokens = context_tokens(folder)
         """Positions of the model; None when its config does not tell."""
+        check_vocabulary(folder, self._tokenizer, self.stop_ids)
+        self._by_template = by_template and self._template.tells()
+        self._warned = False
+        self._warn_of_notation()
 
     @property
     def threaded(self) -> bool:
@@ -62,29 +77,52 @@ class ChatTokenizer:
 
     def opening(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
         """Tokens of a conversation so far, up to where the assistant speaks."""
-        by_template = tools if self._config.tools == "template" else ()
-        return self.encode(self._template.render(self._told(messages, tools), by_template))
+        if tools and self._by_template:
+            try:
+                return self._rendered(self._told(messages, tools, in_prompt=False), tools)
+            except ConfigError as error:
+                self._warn_of_tools(str(error))
+        elif tools and self._config.tools == "template":
+            self._warn_of_tools("the chat template does not tell tools")
+        return self._rendered(self._told(messages, tools, in_prompt=self.tells_tools), ())
 
-    def continuation(self, messages: Sequence[Message], *, closed: bool = True) -> list[int]:
+    def continuation(self, messages: Sequence[Message], last: int | None = None) -> list[int]:
         """Tokens behind an assistant's turn: the rest of its frame, new messages, and the next turn's head.
 
-        ``closed`` is false for a turn that was cut off before its stop token, which then comes first.
+        ``last`` is the turn's last token. Where it is not the token that the template ends such a turn with,
+        that token comes first. None stands for the template's own end.
         """
-        return self.encode(self._template.following(messages, closed=closed))
+        text = None if last is None else self.decode([last])
+        return self._template.encode(self._template.following(messages, text), self.encode)
 
     def turn(self, message: Message | str) -> list[int]:
-        """Tokens of an assistant's turn with its stop token, as the model would have to write it."""
-        text = message if isinstance(message, str) else self.format.render(message)
-        return [*self.encode(text), self.stop_ids[0]]
+        """Tokens of an assistant's turn with its stop token, as the model would have to write it.
+
+        A message is written as the chat template writes it; a text is taken as it is.
+        """
+        calls = not isinstance(message, str) and bool(message.tool_calls) and not self._in_text
+        ids = self.encode(message) if isinstance(message, str) else self._written(message)
+        end = self._template.end(calls=calls)
+        return [*ids, *(self.encode(end) if end else self.stop_ids[:1])]
 
     def said(self, turn_ids: Sequence[int]) -> str:
         """Text of a turn without its stop token."""
         ended = bool(turn_ids) and turn_ids[-1] in self.stop_ids
         return self.decode(turn_ids[:-1] if ended else turn_ids)
 
-    def parse(self, text: str, first_call: int = 0) -> Message:
-        """The assistant's message; its tool calls are numbered from ``first_call``."""
-        return self.format.parse(text, first_call)
+    def parse(
+        self, text: str, first_call: int = 0, *, tools: Sequence[Tool] = (), prompt: Sequence[int] = ()
+    ) -> Message:
+        """The assistant's message of a turn's text.
+
+        Args:
+            text: what was sampled, without its stop token.
+            first_call: number of the first tool call.
+            tools: their schemas tell numbers from text, in notations that do not.
+            prompt: the tokens before the turn, which may have opened a thought.
+        """
+        mark = opened(self.decode(prompt[-_HEAD:])) if prompt else ""
+        return self.format.parse(marked(mark + text), first_call, tools)
 
     def encode(self, text: str) -> list[int]:
         """Tokens of a text, nothing added. Lone surrogates, which no tokenizer takes, become ``?``."""
@@ -100,65 +138,79 @@ class ChatTokenizer:
         again = self.encode(self.decode(token_ids[max(0, start - _WINDOW) : end]))
         return again[len(again) - len(turn) :] != turn
 
-    def _told(self, messages: Sequence[Message], tools: Sequence[Tool]) -> list[Message]:
-        """The messages with the configured system prompt, and with the tools in it if so configured."""
+    def _rendered(self, messages: Sequence[Message], tools: Sequence[Tool]) -> list[int]:
+        return self._template.encode(self._template.render(messages, tools), self.encode)
+
+    @property
+    def _in_text(self) -> bool:
+        return self._config.tool_format == "text"
+
+    def _written(self, message: Message) -> list[int]:
+        """A message as the template writes it, where the tool format reads the same calls from it."""
+        plain = self.format.render(message)
+        shown = Message(role="assistant", content=plain) if self._in_text else message
+        text = self._template.turn(shown)
+        if text is not None and _calls(self.parse(text)) == _calls(shown):
+            return self._template.encode(text, self.encode)
+        head = opened(self._template.render([Message(role="user", content=".")]))
+        if head == OPEN:
+            plain = plain.lstrip().removeprefix(OPEN) if CLOSE in plain else f"\n{CLOSE}\n\n{plain}"
+        return self.encode(plain)
+
+    def _told(self, messages: Sequence[Message], tools: Sequence[Tool], *, in_prompt: bool) -> list[Message]:
+        """The messages with the configured system prompt, and with the tools in it where it tells them."""
+        in_prompt = in_prompt and bool(tools)
         system = [message.content or "" for message in messages if message.role == "system"]
         if self._config.system_prompt is not None:
             system = [self._config.system_prompt]
-        elif not tools or self._config.tools != "prompt":
+        elif not in_prompt:
             return list(messages)
-        if tools and self._config.tools == "prompt":
+        if in_prompt:
             system.append(self.format.paragraph(tools))
         text = "\n\n".join(part for part in system if part)
         rest = [message for message in messages if message.role != "system"]
         return [Message(role="system", content=text), *rest] if text else rest
 
-    def _found_stop_ids(self) -> tuple[int, ...]:
-        tokenizer = self._tokenizer
-        ends = self.encode(self._template.end) if self._template.end else []
-        found = [*ends[:1], *_generation_ends(self._folder)]
-        if tokenizer.eos_token_id is not None:
-            found.append(int(tokenizer.eos_token_id))
+    def _found_stop_ids(self, declared: Sequence[int]) -> tuple[int, ...]:
+        own = [token for end in self._template.ends for token in self.encode(end)[:1]]
+        found = [*own, *declared]
         if not found:
             raise ConfigError("nothing ends a turn: neither chat template nor tokenizer has an end token")
         return tuple(dict.fromkeys(found))
 
+    def _warn_of_tools(self, why: str) -> None:
+        """Say once that tools are told otherwise than it was asked for."""
+        if not self._warned:
+            self._warned = True
+            _LOG.warning('%s; tools are told in the system prompt, as with chat.tools="prompt"', why)
 
-def _loaded(folder: Path) -> PreTrainedTokenizerBase:
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+    def _warn_of_notation(self) -> None:
+        """Warn where the template writes calls in another notation than the one that is read."""
+        if not self._by_template or not self._template.writes_calls:
+            return
+        function = FunctionCall(name="look_up", arguments='{"word": "a", "times": 2}')
+        made = Message(role="assistant", tool_calls=(ToolCall(id="000000000", function=function),))
+        text = self._template.notation(made)
+        readers = [name for name, each in TOOL_FORMATS.items() if _calls(each.parse(text)) == _calls(made)]
+        if readers and self._config.tool_format not in readers:
+            _LOG.warning(
+                "the chat template writes tool calls as %r, which chat.tool_format=%r does not read; set %s",
+                text,
+                self._config.tool_format,
+                " or ".join(f"chat.tool_format={name!r}" for name in readers),
+            )
 
-    # A folder that names this class says all in tokenizer.json; AutoTokenizer would go by the model's shape.
-    named = _read(folder / "tokenizer_config.json").get("tokenizer_class")
-    loader = PreTrainedTokenizerFast if named == "TokenizersBackend" else AutoTokenizer
-    try:
-        tokenizer: PreTrainedTokenizerBase = loader.from_pretrained(str(folder), local_files_only=True)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{folder} holds no tokenizer that can be loaded: {error}") from error
-    return tokenizer
+
+def _calls(message: Message) -> list[tuple[str, object]]:
+    from .tool_formats.base import arguments_of
+
+    return [(call.function.name, arguments_of(call)) for call in message.tool_calls or ()]
 
 
-def _source(path: Path | None) -> str | None:
+def _read(path: Path | None) -> str | None:
     if path is None:
         return None
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"chat.template: {path} cannot be read: {error}") from error
-
-
-def _read(path: Path) -> dict[str, object]:
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
-
-
-def _generation_ends(folder: Path) -> list[int]:
-    ends = _read(folder / "generation_config.json").get("eos_token_id")
-    return [end for end in (ends if isinstance(ends, list) else [ends]) if isinstance(end, int)]
-
-
-def _context(folder: Path) -> int | None:
-    config = _read(folder / "config.json")
-    text = config.get("text_config")
-    positions = config.get("max_position_embeddings")
-    if positions is None and isinstance(text, dict):
-        positions = text.get("max_position_embeddings")
-    return positions if isinstance(positions, int) else None

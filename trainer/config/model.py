@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, JsonValue
 
 from .base import Branch, InputFile, Positive
 
@@ -57,10 +57,47 @@ class LoraConfig(Branch):
     """Names of the layers that get an adapter."""
 
 
+ToolFormatName: TypeAlias = Literal[
+    "text",
+    "hermes",
+    "llama3",
+    "mistral",
+    "pythonic",
+    "cohere",
+    "deepseek_v3",
+    "deepseek_v31",
+    "gemma4",
+    "glm",
+    "granite",
+    "harmony",
+    "kimi_k2",
+    "lfm2",
+    "minimax",
+    "nemotron_v2",
+    "phi4_mini",
+    "qwen3_coder",
+]
+"""Ways of writing tool calls; ``docs/trainer/models.md`` says which family has which."""
+
+_GIVEN = frozenset(
+    {"messages", "conversation", "tools", "documents", "chat_template", "add_generation_prompt", "tokenize"}
+    | {"continue_final_message", "padding", "truncation", "max_length", "return_tensors", "return_dict"}
+    | {"return_assistant_tokens_mask", "tokenizer_kwargs"}
+)
+"""Arguments that the trainer itself gives, or that say how to render."""
+
+
+def _free(given: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    taken = sorted(_GIVEN & given.keys())
+    if taken:
+        raise ValueError(f"the trainer sets {', '.join(taken)} itself")
+    return given
+
+
 class ChatConfig(Branch):
     """How messages become tokens, and tokens actions."""
 
-    tool_format: Literal["text", "hermes", "llama3", "mistral", "pythonic"] = "text"
+    tool_format: ToolFormatName = "text"
     """How the model writes tool calls; ``text`` sends it as written, and the environment reads it."""
     tools: Literal["template", "prompt", "none"] = "template"
     """Tools are told by the chat template, by a paragraph in the system prompt, or not at all."""
@@ -68,3 +105,5 @@ class ChatConfig(Branch):
     """In place of the environment's system prompt."""
     template: InputFile | None = None
     """A Jinja file in place of the tokenizer's chat template."""
+    template_kwargs: Annotated[dict[str, JsonValue], AfterValidator(_free)] = {}
+    """Further arguments of the chat template: ``enable_thinking``, ``reasoning_effort`` and the like."""

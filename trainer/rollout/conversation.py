@@ -116,7 +116,7 @@ class Conversation:
             self.drifted += self._chat.drifted(draft.token_ids, start, end)
         self._turns += 1
         text = self._chat.said(generation.token_ids)
-        message = self._chat.parse(text, self._calls)
+        message = self._chat.parse(text, self._calls, tools=self._tools, prompt=draft.token_ids[:start])
         self._calls += len(message.tool_calls or ())
         self._exchanges.append([message])
         self.lines.append(Line("assistant", text))
@@ -136,8 +136,7 @@ class Conversation:
         if changed and self._chat.tells_tools:
             self._rewrite()
             return
-        closed = self._draft.token_ids[-1] in self._chat.stop_ids
-        self._heard = self._chat.continuation(messages, closed=closed)
+        self._heard = self._chat.continuation(messages, self._draft.token_ids[-1])
 
     def note(self, messages: Sequence[Message]) -> None:
         """Messages that nobody will answer: for readers alone."""

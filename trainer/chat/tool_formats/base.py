@@ -27,6 +27,7 @@ __all__ = [
 
 _THOUGHT_END = "</think>"
 _CALL_KEYS = ("arguments", "parameters")
+_NAME_KEYS = ("name", "tool_name")
 _SPACE = re.compile(r"\s*")
 
 
@@ -38,8 +39,11 @@ class ToolFormat(Protocol):
     run wait for it.
     """
 
-    def parse(self, text: str, first: int = 0) -> Message:
-        """The assistant's message of a sampled text; its calls are numbered from ``first``."""
+    def parse(self, text: str, first: int = 0, tools: Sequence[Tool] = ()) -> Message:
+        """The assistant's message of a sampled text; its calls are numbered from ``first``.
+
+        ``tools`` are those that the model was told: notations that write numbers and text alike need them.
+        """
         ...
 
     def render(self, message: Message) -> str:
@@ -80,7 +84,8 @@ def call_of(value: object, number: int) -> ToolCall | None:
     given: object = next((value[key] for key in _CALL_KEYS if value.get(key) is not None), {})
     if not isinstance(given, dict | str):
         return None
-    return named_call(value.get("name"), given, number)
+    name = next((value[key] for key in _NAME_KEYS if key in value), None)
+    return named_call(name, given, number)
 
 
 def named_call(name: object, arguments: dict[str, object] | str, number: int) -> ToolCall | None:

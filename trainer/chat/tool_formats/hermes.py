@@ -10,7 +10,7 @@ from sandbox_service.contract.tool_prompt import tool_prompt
 from .base import arguments_of, call_of, decode_json, message_of, space_after, split_thoughts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from sandbox_service.contract.messages import Message, Tool, ToolCall
 
@@ -24,7 +24,7 @@ class HermesFormat:
     """Tagged JSON. Environments read this notation in plain text, too, and say what is wrong with it: so one
     malformed call leaves the whole message as text, and every call gets its answer."""
 
-    def parse(self, text: str, first: int = 0) -> Message:
+    def parse(self, text: str, first: int = 0, tools: Sequence[Tool] = ()) -> Message:
         thoughts, said = split_thoughts(text)
         calls: list[ToolCall] = []
         kept: list[str] = []

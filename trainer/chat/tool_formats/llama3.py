@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .base import arguments_of, call_of, decode_json, listed, message_of, split_thoughts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from sandbox_service.contract.messages import Message, Tool, ToolCall
 
@@ -30,7 +30,7 @@ To call functions, answer with nothing but a JSON object for each, several with 
 class Llama3Format:
     """JSON objects and nothing else, or behind ``<|python_tag|>``: an object amid prose is an example."""
 
-    def parse(self, text: str, first: int = 0) -> Message:
+    def parse(self, text: str, first: int = 0, tools: Sequence[Tool] = ()) -> Message:
         thoughts, said = split_thoughts(text)
         before, tag, after = said.partition(_PYTHON_TAG)
         calls = _calls(after if tag else said, first)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .base import arguments_of, call_of, decode_json, listed, message_of, named_call, split_thoughts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from sandbox_service.contract.messages import Message, Tool, ToolCall
 
@@ -30,7 +30,7 @@ To call functions, write [TOOL_CALLS] and a list with a JSON object for each cal
 class MistralFormat:
     """Calls behind ``[TOOL_CALLS]``; all of them are well-formed, or the message stays text."""
 
-    def parse(self, text: str, first: int = 0) -> Message:
+    def parse(self, text: str, first: int = 0, tools: Sequence[Tool] = ()) -> Message:
         thoughts, said = split_thoughts(text)
         before, tag, after = said.partition(_TAG)
         calls = (_of_list(after, first) or _of_names(after, first)) if tag else []

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from .base import arguments_of, listed, message_of, named_call, split_thoughts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from sandbox_service.contract.messages import Message, Tool, ToolCall
 
-__all__ = ["PythonicFormat"]
+__all__ = ["PythonicFormat", "python_calls", "written_calls"]
 
 _TAGS = re.compile(r"^<\|python_(?:start|tag)\|>|<\|python_end\|>$")
 _CONSTANTS = {"true": True, "false": False, "null": None}
@@ -32,20 +32,26 @@ To call functions, answer with nothing but a list of Python calls with named arg
 class PythonicFormat:
     """A list of calls with literal arguments and nothing else; the text is parsed, never run."""
 
-    def parse(self, text: str, first: int = 0) -> Message:
+    def parse(self, text: str, first: int = 0, tools: Sequence[Tool] = ()) -> Message:
         thoughts, said = split_thoughts(text)
-        calls = _calls(_TAGS.sub("", said.strip()).strip(), first)
+        calls = python_calls(_TAGS.sub("", said.strip()).strip(), first)
         return message_of(text, thoughts, calls)
 
     def render(self, message: Message) -> str:
-        calls = ", ".join(_written(call) for call in message.tool_calls or ())
-        return f"{message.content or ''}[{calls}]" if calls else message.content or ""
+        calls = written_calls(message.tool_calls or ()) if message.tool_calls else ""
+        return f"{message.content or ''}{calls}"
 
     def paragraph(self, tools: Iterable[Tool]) -> str:
         return _PARAGRAPH.format(tools=listed(tools))
 
 
-def _calls(text: str, first: int) -> list[ToolCall]:
+def written_calls(calls: Iterable[ToolCall]) -> str:
+    """A list of Python calls."""
+    return f"[{', '.join(map(_written, calls))}]"
+
+
+def python_calls(text: str, first: int) -> list[ToolCall]:
+    """The calls of a text that is a list of Python calls; none of another text."""
     if not text.startswith("["):
         return []
     try:

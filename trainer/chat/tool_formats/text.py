@@ -11,7 +11,7 @@ from .base import arguments_of
 from .hermes import tagged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from sandbox_service.contract.messages import Tool, ToolCall
 
@@ -24,7 +24,7 @@ _BLOCKS = {"python": ("python", "code"), "execute_bash": ("bash", "command")}
 class TextFormat:
     """No calls, text alone. Programs are written as fenced blocks, other calls as ``<tool_call>`` JSON."""
 
-    def parse(self, text: str, first: int = 0) -> Message:
+    def parse(self, text: str, first: int = 0, tools: Sequence[Tool] = ()) -> Message:
         return Message(role="assistant", content=text)
 
     def render(self, message: Message) -> str:

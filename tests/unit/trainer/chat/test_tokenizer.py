@@ -70,7 +70,7 @@ def test_opening_turn_and_continuation_are_the_whole_conversation(name, tmp_path
 def test_what_follows_a_turn_is_the_rest_of_its_frame_and_the_next_head(name, text, tmp_path) -> None:
     chat = chat_of(tmp_path, TEMPLATES[name][0])
     assert chat.decode(chat.continuation([ANSWER])) == text
-    assert chat.decode(chat.continuation([ANSWER], closed=False)) == TEMPLATES[name][1] + text
+    assert chat.decode(chat.continuation([ANSWER], chat.encode("a")[0])) == TEMPLATES[name][1] + text
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from sandbox_service.contract.messages import (
 )
 from trainer.chat.tool_formats import TOOL_FORMATS
 
-CALLING = ("hermes", "llama3", "mistral", "pythonic")
+CALLING = tuple(sorted(set(TOOL_FORMATS) - {"text"}))
 TOOL = Tool(function=FunctionSchema(name="look", description="Look it up."))
 
 
@@ -85,6 +85,92 @@ def call(name: str, **arguments: object) -> ToolCall:
             [("a.b", {"x": [1, {"k": None}], "y": True, "z": -1}), ("g", {})],
         ),
         ("pythonic", "<|python_start|>[f()]<|python_end|>", None, [("f", {})]),
+        (
+            "qwen3_coder",
+            "So.\n<tool_call>\n<function=f>\n<parameter=x>\n1\n</parameter>\n<parameter=y>\na\nb\n</parameter>\n"
+            "</function>\n</tool_call>",
+            "So.",
+            [("f", {"x": 1, "y": "a\nb"})],
+        ),
+        ("qwen3_coder", "<function=f>\n</function>\n</tool_call>", None, [("f", {})]),
+        (
+            "qwen3_coder",
+            "<tool_call><function=f><parameter=x></parameter> <b>\n</parameter></function></tool_call>",
+            None,
+            [("f", {"x": "</parameter> <b>"})],
+        ),
+        (
+            "glm",
+            "<tool_call>f\n<arg_key>x</arg_key>\n<arg_value>1</arg_value>\n</tool_call>\n<tool_call>g</tool_call>",
+            None,
+            [("f", {"x": 1}), ("g", {})],
+        ),
+        (
+            "glm",
+            "So.<tool_call>f<arg_key>x</arg_key><arg_value> a\n</arg_value></tool_call>",
+            "So.",
+            [("f", {"x": " a\n"})],
+        ),
+        (
+            "minimax",
+            '<minimax:tool_call>\n<invoke name="f">\n<parameter name="x">[1, "a"]</parameter>\n</invoke>\n'
+            '<invoke name="g">\n</invoke>\n</minimax:tool_call>',
+            None,
+            [("f", {"x": [1, "a"]}), ("g", {})],
+        ),
+        (
+            "deepseek_v3",
+            'So.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{"x": 1}\n```'
+            "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+            "So.",
+            [("f", {"x": 1})],
+        ),
+        (
+            "deepseek_v31",
+            '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{"x": 1}<｜tool▁call▁end｜>'
+            "<｜tool▁call▁begin｜>g<｜tool▁sep｜>{}<｜tool▁call▁end｜>",
+            None,
+            [("f", {"x": 1}), ("g", {})],
+        ),
+        (
+            "kimi_k2",
+            "<|tool_calls_section_begin|><|tool_call_begin|>functions.a.f:0<|tool_call_argument_begin|>"
+            '{"x": 1}<|tool_call_end|><|tool_calls_section_end|>',
+            None,
+            [("a.f", {"x": 1})],
+        ),
+        (
+            "harmony",
+            "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.f "
+            '<|constrain|>json<|message|>{"x": 1}',
+            "<think>Hm.</think>",
+            [("f", {"x": 1})],
+        ),
+        ("harmony", ' to=functions.f<|channel|>commentary json<|message|>{"x": 1}', None, [("f", {"x": 1})]),
+        (
+            "gemma4",
+            'So.<|tool_call>call:f{x:1,y:<|"|>a, b:{}<|"|>,z:[true,{k:null}]}<tool_call|>'
+            "<|tool_call>call:g{}<tool_call|>",
+            "So.",
+            [("f", {"x": 1, "y": "a, b:{}", "z": [True, {"k": None}]}), ("g", {})],
+        ),
+        (
+            "lfm2",
+            "<|tool_call_start|>[f(x=1, y='a\nb'), g()]<|tool_call_end|>So.",
+            "So.",
+            [("f", {"x": 1, "y": "a\nb"}), ("g", {})],
+        ),
+        ("granite", '<|tool_call|>[{"name": "f", "arguments": {"x": 1}}]', None, [("f", {"x": 1})]),
+        ("phi4_mini", 'functools[{"name": "f", "arguments": {"x": 1}}]', None, [("f", {"x": 1})]),
+        ("phi4_mini", '<|tool_call|>[{"name": "f"}]<|/tool_call|>', None, [("f", {})]),
+        (
+            "cohere",
+            '<think>Hm.</think><|START_ACTION|>[\n{"tool_call_id": "0", "tool_name": "f", '
+            '"parameters": {"x": 1}}\n]<|END_ACTION|>',
+            "<think>Hm.</think>",
+            [("f", {"x": 1})],
+        ),
+        ("nemotron_v2", '<TOOLCALL>[{"name": "f", "arguments": {}}]</TOOLCALL>', None, [("f", {})]),
     ],
 )
 def test_calls_are_read(family, text, content, calls) -> None:
@@ -124,6 +210,35 @@ def test_calls_are_read(family, text, content, calls) -> None:
         ("pythonic", "[f(x=" + "(" * 20_000),
         ("pythonic", "[]"),
         ("hermes", '<tool_call>{"name": "\\ud800"}</tool_call>'),
+        ("qwen3_coder", "<tool_call>\n<function=f>\n<parameter=x>\n1\n</parameter>\n"),
+        ("qwen3_coder", "<tool_call>\n<function=f>\n<parameter=x>\n1\n</function>\n</tool_call>"),
+        ("qwen3_coder", '<tool_call>\n{"name": "f"}\n</tool_call>'),
+        ("qwen3_coder", "<tool_call><function=f></function></tool_call><tool_call>"),
+        ("glm", "<tool_call>f<arg_key>x</arg_key></tool_call>"),
+        ("glm", "<tool_call>f"),
+        ("glm", "<tool_call><arg_key>x</arg_key><arg_value>1</arg_value></tool_call>"),
+        ("minimax", '<minimax:tool_call><invoke name="f"><parameter name="x">1</invoke></minimax:tool_call>'),
+        ("minimax", '<minimax:tool_call><invoke name="f"></invoke>'),
+        (
+            "deepseek_v3",
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n[1]\n```",
+        ),
+        ("deepseek_v31", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{"),
+        ("deepseek_v31", "<｜tool▁calls▁begin｜>f<｜tool▁sep｜>{}<｜tool▁call▁end｜>"),
+        ("kimi_k2", "<|tool_calls_section_begin|><|tool_call_begin|>f:0{}<|tool_call_end|>"),
+        ("harmony", "<|channel|>commentary to=functions.f<|message|>{"),
+        ("harmony", "<|channel|>commentary to=functions.f<|message|>[1]"),
+        ("gemma4", '<|tool_call>call:f{x:<|"|>a}<tool_call|>'),
+        ("gemma4", "<|tool_call>call:f{x:1"),
+        ("gemma4", "<|tool_call>call:f{x:" + "[" * 20_000),
+        ("gemma4", "<|tool_call>f{}<tool_call|>"),
+        ("lfm2", "<|tool_call_start|>[f(1)]<|tool_call_end|>"),
+        ("lfm2", "[f(x=1)]"),
+        ("granite", '<|tool_call|>[{"name": "f"}, 1]'),
+        ("granite", '<|tool_call|>{"name": "f"}'),
+        ("phi4_mini", '<|tool_call|>[{"name": "f"}'),
+        ("cohere", '<|START_ACTION|>[{"parameters": {}}]<|END_ACTION|>'),
+        ("nemotron_v2", "<TOOLCALL>[]</TOOLCALL>"),
     ],
 )
 def test_what_is_no_call_stays_in_the_text(family, text) -> None:
@@ -159,7 +274,7 @@ def test_what_is_written_is_read_again(family, words) -> None:
     assert [each.id for each in message.tool_calls or ()] == ["000000005", "000000006"]
 
 
-@pytest.mark.parametrize("family", sorted(TOOL_FORMATS))
+@pytest.mark.parametrize("family", sorted(set(TOOL_FORMATS) - {"harmony"}))
 def test_words_alone_are_written_as_they_are(family) -> None:
     assert TOOL_FORMATS[family].render(Message(role="assistant", content="Hm. ")) == "Hm. "
 
@@ -202,3 +317,41 @@ def test_more_calls_than_a_message_may_have_stay_text(family: str) -> None:
     read = form.parse(text)
     assert read.tool_calls is None
     assert read.content == text
+
+
+@pytest.mark.parametrize("family", ["qwen3_coder", "glm", "minimax"])
+def test_schemas_tell_text_from_numbers(family: str) -> None:
+    """These notations write a number and the text of a number alike."""
+    types = {"word": "string", "many": "integer", "both": ["string", "null"], "any": None}
+    properties = {name: {"type": kind} if kind else {} for name, kind in types.items()}
+    tool = Tool(function=FunctionSchema(name="look", parameters={"properties": properties}))
+    form = TOOL_FORMATS[family]
+    text = form.render(
+        Message(role="assistant", tool_calls=(call("look", word="7", many=7, both=None, any="7"),))
+    )
+    assert calls_of(form.parse(text, tools=[tool])) == [
+        ("look", {"word": "7", "many": 7, "both": None, "any": 7})
+    ]
+    assert calls_of(form.parse(text))[0][1] == {"word": 7, "many": 7, "both": None, "any": 7}
+
+
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        ("<|channel|>final<|message|>Yes.", "Yes."),
+        (
+            "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes.",
+            "<think>Hm.</think>Yes.",
+        ),
+        ("<|channel|>analysis<|message|>Maybe to=functions.f", "<think>Maybe to=functions.f"),
+        ("<|channel|>commentary<|message|>Let me see.", "Let me see."),
+    ],
+)
+def test_channels_of_harmony_become_thoughts_and_words(text: str, content: str) -> None:
+    message = TOOL_FORMATS["harmony"].parse(text)
+    assert (message.content, message.tool_calls) == (content, None)
+
+
+def test_marks_around_coheres_words_are_no_part_of_them() -> None:
+    text = "<|START_RESPONSE|>Yes.<|END_RESPONSE|>"
+    assert TOOL_FORMATS["cohere"].parse(text).content == "Yes."

@@ -1,0 +1,41 @@
+"""Whether a rendered text holds what it was made of: templates leave out what they do not know, silently."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from .thoughts import without_thoughts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sandbox_service.contract.messages import Message
+
+__all__ = ["missing"]
+
+_MOST = 0.9
+"""The share of a content's characters that must be there, by lines: templates trim, and drop switches."""
+
+
+def missing(text: str, messages: Iterable[Message]) -> str:
+    """What of the messages is not in the text, in a few words; empty when all is there."""
+    for message in messages:
+        content = message.content or ""
+        content = without_thoughts(content) if message.role == "assistant" else content
+        if not _holds(text, content.strip()):
+            return f"the content of a message of role {message.role!r}"
+        for call in message.tool_calls or ():
+            if call.function.name not in text:
+                return f"a call of {call.function.name!r}"
+    return ""
+
+
+def _holds(text: str, content: str) -> bool:
+    if content in text:
+        return True
+    if any(json.dumps(content, ensure_ascii=ascii)[1:-1] in text for ascii in (False, True)):
+        return True
+    lines = [line.strip() for line in content.splitlines()]
+    found = sum(len(line) for line in lines if line in text)
+    return found >= _MOST * sum(map(len, lines))

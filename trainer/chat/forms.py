@@ -1,0 +1,135 @@
+"""Forms of a conversation: the same messages in ways that one chat template or another accepts.
+
+Templates differ in the roles and fields that they know, and some leave out what they do not know without a
+word. A form says how messages deviate from OpenAI's; the first one in which everything appears is used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, TypeAlias
+
+from sandbox_service.contract.messages import Message
+
+from .thoughts import divide
+from .tool_formats.base import arguments_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+__all__ = ["Dialect", "Form", "Json", "forms"]
+
+Json: TypeAlias = "dict[str, object]"
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What a template does with fields that templates disagree about; found out once."""
+
+    calls: bool = True
+    """It writes an assistant's tool calls."""
+    tool_role: bool = True
+    """It writes messages of tools."""
+    arguments_as_text: bool = False
+    """It wants the arguments of a call as JSON text."""
+    empty_as_none: bool = False
+    """It wants null for the content of a message that holds calls alone."""
+    named_ids: bool = False
+    """Ids of calls are ``functions.NAME:NUMBER``."""
+    thought_fields: bool = False
+    """It takes thoughts from fields of their own, not from the content."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One way to write a conversation."""
+
+    dialect: Dialect
+    joined: bool = False
+    """Users who speak twice in a row speak once."""
+    system_as_user: bool = False
+    written_calls: bool = False
+    """Calls are text in the content."""
+    tools_as_users: bool = False
+
+    def messages(self, messages: Sequence[Message], written: Callable[[Message], str]) -> list[Message]:
+        """The messages in this form; ``written`` turns a message with calls into text."""
+        users = {"tool"} if self.tools_as_users else set[str]()
+        users |= {"system"} if self.system_as_user else set()
+        told = [
+            Message(role="user", content=message.content)
+            if message.role in users
+            else Message(role="assistant", content=written(message))
+            if self.written_calls and message.tool_calls
+            else message
+            for message in messages
+        ]
+        return _joined(told) if self.joined else told
+
+    def json(self, message: Message) -> Json:
+        """A message as templates expect it: text for content, an object or text for arguments."""
+        told = message.model_dump(mode="json", exclude_none=True, exclude={"tool_calls"})
+        told["content"] = message.content or ""
+        if message.role == "tool" and self.dialect.named_ids:
+            told["tool_call_id"] = _named_id(message.tool_call_id, message.name)
+        if message.role == "assistant" and self.dialect.thought_fields:
+            told |= _apart(message.content or "")
+        if message.tool_calls:
+            if self.dialect.empty_as_none and not told["content"]:
+                told["content"] = None
+            told["tool_calls"] = [
+                {
+                    "id": _named_id(call.id, call.function.name) if self.dialect.named_ids else call.id,
+                    "type": "function",
+                    "function": {
+                        "name": call.function.name,
+                        "arguments": call.function.arguments
+                        if self.dialect.arguments_as_text
+                        else arguments_of(call),
+                    },
+                }
+                for call in message.tool_calls
+            ]
+        return told
+
+
+def forms(dialect: Dialect, messages: Sequence[Message]) -> Iterator[Form]:
+    """The forms to try, the nearest to the messages as they are first."""
+    calls = any(message.tool_calls for message in messages)
+    tools = any(message.role == "tool" for message in messages)
+    plain = Form(dialect)
+    for written in (False, True) if calls else (False,):
+        if calls and not written and not dialect.calls:
+            continue
+        for as_users in (False, True) if tools else (False,):
+            if tools and not as_users and not dialect.tool_role:
+                continue
+            form = replace(plain, written_calls=written, tools_as_users=as_users)
+            yield form
+            yield replace(form, joined=True)
+            yield replace(form, joined=True, system_as_user=True)
+
+
+def _named_id(number: str | None, name: str | None) -> str | None:
+    """The id of a call that the trainer numbered; others stay as they are."""
+    return f"functions.{name}:{int(number)}" if name and number and number.isdecimal() else number
+
+
+def _apart(content: str) -> Json:
+    """Content and thought in the fields that templates look for."""
+    thought, said = divide(content)
+    if thought is None:
+        return {}
+    return {"content": said, **dict.fromkeys(("reasoning_content", "reasoning", "thinking"), thought)}
+
+
+def _joined(messages: Sequence[Message]) -> list[Message]:
+    joined: list[Message] = []
+    for role, group in groupby(messages, key=lambda message: message.role):
+        parts = list(group)
+        if role in {"user", "system"}:
+            text = "\n\n".join(part.content or "" for part in parts)
+            parts = [Message(role=role, content=text)]
+        joined += parts
+    return joined

@@ -1,0 +1,153 @@
+"""``<|tool_call>call:f{word:<|"|>a<|"|>,times:2}<tool_call|>``: Gemma 4."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from .base import decode_json, listed, message_of, named_call, space_after, split_thoughts
+from .markup import items
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sandbox_service.contract.messages import Message, Tool, ToolCall
+
+__all__ = ["Gemma4Format"]
+
+_OPEN, _CLOSE, _CALL = "<|tool_call>", "<tool_call|>", "call:"
+_QUOTE = '<|"|>'
+_KEY = re.compile(r"[^\s:,{}\[\]<]+")
+_DEEPEST = 64
+"""Levels of nested objects and lists."""
+_PARAGRAPH = """\
+# Tools
+
+You may call one or more of these functions:
+{tools}
+
+To call a function, write:
+<|tool_call>call:function_name{{argument:<|"|>text<|"|>,another:1}}<tool_call|>"""
+
+
+class _MalformedError(ValueError):
+    """The text is not in the notation."""
+
+
+class Gemma4Format:
+    """Keys without quotes, text between quotes of its own, numbers and names as in JSON."""
+
+    def parse(self, text: str, first: int = 0, tools: Sequence[Tool] = ()) -> Message:
+        thoughts, said = split_thoughts(text)
+        calls: list[ToolCall] = []
+        kept: list[str] = []
+        end = 0
+        while (start := said.find(_OPEN, end)) >= 0:
+            kept.append(said[end:start])
+            try:
+                call, end = _call(said, start + len(_OPEN), first + len(calls))
+            except _MalformedError:
+                return message_of(text)
+            calls.append(call)
+        return message_of(text, thoughts + "".join(kept) + said[end:], calls)
+
+    def render(self, message: Message) -> str:
+        return "".join([message.content or "", *map(_written, message.tool_calls or ())])
+
+    def paragraph(self, tools: Iterable[Tool]) -> str:
+        return _PARAGRAPH.format(tools=listed(tools))
+
+
+def _call(text: str, start: int, number: int) -> tuple[ToolCall, int]:
+    """The call behind its opening mark, and where it ends. Raises _MalformedError."""
+    begin = space_after(text, start)
+    brace = text.find("{", begin, begin + 512)
+    if not text.startswith(_CALL, begin) or brace < 0:
+        raise _MalformedError
+    arguments, end = _object(text, brace, 0)
+    call = named_call(text[begin + len(_CALL) : brace].strip(), arguments, number)
+    end = space_after(text, end)
+    if call is None or not text.startswith(_CLOSE, end):
+        raise _MalformedError
+    return call, end + len(_CLOSE)
+
+
+def _value(text: str, start: int, depth: int) -> tuple[object, int]:
+    start = space_after(text, start)
+    if depth > _DEEPEST:
+        raise _MalformedError
+    if text.startswith(_QUOTE, start):
+        return _quoted(text, start)
+    if text.startswith("{", start):
+        return _object(text, start, depth)
+    if text.startswith("[", start):
+        return _list(text, start, depth)
+    decoded = decode_json(text, start)
+    if decoded is None:
+        raise _MalformedError
+    return decoded
+
+
+def _quoted(text: str, start: int) -> tuple[str, int]:
+    begin = start + len(_QUOTE)
+    end = text.find(_QUOTE, begin)
+    if end < 0:
+        raise _MalformedError
+    return text[begin:end], end + len(_QUOTE)
+
+
+def _object(text: str, start: int, depth: int) -> tuple[dict[str, object], int]:
+    found: dict[str, object] = {}
+    position = space_after(text, start + 1)
+    while not text.startswith("}", position):
+        key, position = _name(text, position)
+        position = space_after(text, position)
+        if not text.startswith(":", position):
+            raise _MalformedError
+        found[key], position = _value(text, position + 1, depth + 1)
+        position = _separated(text, position, "}")
+    return found, position + 1
+
+
+def _list(text: str, start: int, depth: int) -> tuple[list[object], int]:
+    found: list[object] = []
+    position = space_after(text, start + 1)
+    while not text.startswith("]", position):
+        value, position = _value(text, position, depth + 1)
+        found.append(value)
+        position = _separated(text, position, "]")
+    return found, position + 1
+
+
+def _name(text: str, start: int) -> tuple[str, int]:
+    if text.startswith(_QUOTE, start):
+        return _quoted(text, start)
+    key = _KEY.match(text, start)
+    if key is None:
+        raise _MalformedError
+    return key[0].strip('"'), key.end()
+
+
+def _separated(text: str, position: int, close: str) -> int:
+    """Behind the comma that follows a value, or at the closing mark."""
+    position = space_after(text, position)
+    if text.startswith(",", position):
+        return space_after(text, position + 1)
+    if not text.startswith(close, position):
+        raise _MalformedError
+    return position
+
+
+def _written(call: ToolCall) -> str:
+    return f"{_OPEN}{_CALL}{call.function.name}{_spelt(dict(items(call)))}{_CLOSE}"
+
+
+def _spelt(value: object) -> str:
+    if isinstance(value, str):
+        return f"{_QUOTE}{value}{_QUOTE}"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{_spelt(value[key])}" for key in sorted(value)) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_spelt, value)) + "]"
+    return json.dumps(value)

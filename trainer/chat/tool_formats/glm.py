@@ -1,0 +1,84 @@
+"""``<tool_call>f<arg_key>x</arg_key><arg_value>1</arg_value></tool_call>``: GLM 4.5 and later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .base import listed, message_of, named_call, split_thoughts
+from .markup import expect, items, spelt, typed, types_of, value_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sandbox_service.contract.messages import Message, Tool, ToolCall
+
+__all__ = ["GlmFormat"]
+
+_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+_KEY, _KEY_END = "<arg_key>", "</arg_key>"
+_VALUE, _VALUE_END = "<arg_value>", "</arg_value>"
+_PARAGRAPH = """\
+# Tools
+
+You may call one or more functions. Their signatures are within <tools></tools>:
+<tools>
+{tools}
+</tools>
+
+For each call give the function's name and its arguments in this form:
+<tool_call>function_name
+<arg_key>argument_name</arg_key>
+<arg_value>value</arg_value>
+</tool_call>"""
+
+
+class GlmFormat:
+    """A name, then keys and values in tags, with or without line ends between them."""
+
+    def parse(self, text: str, first: int = 0, tools: Sequence[Tool] = ()) -> Message:
+        thoughts, said = split_thoughts(text)
+        calls: list[ToolCall] = []
+        kept: list[str] = []
+        end = 0
+        while (start := said.find(_OPEN, end)) >= 0:
+            kept.append(said[end:start])
+            read = _call(said, start + len(_OPEN), first + len(calls), tools)
+            if read is None:
+                return message_of(text)
+            calls.append(read[0])
+            end = read[1]
+        return message_of(text, thoughts + "".join(kept) + said[end:], calls)
+
+    def render(self, message: Message) -> str:
+        parts = [message.content] if message.content else []
+        return "\n".join([*parts, *map(_written, message.tool_calls or ())])
+
+    def paragraph(self, tools: Iterable[Tool]) -> str:
+        return _PARAGRAPH.format(tools=listed(tools))
+
+
+def _call(text: str, start: int, number: int, tools: Sequence[Tool]) -> tuple[ToolCall, int] | None:
+    name_end = text.find("<", start)
+    name = text[start:name_end].strip() if name_end >= 0 else ""
+    types = types_of(tools, name)
+    arguments: dict[str, object] = {}
+    position = name_end
+    while (key_start := expect(text, position, _KEY)) is not None:
+        key_end = text.find(_KEY_END, key_start)
+        value_start = expect(text, key_end + len(_KEY_END), _VALUE) if key_end >= 0 else None
+        found = (
+            value_until(text, value_start, _VALUE_END, (_KEY, _CLOSE)) if value_start is not None else None
+        )
+        if found is None:
+            return None
+        key = text[key_start:key_end].strip()
+        arguments[key] = typed(found[0], types.get(key))
+        position = found[1]
+    end = expect(text, position, _CLOSE) if name_end >= 0 else None
+    call = named_call(name, arguments, number) if end is not None else None
+    return (call, end) if call is not None and end is not None else None
+
+
+def _written(call: ToolCall) -> str:
+    pairs = (f"{_KEY}{key}{_KEY_END}\n{_VALUE}{spelt(value)}{_VALUE_END}\n" for key, value in items(call))
+    return f"{_OPEN}{call.function.name}\n{''.join(pairs)}{_CLOSE}"

@@ -1,0 +1,83 @@
+"""What notations with tags around each argument share: where a value ends, and what it stands for."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from .base import arguments_of, decode_json, space_after
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sandbox_service.contract.messages import Tool, ToolCall
+
+__all__ = ["expect", "items", "spelt", "typed", "types_of", "value_until"]
+
+_NO_TEXT = frozenset({"integer", "number", "boolean", "object", "array", "null"})
+
+
+def expect(text: str, position: int, tag: str) -> int | None:
+    """Where a tag ends that stands here, white space skipped; None where another thing does."""
+    start = space_after(text, position)
+    return start + len(tag) if text.startswith(tag, start) else None
+
+
+def value_until(text: str, start: int, close: str, followers: Sequence[str]) -> tuple[str, int] | None:
+    """The value from ``start`` to its closing tag, and where that ends; None where it is never closed.
+
+    A closing tag counts where one of ``followers`` comes next, so a value may hold the tag as text.
+    """
+    position = start
+    while (found := text.find(close, position)) >= 0:
+        end = found + len(close)
+        behind = space_after(text, end)
+        if any(text.startswith(follower, behind) for follower in followers):
+            return text[start:found], end
+        position = max(end, behind)
+    return None
+
+
+def types_of(tools: Iterable[Tool], name: str) -> dict[str, object]:
+    """The schemas of a tool's arguments by name; none for a tool that was not told."""
+    schema = next((tool.function.parameters for tool in tools if tool.function.name == name), {})
+    properties = schema.get("properties")
+    return dict(properties) if isinstance(properties, dict) else {}
+
+
+def typed(value: str, schema: object) -> object:
+    """What the text of an argument stands for.
+
+    Text for an argument that the schema calls a string; JSON where it names other types. Without a type, what
+    is JSON and no string is taken as such: templates write strings as they are and all else as JSON.
+    """
+    kinds = _kinds(schema)
+    if kinds and not kinds & _NO_TEXT:
+        return value
+    decoded = decode_json(value)
+    if decoded is None or value[decoded[1] :].strip() or isinstance(decoded[0], str):
+        return value
+    return decoded[0]
+
+
+def items(call: ToolCall) -> Iterable[tuple[str, object]]:
+    """The arguments of a call by name."""
+    arguments = arguments_of(call)
+    return arguments.items() if isinstance(arguments, dict) else ()
+
+
+def spelt(value: object) -> str:
+    """An argument as templates write it: text as it is, all else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _kinds(schema: object) -> frozenset[str]:
+    if not isinstance(schema, dict):
+        return frozenset()
+    kind = schema.get("type")
+    if isinstance(kind, str):
+        return frozenset({kind})
+    if isinstance(kind, list):
+        return frozenset(each for each in kind if isinstance(each, str))
+    options = schema.get("anyOf") or schema.get("oneOf")
+    return frozenset().union(*map(_kinds, options)) if isinstance(options, list) else frozenset()
