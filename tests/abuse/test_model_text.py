@@ -115,7 +115,8 @@ a A e 1 and then act Action Action: a=1 f( , ; : . = ( [ ] { } " \ - $ \boxed{ `
 <function= <parameter= </parameter> </function> <arg_key> </arg_key> <arg_value> </arg_value> > f
 <minimax:tool_call> <invoke name="f"> </invoke> <parameter name="x"> <|tool_call>call:f{ <tool_call|> <|"|>
 <|start|> <|message|> <|channel|>analysis to=functions.f <|end|> <|tool_call_start|> <|tool_call_end|>
-<｜tool▁calls▁begin｜> <｜tool▁call▁begin｜> <｜tool▁sep｜> <|tool_calls_section_begin|> <|tool_call|> <TOOLCALL>
+<｜tool▁calls▁begin｜> <｜tool▁call▁begin｜> <｜tool▁sep｜> <|tool_calls_section_begin|>
+<|tool_call|> <TOOLCALL>
 """
 FRAGMENTS = [*WORDS.split(), *(" ", "\t", "\n", "\r\n", "```python\n", "the ", CALL, "\u0301", "\u0315")]
 SHORT = 16_000

@@ -22,6 +22,7 @@ from trainer.rollout.engine_fleet import reserve, start_engines
 from trainer.tracking.jsonl import read_metrics
 from trainer.tracking.origin import write_origin
 
+from .chat import check_chat
 from .claim import claimed, publishing
 from .cluster import NAMESPACE, gpus, ray_cluster
 from .fit import fit
@@ -124,9 +125,10 @@ def _started(config: RunConfig, folder: RunFolder, model: Path | None = None) ->
     """Service, cluster, engines and experience while the block runs."""
     with ExitStack() as stack:
         stack.enter_context(claimed(folder.path))
+        model = model or model_folder(config.model, config.root / "models")
+        check_chat(config, model)
         url = stack.enter_context(sandbox_service(config, folder.logs))
         stack.enter_context(ray_cluster(config))
-        model = model or model_folder(config.model, config.root / "models")
         engines = _engines(config, model, stack) if config.steps else ()
         experience = stack.enter_context(run_experience(config, folder.path, model, url, NAMESPACE))
         yield _Started(model, experience, engines)
