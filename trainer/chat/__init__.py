@@ -1,5 +1,5 @@
 """Conversations as tokens, and tokens as actions."""
 
-from .tokenizer import ChatTokenizer
+from .tokenizer import HEAD_TOKENS, ChatTokenizer
 
-__all__ = ["ChatTokenizer"]
+__all__ = ["HEAD_TOKENS", "ChatTokenizer"]

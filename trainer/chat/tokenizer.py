@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from sandbox_service.contract.messages import Tool
     from trainer.config.model import ChatConfig
 
-__all__ = ["ChatTokenizer"]
+__all__ = ["HEAD_TOKENS", "ChatTokenizer"]
 
 _LOG = logging.getLogger(__name__)
 _WINDOW = 16
 """Tokens before a turn that its text is tokenised with again, when it is checked for drift."""
-_HEAD = 16
+HEAD_TOKENS = 16
 """Tokens at the end of a prompt in which a thought may be opened."""
 
 
@@ -121,7 +121,7 @@ class ChatTokenizer:
             tools: their schemas tell numbers from text, in notations that do not.
             prompt: the tokens before the turn, which may have opened a thought.
         """
-        mark = opened(self.decode(prompt[-_HEAD:])) if prompt else ""
+        mark = opened(self.decode(prompt[-HEAD_TOKENS:])) if prompt else ""
         return self.format.parse(marked(mark + text), first_call, tools)
 
     def encode(self, text: str) -> list[int]:

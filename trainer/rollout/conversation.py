@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from trainer.chat import HEAD_TOKENS
 from trainer.errors import EngineError
 from trainer.types import Line, Segment, Turn, VersionSpan
 
@@ -116,7 +117,8 @@ class Conversation:
             self.drifted += self._chat.drifted(draft.token_ids, start, end)
         self._turns += 1
         text = self._chat.said(generation.token_ids)
-        message = self._chat.parse(text, self._calls, tools=self._tools, prompt=draft.token_ids[:start])
+        head = draft.token_ids[max(0, start - HEAD_TOKENS) : start]
+        message = self._chat.parse(text, self._calls, tools=self._tools, prompt=head)
         self._calls += len(message.tool_calls or ())
         self._exchanges.append([message])
         self.lines.append(Line("assistant", text))
