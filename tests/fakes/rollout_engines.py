@@ -4,7 +4,7 @@ import asyncio
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from trainer.errors import EngineGone, EngineLost
+from trainer.errors import EngineError, EngineGone, EngineLost
 from trainer.rollout.engine import EngineStatus
 from trainer.rollout.policy import Finish, Generation
 from trainer.types import VersionSpan
@@ -23,6 +23,8 @@ class FakeEngine:
     dead: bool = False
     buried: bool = False
     silent: bool = False
+    puzzled: int = 0
+    """The next times that it is asked how it is, it raises what nobody thought of."""
     asked: list = field(default_factory=list)
     deaths: int = 0
     slow: asyncio.Event | None = None
@@ -51,6 +53,9 @@ class FakeEngine:
 
     async def status(self):
         self._alive()
+        if self.puzzled:
+            self.puzzled -= 1
+            raise EngineError("what is it?")
         if self.silent:
             await asyncio.Event().wait()
         return EngineStatus(self.version, str(self.deaths), 1, 1, 0, False, 0, 100)

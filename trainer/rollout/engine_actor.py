@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +15,8 @@ from trainer.tracking.logs import keep_log
 
 from .engine import Engine
 from .engine_core import open_core
+from .engine_exit import end_process
+from .engine_loop import EngineLoop
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,16 +32,16 @@ T = TypeVar("T")
 
 CONTROL = "control"
 WATCH_EVERY_S = 0.5
-EXIT_STATUS = 70
 
 
 class EngineActor:
-    """One engine in a process of its own. Methods are those of Engine."""
+    """One engine in a process of its own. Methods are those of Engine, which they run in its own loop."""
 
     def __init__(self, options: EngineOptions) -> None:
         log = None if options.logs is None else options.logs / f"{_own_name()}.log"
         if log is not None:
             keep_log(log)
+        self._loop = EngineLoop()
         self._engine = Engine(open_core(options), options)
         self._ready: asyncio.Task[None] | None = None
         if log is not None:
@@ -48,15 +49,20 @@ class EngineActor:
 
     async def generate(self, request: GenerationRequest) -> Generation:
         """See Engine."""
-        return await (await self._there()).generate(request)
+        generation: Generation = await self._loop.run(self._call("generate", request))
+        return generation
 
     async def score(self, token_ids: tuple[int, ...]) -> tuple[float, ...]:
         """See Engine."""
-        return await (await self._there()).score(token_ids)
+        logprobs: tuple[float, ...] = await self._loop.run(self._call("score", token_ids))
+        return logprobs
 
     @ray.method(concurrency_group=CONTROL)
     async def control(self, verb: str, *arguments: object) -> object:
         """One of Engine's verbs; they get through however many requests are under way."""
+        return await self._loop.run(self._call(verb, *arguments))
+
+    async def _call(self, verb: str, *arguments: object) -> Any:  # noqa: ANN401 - whatever the verb returns
         return await getattr(await self._there(), verb)(*arguments)
 
     async def _there(self) -> Engine:
@@ -73,7 +79,7 @@ class EngineActor:
         logging.getLogger(__name__).error("the engine ends: %s", why)
         # Whoever waits for an answer gets it before the process is gone.
         await asyncio.sleep(WATCH_EVERY_S)
-        os._exit(EXIT_STATUS)
+        end_process()
 
     def _failure(self) -> str | None:
         if self._ready is not None and self._ready.done() and (error := self._ready.exception()):

@@ -237,8 +237,9 @@ class EnginePool:
                     except EngineGone:
                         hopeless += 1
                         await asyncio.sleep(self._limits.retry_s)
-                    except EngineError:
+                    except Exception as error:  # noqa: BLE001 - the deadline ends this, and nothing else does
                         hopeless = 0
+                        LOG.info("%s is not back: %s", place.engine.name, error)
                         await asyncio.sleep(self._limits.retry_s)
         except TimeoutError:
             LOG.warning("%s did not come back within %g s", place.engine.name, self._limits.revive_s)
@@ -251,6 +252,7 @@ class EnginePool:
             await asyncio.gather(*(self._look(place) for place in self._places.values() if place.up))
 
     async def _look(self, place: _Place) -> None:
+        """Raises nothing, so that one answer never ends the watching."""
         try:
             await asyncio.wait_for(place.engine.status(), self._limits.hung_s)
         except EngineLost as error:
@@ -258,3 +260,5 @@ class EnginePool:
         except TimeoutError:
             place.engine.kill()
             self._lost(place, f"it did not answer for {self._limits.hung_s:g} s")
+        except Exception:
+            LOG.exception("%s could not say how it is; it is asked again", place.engine.name)

@@ -1,7 +1,8 @@
 """The engine's end of a shared file: vLLM imports this module in each of its workers, and nobody else does.
 
 vLLM finds a weight transfer by its name in a table of the worker's process; importing this module enters
-``shared_file`` into it, which is the one effect that importing has.
+``shared_file`` into it. It also makes a worker that is a process of its own end with the process that started
+it: vLLM's does not watch its parent, and would keep the GPU's memory.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from vllm.distributed.weight_transfer.base import (
     WeightTransferUpdateInfo,
 )
 from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
+
+from .worker_life import end_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,3 +116,5 @@ class PublicationWorker:
 
 if NAME not in WeightTransferEngineFactory._registry:  # noqa: SLF001 - asked for before it is entered twice
     WeightTransferEngineFactory.register_engine(NAME, SharedFileTransfer)
+
+end_with_parent()

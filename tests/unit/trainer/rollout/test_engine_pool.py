@@ -122,6 +122,16 @@ async def test_an_engine_that_does_not_answer_is_killed_and_its_request_goes_on_
     assert engine.deaths == 1
 
 
+async def test_health_is_watched_on_after_an_answer_that_nobody_thought_of():
+    engine = FakeEngine(puzzled=2)
+    async with EnginePool([engine], LIMITS) as pool:
+        await until(lambda: not engine.puzzled)
+        engine.silent = True
+        await until(lambda: engine.deaths)
+        (health,) = pool.health()
+    assert health.losses == 1
+
+
 async def test_scores_survive_a_death_too():
     engine = FakeEngine(dead=True)
     pool = EnginePool([engine], LIMITS)

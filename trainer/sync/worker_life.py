@@ -1,0 +1,27 @@
+"""A process of the model ends with the process that started it, however that ended."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
+__all__ = ["EXIT_STATUS", "end_with_parent"]
+
+EXIT_STATUS = 70
+
+
+def end_with_parent() -> None:
+    """Watch the parent from now on; does nothing in a process that ``multiprocessing`` did not start."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end, args=(parent,), name="parent", daemon=True).start()
+
+
+def _end(parent: BaseProcess) -> None:
+    parent.join()  # returns at its death: the operating system closes the pipe that it holds
+    os._exit(EXIT_STATUS)
