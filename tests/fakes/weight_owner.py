@@ -40,9 +40,11 @@ class ModelOwner:
     def adapter(self, folder):
         raise NotImplementedError
 
-    def logprobs(self, token_ids):
+    def logprobs(self, token_ids, temperature=1.0):
         """Of each token given those before it; 0 for the first."""
         with torch.no_grad():
             logits = self.model(torch.tensor([token_ids], device=self.model.device)).logits[0].float().cpu()
-        found = logits.log_softmax(-1)[:-1].gather(-1, torch.tensor(token_ids[1:])[:, None])[:, 0]
+        found = (
+            (logits / temperature).log_softmax(-1)[:-1].gather(-1, torch.tensor(token_ids[1:])[:, None])[:, 0]
+        )
         return np.concatenate([[0.0], found.numpy()])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from .base import Branch, NonNegative, Positive, Seconds
 
@@ -38,8 +38,19 @@ class EngineConfig(Branch):
     process of its own keeps the model busy while requests come and go. By device when missing."""
     threads: Positive = 1
     """OpenMP threads on a CPU; more than one needs cores that nobody else uses."""
-    eager: bool = True
-    """No CUDA graphs or compilation."""
+    eager: bool | None = None
+    """No CUDA graphs or compilation. When missing, true on a CPU and false on a GPU, where graphs make small
+    models several times faster, and the start some tens of seconds longer."""
+    seeded: bool | None = None
+    """Draw each turn with a seed of its own, so that the same weights give the same turns again. On a GPU
+    vLLM then draws request by request, which is slow. When missing, true on a CPU and false on a GPU."""
+    keep_cache: bool = False
+    """At a weight update, turns under way keep what the former weights computed of their prefix, instead of
+    computing it again: faster with long contexts, and further from the learner. Later turns begin anew."""
+    args: dict[str, JsonValue] = {}
+    """Further arguments of vLLM's engine, under its own names, such as ``{"quantization": "fp8"}``,
+    ``{"kv_cache_dtype": "fp8"}``, ``{"speculative_config": {...}}``, ``{"enable_expert_parallel": true}``,
+    ``{"hf_overrides": {...}}`` or ``{"max_num_batched_tokens": 16384}``."""
     start_timeout_s: Seconds = 300.0
     health_every_s: Seconds = 10.0
     restarts: Positive = 10

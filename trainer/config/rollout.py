@@ -56,9 +56,11 @@ class SamplingConfig(Branch):
     """How turns are drawn."""
 
     temperature: NonNegative = 1.0
-    """Training wants 1: then the engine's log-probabilities are those of the learner's policy."""
+    """The policy that is trained is the one at this temperature; above 0, but in an evaluation."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Below 1 it is warned of: the learner computes probabilities among all words."""
     top_k: Positive | None = None
+    """Set, it is warned of as well."""
     max_turn_tokens: Positive = 512
     """Tokens of one assistant turn."""
 

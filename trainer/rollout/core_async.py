@@ -17,6 +17,7 @@ from .vllm_requests import (
     generation_of,
     lora_request,
     prompt_logprobs_of,
+    prompt_of,
     sampling_params,
     scoring_params,
 )
@@ -50,6 +51,8 @@ class AsyncCore:
         self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**options.arguments()))
         self.context: int = self._llm.model_config.max_model_len
         self._closed = False
+        self._keep_cache = options.keep_cache
+        self._version = 0
 
     async def generate(self, draw: Draw) -> Generation:
         output = await self._run(draw.token_ids, sampling_params(draw), draw.adapter, draw.limit_s)
@@ -71,9 +74,10 @@ class AsyncCore:
             await self._llm.collective_rpc(method, kwargs=dict(arguments))
 
     async def mark(self, version: int) -> None:
+        self._version = version
         with _lost_when_dead():
             await self._llm.update_weight_version(str(version))
-            await self._llm.reset_prefix_cache(reset_running_requests=True)
+            await self._llm.reset_prefix_cache(reset_running_requests=not self._keep_cache)
 
     async def add_adapter(self, adapter: Adapter) -> None:
         with _lost_when_dead():
@@ -104,7 +108,7 @@ class AsyncCore:
         with _lost_when_dead():
             try:
                 async for output in self._llm.generate(
-                    {"prompt_token_ids": list(token_ids)},
+                    prompt_of(token_ids, self._version if self._keep_cache else None),
                     params,
                     name,
                     lora_request=lora_request(adapter) if adapter else None,

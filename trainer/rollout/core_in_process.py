@@ -24,6 +24,7 @@ from .vllm_requests import (
     generation_of,
     lora_request,
     prompt_logprobs_of,
+    prompt_of,
     sampling_params,
     scoring_params,
 )
@@ -69,6 +70,8 @@ class InProcessCore:
 
     def __init__(self, options: EngineOptions) -> None:
         self._options = options
+        self._keep_cache = options.keep_cache
+        self._version = 0
         self._asked: queue.SimpleQueue[_Asked[Any] | None] = queue.SimpleQueue()
         self._waiting: dict[str, tuple[str, Future[RequestOutput]]] = {}
         self._names = itertools.count()
@@ -205,7 +208,7 @@ class InProcessCore:
         ended: Future[RequestOutput],
     ) -> str:
         name = str(next(self._names))
-        prompt: Any = {"prompt_token_ids": list(token_ids)}
+        prompt = prompt_of(token_ids, self._version if self._keep_cache else None)
         lora = lora_request(adapter) if adapter else None
         internal = self._llm.add_request(name, prompt, params, lora_request=lora)
         self._waiting[name] = (internal, ended)
@@ -235,8 +238,9 @@ class InProcessCore:
         self._settle(output)
 
     def _mark(self, version: int) -> None:
+        self._version = version
         self._llm.set_weight_version(str(version))
-        self._llm.reset_prefix_cache(reset_running_requests=True)
+        self._llm.reset_prefix_cache(reset_running_requests=not self._keep_cache)
 
     def _end(self, why: str) -> None:
         """Nobody waits for a thread that is gone."""

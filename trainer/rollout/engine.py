@@ -102,7 +102,8 @@ class Engine:
         room = min(request.max_tokens, self._core.context - len(request.token_ids))
         if room <= 0:
             return Generation((), (), Finish.LENGTH, ())
-        draw = Draw(request.token_ids, room, request.sampling, request.seed, self._adapter, request.limit_s)
+        seed = request.seed if self._options.seeded else None
+        draw = Draw(request.token_ids, room, request.sampling, seed, self._adapter, request.limit_s)
         began = time.monotonic()
         self._running += 1
         try:
@@ -189,7 +190,7 @@ class Engine:
             version=self._version,
             incarnation=self._incarnation,
             process=os.getpid(),
-            workers=self._options.tensor_parallel,
+            workers=self._options.workers,
             running=self._running,
             paused=self._paused,
             generated=self._generated,

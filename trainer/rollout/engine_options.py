@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+import os
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trainer.errors import ConfigError
 from trainer.published import publications, resolve_medium
+
+from .engine_arguments import check_arguments, known_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,6 +20,8 @@ if TYPE_CHECKING:
     from trainer.published import Device
 
 __all__ = ["EngineOptions", "engine_options"]
+
+LOG = logging.getLogger(__name__)
 
 MIB = 1 << 20
 CPU_CACHE_MIB = 256
@@ -48,6 +54,17 @@ class EngineOptions:
     eager: bool = True
     threads: int = 1
     lora_rank: int | None = None
+    seeded: bool = True
+    """Requests draw with their own seeds."""
+    keep_cache: bool = False
+    """A weight update leaves what requests under way have computed of their prefix."""
+    further: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments that the run gives to vLLM as they are."""
+
+    @property
+    def workers(self) -> int:
+        """Model workers."""
+        return self.tensor_parallel * int(self.further.get("pipeline_parallel_size", 1))
 
     def arguments(self) -> Mapping[str, Any]:
         """Of vLLM's ``AsyncEngineArgs`` and ``EngineArgs``."""
@@ -59,12 +76,13 @@ class EngineOptions:
             "max_model_len": self.context,
             "kv_cache_memory_bytes": self.cache_bytes,
             "tensor_parallel_size": self.tensor_parallel,
-            "distributed_executor_backend": "mp" if self.tensor_parallel > 1 else "uni",
+            "distributed_executor_backend": "mp" if self.workers > 1 else "uni",
             "enable_prefix_caching": True,
             "enforce_eager": self.eager,
             # A model's generation settings must not bend the distribution that is trained on.
             "generation_config": "vllm",
-            "logprobs_mode": "raw_logprobs",
+            # Of the distribution that was sampled from, temperature applied: it is the one that is trained.
+            "logprobs_mode": "processed_logprobs",
             "worker_extension_cls": WORKER_EXTENSION,
             "disable_log_stats": True,
         }
@@ -79,7 +97,10 @@ class EngineOptions:
             said["weight_transfer_config"] = {"backend": self.transfer}
         if self.lora_rank is not None:
             said |= {"enable_lora": True, "max_lora_rank": self.lora_rank, "max_loras": 2, "max_cpu_loras": 4}
-        return said
+        if not self.seeded:
+            # Engines that begin alike must not draw alike: members of a group are spread over them.
+            said["seed"] = int.from_bytes(os.urandom(4)) >> 1
+        return said | dict(self.further)
 
     def environment(self) -> dict[str, str]:
         """Environment variables of the process; they have to be there before vLLM is imported."""
@@ -118,6 +139,9 @@ def engine_options(config: RunConfig, model: Path, device: Device) -> EngineOpti
         raise ConfigError(f"sync.medium={medium} needs a learner on GPUs: set learner.gpus")
     if engine.tensor_parallel > 1 and engine.gpus is not None and engine.gpus < 1:
         raise ConfigError("engine.tensor_parallel wants whole GPUs; engine.gpus is a share")
+    _check_sampling(config)
+    if engine.args:
+        check_arguments(engine.args, known_arguments())
     in_process = engine.in_process if engine.in_process is not None else device == "cpu"
     if in_process and engine.tensor_parallel > 1:
         raise ConfigError("engine.in_process steps one worker; engine.tensor_parallel needs in_process=false")
@@ -137,10 +161,26 @@ def engine_options(config: RunConfig, model: Path, device: Device) -> EngineOpti
         max_sequences=engine.max_sequences,
         cache_bytes=cache_mib * MIB if cache_mib else None,
         gpu_memory_share=engine.gpu_memory_share,
-        eager=engine.eager,
+        eager=device == "cpu" if engine.eager is None else engine.eager,
         threads=engine.threads,
         lora_rank=_room_for(lora.rank) if lora else None,
+        seeded=device == "cpu" if engine.seeded is None else engine.seeded,
+        keep_cache=engine.keep_cache,
+        further=engine.args,
     )
+
+
+def _check_sampling(config: RunConfig) -> None:
+    """Words that are cut off have no probability for the engine and some for the learner."""
+    sampling = config.rollout.sampling
+    cut = [name for name in ("top_p", "top_k") if getattr(sampling, name) not in (None, 1.0)]
+    if config.steps and cut:
+        LOG.warning(
+            "rollout.sampling.%s cuts words off: engines record probabilities among those that are left, the "
+            "learner computes them among all, and the mismatch correction takes the difference for stale "
+            "weights; training wants all words",
+            " and ".join(cut),
+        )
 
 
 def _room_for(rank: int) -> int:

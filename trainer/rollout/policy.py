@@ -27,7 +27,7 @@ class Finish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are drawn. Log-probabilities are always those of the untempered, full distribution."""
+    """How tokens are drawn. Log-probabilities are those of the distribution that is drawn from."""
 
     temperature: float = 1.0
     """0 takes the most likely token."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vllm import SamplingParams
 from vllm.logprobs import FlatLogprobs
@@ -19,9 +19,22 @@ if TYPE_CHECKING:
 
     from .engine_core import Adapter, Draw
 
-__all__ = ["generation_of", "lora_request", "prompt_logprobs_of", "sampling_params", "scoring_params"]
+__all__ = [
+    "generation_of",
+    "lora_request",
+    "prompt_logprobs_of",
+    "prompt_of",
+    "sampling_params",
+    "scoring_params",
+]
 
 FINISHES = {"stop": Finish.STOP, "length": Finish.LENGTH, "abort": Finish.ABORT}
+
+
+def prompt_of(token_ids: tuple[int, ...], version: int | None) -> Any:  # noqa: ANN401 - vLLM's own union
+    """The prompt; with a version, prefixes that other weights computed are not taken for its own."""
+    prompt: dict[str, object] = {"prompt_token_ids": list(token_ids)}
+    return prompt if version is None else {**prompt, "cache_salt": f"weights-{version}"}
 
 
 def sampling_params(draw: Draw) -> SamplingParams:

@@ -37,6 +37,49 @@ def test_engines_that_share_their_gpu_with_the_learner_read_its_memory():
     assert found.environment()["VLLM_ALLOW_INSECURE_SERIALIZATION"] == "1"
 
 
+def test_graphs_and_unseeded_draws_are_for_gpus_unless_the_run_says_otherwise():
+    assert (options().eager, options().seeded) == (True, True)
+    fast = options("cuda")
+    assert (fast.eager, fast.seeded) == (False, False)
+    said = options("cuda", engine={"eager": True, "seeded": True})
+    assert (said.eager, said.seeded) == (True, True)
+
+
+def test_unseeded_engines_begin_with_seeds_of_their_own():
+    one, other = (options("cuda").arguments()["seed"] for _ in range(2))
+    assert one != other
+    assert "seed" not in options().arguments()
+
+
+def test_further_arguments_go_to_vllm_as_they_are():
+    pytest.importorskip("vllm")
+    found = options("cuda", engine={"args": {"quantization": "fp8", "pipeline_parallel_size": 2}})
+    assert found.arguments()["quantization"] == "fp8"
+    assert (found.workers, found.arguments()["distributed_executor_backend"]) == (2, "mp")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("quantisation", "did you mean quantization"),
+        ("max_num_seqs", "use engine.max_sequences"),
+        ("data_parallel_size", "use engine.count"),
+        ("nonsense_of_ours", "has no engine argument nonsense_of_ours"),
+    ],
+)
+def test_an_argument_that_vllm_lacks_or_the_trainer_sets_is_refused_by_name(name, said):
+    pytest.importorskip("vllm")
+    with pytest.raises(ConfigError, match=said):
+        options("cuda", engine={"args": {name: 1}})
+
+
+def test_log_probabilities_are_of_what_was_sampled_from_and_words_that_are_cut_off_are_warned_of(caplog):
+    assert options().arguments()["logprobs_mode"] == "processed_logprobs"
+    assert not caplog.messages
+    options(rollout={"sampling": {"top_p": 0.9}})
+    assert "top_p cuts words off" in caplog.text
+
+
 def test_adapters_are_published_alone_on_a_gpu_and_merged_on_a_cpu():
     lora = {"learner": {"lora": {"rank": 8}}}
     on_gpu, on_cpu = options("cuda", **lora), options("cpu", **lora)

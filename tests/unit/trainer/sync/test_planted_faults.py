@@ -13,7 +13,10 @@ from trainer.config import RunConfig
 from trainer.errors import StaleWeights
 from trainer.sync.publisher import make_publisher
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
+    pytest.mark.timeout(900),  # of the pretrained model, on a busy machine
+]
 
 STEP = 1e-4
 """What each weight moves by at an update, as with Adam at that learning rate."""

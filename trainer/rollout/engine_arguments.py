@@ -1,0 +1,65 @@
+"""``engine.args``: arguments that go to vLLM as they are; their names are checked without importing it."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from pydantic import JsonValue
+
+__all__ = ["OWNED", "check_arguments", "known_arguments"]
+
+OWNED: Mapping[str, str] = {
+    "model": "model.path",
+    "tokenizer": "model.path",
+    "skip_tokenizer_init": "nothing: engines take and give token ids",
+    "seed": "engine.seeded",
+    "dtype": "engine.dtype",
+    "max_num_seqs": "engine.max_sequences",
+    "max_model_len": "rollout.max_context_tokens",
+    "kv_cache_memory_bytes": "engine.kv_cache_mib",
+    "gpu_memory_utilization": "engine.gpu_memory_share",
+    "tensor_parallel_size": "engine.tensor_parallel",
+    "data_parallel_size": "engine.count",
+    "enforce_eager": "engine.eager",
+    "enable_sleep_mode": "nothing: engines and learner keep their shares of a GPU",
+    "generation_config": "rollout.sampling",
+    "logprobs_mode": "nothing: training needs those of the distribution that was sampled from",
+    "worker_extension_cls": "nothing: weights come by it",
+    "weight_transfer_config": "sync.medium",
+    "enable_lora": "learner.lora",
+    "max_lora_rank": "learner.lora.rank",
+}
+"""Arguments that the trainer sets itself, and the setting that stands for each."""
+
+
+def check_arguments(given: Mapping[str, JsonValue], known: Collection[str]) -> None:
+    """Raises ConfigError for an argument that the trainer sets itself, or that vLLM does not have."""
+    for name in given:
+        if name in OWNED:
+            raise ConfigError(f"engine.args.{name} is set by the trainer: use {OWNED[name]}")
+        if known and name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            raise ConfigError(f"vLLM has no engine argument {name} (engine.args){meant}")
+
+
+def known_arguments() -> frozenset[str]:
+    """Names that the installed vLLM takes, read from its source; empty without vLLM."""
+    found = find_spec("vllm")
+    if found is None or found.origin is None:
+        return frozenset()
+    source = Path(found.origin).parent / "engine" / "arg_utils.py"
+    for node in ast.parse(source.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef) and node.name == "EngineArgs":
+            fields = [each.target for each in node.body if isinstance(each, ast.AnnAssign)]
+            return frozenset(field.id for field in fields if isinstance(field, ast.Name))
+    return frozenset()
