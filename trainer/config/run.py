@@ -53,6 +53,13 @@ class RunConfig(Branch):
         return self.root / self.name
 
     @model_validator(mode="after")
+    def _without_room_for_tools(self) -> RunConfig:
+        """A tiny model is told no tools unless it is asked for: their schemas fill its context."""
+        if isinstance(self.model, TinyModel) and "tools" not in self.chat.model_fields_set:
+            object.__setattr__(self, "chat", self.chat.model_copy(update={"tools": "none"}))
+        return self
+
+    @model_validator(mode="after")
     def _fits(self) -> RunConfig:
         if self.sync.medium == "adapter" and self.learner.lora is None:
             raise ValueError("sync.medium=adapter publishes a LoRA adapter, and learner.lora is not set")

@@ -220,3 +220,16 @@ def test_what_cannot_be_extended_is_told(tmp_path, text, sentence):
     (tmp_path / "run.toml").write_text(text)
     with pytest.raises(ConfigError, match=sentence):
         read_run(tmp_path / "run.toml")
+
+
+def test_a_tiny_model_is_told_no_tools_unless_it_is_asked_for() -> None:
+    assert read_run().chat.tools == "none"
+    assert read_run(words=["chat.tools=prompt"]).chat.tools == "prompt"
+    assert read_run(words=["model.kind=pretrained", "model.path=a/b"]).chat.tools == "template"
+
+
+def test_arguments_of_the_template_are_read_and_those_of_the_trainer_refused() -> None:
+    chat = read_run(words=["chat.template_kwargs.enable_thinking=false"]).chat
+    assert chat.template_kwargs == {"enable_thinking": False}
+    with pytest.raises(ConfigError, match="the trainer sets tools itself"):
+        read_run(words=["chat.template_kwargs.tools=[]"])

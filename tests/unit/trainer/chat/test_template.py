@@ -1,0 +1,104 @@
+"""What a template leaves out is noticed, and its further arguments reach it."""
+
+from pathlib import Path
+
+import pytest
+
+from sandbox_service.contract.messages import FunctionCall, FunctionSchema, Message, Tool, ToolCall
+from tests.support.chat_templates import CHATML, write_tokenizer
+from tests.support.template_families import chat_with, template_text, trl_names
+from trainer.chat import ChatTokenizer
+from trainer.chat.arguments import known_arguments
+from trainer.config.model import ChatConfig
+from trainer.errors import ConfigError
+
+SYSTEM = Message(role="system", content="Be brief.")
+TASK = Message(role="user", content="What is a kestrel?")
+TOOL = Tool(function=FunctionSchema(name="look_up", description="Look it up."))
+WITHOUT_SYSTEM = CHATML.replace(
+    "{%- for m in messages -%}", "{%- for m in messages if m.role != 'system' -%}"
+)
+WITHOUT_TOOLS = CHATML.replace("m.role == 'system' and tools", "false")
+
+
+def chat_of(folder: Path, source: str, **config: object) -> ChatTokenizer:
+    return ChatTokenizer(write_tokenizer(folder, source), ChatConfig.model_validate(config))
+
+
+def test_a_system_prompt_that_the_template_leaves_out_is_told_by_the_user(tmp_path: Path) -> None:
+    chat = chat_of(tmp_path, WITHOUT_SYSTEM)
+    text = chat.decode(chat.opening([SYSTEM, TASK]))
+    assert "<|im_start|>user\nBe brief.\n\nWhat is a kestrel?<|im_end|>" in text
+
+
+def test_tools_that_the_template_leaves_out_are_told_in_the_prompt(tmp_path: Path, caplog) -> None:
+    chat = chat_of(tmp_path, WITHOUT_TOOLS)
+    for _ in range(2):
+        text = chat.decode(chat.opening([SYSTEM, TASK], [TOOL]))
+        assert '"look_up"' in text
+    assert caplog.text.count('tools are told in the system prompt, as with chat.tools="prompt"') == 1
+
+
+def test_words_that_a_template_leaves_out_in_every_form_are_an_error(tmp_path: Path) -> None:
+    chat = chat_of(tmp_path, CHATML.replace("+ m.content }}", "+ m.content.replace('kestrel', '') }}"))
+    with pytest.raises(
+        ConfigError, match=r"leaves out the content of a message of role 'user'.*chat\.template"
+    ):
+        chat.opening([TASK])
+
+
+def test_words_that_are_trimmed_or_escaped_are_there(tmp_path: Path) -> None:
+    chat = chat_of(tmp_path, CHATML.replace("+ m.content }}", "+ (m.content | trim | tojson) }}"))
+    task = Message(role="user", content='\n "What"\tis\n a kestrel?\n')
+    assert '\\"What\\"' in chat.decode(chat.opening([task]))
+
+
+def test_calls_that_a_template_leaves_out_are_written_as_text(tmp_path: Path) -> None:
+    source = CHATML.replace("m.tool_calls or []", "[]")
+    chat = chat_of(tmp_path, source, tool_format="hermes")
+    function = FunctionCall(name="look_up", arguments='{"word": "a"}')
+    called = Message(
+        role="assistant", content="So.", tool_calls=(ToolCall(id="000000000", function=function),)
+    )
+    answer = Message(role="tool", content="A bird.", tool_call_id="000000000", name="look_up")
+    text = chat.decode(chat.opening([TASK, called, answer]))
+    assert 'So.\n<tool_call>\n{"name": "look_up", "arguments": {"word": "a"}}\n</tool_call><|im_end|>' in text
+    assert "A bird." in text
+
+
+def test_arguments_of_the_configuration_reach_the_template() -> None:
+    heads = {
+        thinking: chat_with("qwen3", template_kwargs={"enable_thinking": thinking}).opening([TASK])
+        for thinking in (True, False)
+    }
+    chat = chat_with("qwen3")
+    assert chat.decode(heads[False]) == chat.decode(heads[True]) + "<think>\n\n</think>\n\n"
+    effort = chat_with("gptoss", template_kwargs={"reasoning_effort": "high"})
+    assert "Reasoning: high" in effort.decode(effort.opening([TASK]))
+
+
+def test_an_argument_that_the_template_does_not_mention_is_reported_with_those_that_it_does(caplog) -> None:
+    chat_with("qwen3", template_kwargs={"enable_thinking": False})
+    assert "template_kwargs" not in caplog.text
+    chat_with("qwen3", template_kwargs={"thinking": False})
+    assert "does not mention 'thinking'; its arguments are: enable_thinking" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("qwen2_5", set()),
+        ("qwen3", {"enable_thinking"}),
+        ("gptoss", {"builtin_tools", "model_identity", "reasoning_effort"}),
+        ("gemma4_v5", {"enable_thinking", "preserve_thinking"}),
+        ("nemotron_3_nano", {"enable_thinking", "truncate_history_thinking"}),
+    ],
+)
+def test_a_templates_arguments_are_read_from_its_text(name: str, arguments: set[str]) -> None:
+    own = {"reasoning_content", "content", "system_message"}  # asked for, and set by the template itself
+    assert arguments <= known_arguments(template_text(name)) <= arguments | own
+
+
+def test_every_template_of_trl_is_parsed() -> None:
+    for name in trl_names():
+        known_arguments(template_text(name))
