@@ -29,6 +29,7 @@ __all__ = [
     "publications",
     "resolve_device",
     "resolve_medium",
+    "spare_publications",
 ]
 
 Device: TypeAlias = Literal["cpu", "cuda"]
@@ -79,6 +80,11 @@ def publications(config: RunConfig) -> Path:
         base = SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir())
     digest = hashlib.sha256(str(config.folder).encode()).hexdigest()[:10]
     return base / f"{PREFIX}{config.name}-{digest}"
+
+
+def spare_publications(config: RunConfig) -> Path:
+    """Where published weights lie when the folder of publications has no room for them: on the run's disk."""
+    return config.folder / "published"
 
 
 def newest(folder: Path) -> Published | None:

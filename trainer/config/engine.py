@@ -79,6 +79,7 @@ class SyncConfig(Branch):
     """Where published weights lie: shared memory when missing. Engines on other machines need a folder that
     all see."""
     recovery: bool = True
-    """nccl and ipc: keep each publication as a file as well, from which an engine that died starts again.
+    """nccl and ipc: keep each publication as a file as well, from which an engine that died starts again;
+    in the run's own folder where shared memory has no room for it.
     Without it, such an engine samples with the first weights until the next publication."""
     timeout_s: Seconds = 300.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from trainer.published import publications
+from trainer.published import publications, spare_publications
 
 from .native import EnginesClient, LearnerSource, within
-from .weights import file_weights, wire_dtype
+from .weights import complete, file_weights, wire_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,8 +50,9 @@ class GpuTransfer:
         self._rank = rank
         self._connect = connect
         self._client = EnginesClient()
-        keeps = config.sync.recovery and rank == 0
-        self._source = LearnerSource(learner, wire_dtype(config, device), copy=keeps)
+        self._learner = learner
+        self._dtype = wire_dtype(config, device)
+        self._source = LearnerSource(learner, self._dtype)
         self._sender: Sender | None = None
         self._met: dict[str, str] = {}
 
@@ -71,9 +72,16 @@ class GpuTransfer:
         return self._source.bytes()
 
     def keep(self, version: int) -> None:
-        if self._source.copies:
-            file_weights(publications(self._config), version, self._source.copies.items())
-            self._source.copies = {}
+        """Gathered once more, since copying to the host within the broadcast would keep engines waiting."""
+        if not self._config.sync.recovery:
+            return
+        weights = complete(self._learner.named_weights(), self._dtype)
+        if self._rank == 0:
+            folder, spare = publications(self._config), spare_publications(self._config)
+            file_weights(folder, spare, version, weights)
+            return
+        for _ in weights:
+            pass
 
     def close(self) -> None:
         if self._sender is not None:

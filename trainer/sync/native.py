@@ -26,15 +26,12 @@ __all__ = ["EnginesClient", "LearnerSource", "within"]
 
 
 class LearnerSource(WeightSource):
-    """A learner's weights, as vLLM iterates them; keeps a copy of the last pass where one is wanted."""
+    """A learner's weights, as vLLM iterates them."""
 
-    def __init__(self, learner: WeightOwner, dtype: torch.dtype, *, copy: bool) -> None:
+    def __init__(self, learner: WeightOwner, dtype: torch.dtype) -> None:
         self._learner = learner
         self._dtype = dtype
-        self._copy = copy
         self._metadata: list[ParamMeta] | None = None
-        self.copies: dict[str, Tensor] = {}
-        """On the CPU, of the last pass."""
 
     def metadata(self) -> list[ParamMeta]:
         """Names, precisions and shapes; gathers the weights once, at the first call."""
@@ -45,11 +42,7 @@ class LearnerSource(WeightSource):
         return self._metadata
 
     def __iter__(self) -> Iterator[tuple[str, Tensor]]:
-        self.copies = {}
-        for name, tensor in self._weights():
-            if self._copy:
-                self.copies[name] = tensor.to("cpu", copy=True)
-            yield name, tensor
+        yield from self._weights()
 
     def bytes(self) -> int:
         """Of one pass."""

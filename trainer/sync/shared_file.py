@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainer.published import publications
+from trainer.published import publications, spare_publications
 
 from .weights import complete, file_weights, wire_dtype
 
@@ -27,6 +27,7 @@ class SharedFile:
 
     def __init__(self, config: RunConfig, learner: WeightOwner, rank: int, device: Device) -> None:
         self._folder = publications(config)
+        self._spare = spare_publications(config)
         self._learner = learner
         self._rank = rank
         self._dtype = wire_dtype(config, device)
@@ -38,7 +39,7 @@ class SharedFile:
             for _ in weights:
                 pass
             return 0
-        self._path, size = file_weights(self._folder, version, weights)
+        self._path, size = file_weights(self._folder, self._spare, version, weights)
         return size
 
     def transfer(self, version: int, engines: Engines) -> int:

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from typing import TYPE_CHECKING
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
+from trainer.errors import ConfigError
 from trainer.published import Published, newest, note
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Sequence
 
     from torch import Tensor
 
     from trainer.config.run import RunConfig
     from trainer.published import Device
 
-__all__ = ["complete", "file_weights", "wire_dtype"]
+__all__ = ["Free", "complete", "file_weights", "free_bytes", "wire_dtype"]
 
+LOG = logging.getLogger(__name__)
+
+Free: TypeAlias = Callable[[Path], int]
+
+GIB = 1 << 30
+RESERVE_BYTES = 16 << 20
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
 
@@ -52,26 +62,64 @@ def complete(weights: Iterable[tuple[str, Tensor]], dtype: torch.dtype) -> Itera
         yield HEAD, embedding
 
 
-def file_weights(folder: Path, version: int, weights: Iterable[tuple[str, Tensor]]) -> tuple[Path, int]:
+def free_bytes(folder: Path) -> int:
+    """Bytes that are free where a folder lies, or would lie."""
+    there = next(each for each in (folder, *folder.absolute().parents) if each.is_dir())
+    return shutil.disk_usage(there).free
+
+
+def file_weights(
+    folder: Path, spare: Path, version: int, weights: Iterable[tuple[str, Tensor]], free: Free = free_bytes
+) -> tuple[Path, int]:
     """Write a publication and name it the newest; the one before it stays for whoever is just reading it.
+
+    Args:
+        folder: of the run's publications, with the manifest; in shared memory as a rule.
+        spare: a folder on disk, which takes the file where the first has no room.
+        version: of the weights.
+        weights: all of them.
+        free: bytes that are free where a folder lies.
 
     Returns:
         The file, and its bytes.
+
+    Raises:
+        ConfigError: neither folder has room; says how much it takes.
     """
     from safetensors.torch import save_file
 
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"weights-{version}-{os.getpid()}.safetensors"
-    fresh = path.with_suffix(".part")
-    save_file(dict(_apart(weights)), fresh)
-    fresh.replace(path)
     before = newest(folder)
+    _forget(folder, spare, {before.path} if before else set())
+    tensors = dict(_apart(weights))
+    place = _with_room((folder, spare), sum(tensor.nbytes for tensor in tensors.values()), free)
+    folder.mkdir(parents=True, exist_ok=True)
+    place.mkdir(parents=True, exist_ok=True)
+    path = place / f"weights-{version}-{os.getpid()}.safetensors"
+    fresh = path.with_suffix(".part")
+    save_file(tensors, fresh)
+    fresh.replace(path)
     note(folder, Published(version, "weights", path))
-    kept = {path, before.path} if before else {path}
-    for old in folder.glob("weights-*"):
-        if old not in kept:
-            old.unlink(missing_ok=True)
     return path, path.stat().st_size
+
+
+def _with_room(places: Sequence[Path], size: int, free: Free) -> Path:
+    """The first that a file fits into, with something to spare for others who write there."""
+    for place in places:
+        if free(place) >= size + RESERVE_BYTES:
+            return place
+        LOG.warning("%s has no room for published weights of %.1f GiB", place, size / GIB)
+    raise ConfigError(
+        f"published weights take {size / GIB:.1f} GiB, and there is no room for them in "
+        f"{' nor in '.join(str(place) for place in places)}: set sync.folder to a folder that has it, or "
+        "give a container more shared memory (docker run --shm-size)"
+    )
+
+
+def _forget(folder: Path, spare: Path, kept: set[Path]) -> None:
+    for place in (folder, spare):
+        for old in place.glob("weights-*"):
+            if old not in kept:
+                old.unlink(missing_ok=True)
 
 
 def _apart(weights: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:

@@ -108,7 +108,7 @@ def test_a_cache_is_what_an_engines_share_leaves(folder):
 def test_a_publication_is_as_large_as_its_file(folder, tmp_path):
     config = run_config(model={"kind": "pretrained", "path": str(folder)})
     learner = Learner(folder, config, "cpu")
-    _, size = file_weights(tmp_path, 0, complete(learner.named_weights(), torch.float32))
+    _, size = file_weights(tmp_path, tmp_path, 0, complete(learner.named_weights(), torch.float32))
     shape = shape_of(folder, config)
     storage = storage_of(
         config, shape, shape, "cpu", tied=learner._model.core.language.config.tie_word_embeddings

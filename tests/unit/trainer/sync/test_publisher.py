@@ -8,9 +8,10 @@ from safetensors.torch import load_file
 from tests.fakes.publishing_ranks import publish_by_two_ranks
 from tests.fakes.rollout_engines import FakeHandle
 from trainer.config import RunConfig
-from trainer.errors import StaleWeights, Stalled
+from trainer.errors import ConfigError, StaleWeights, Stalled
 from trainer.published import Published, clear, newest, note, publications
 from trainer.sync.publisher import make_publisher
+from trainer.sync.weights import file_weights
 
 UPDATE = ["pause", "begin", "update", "finish", "resume"]
 
@@ -92,6 +93,26 @@ def test_a_head_of_its_own_stays_what_it_is(run, owner):
     )
     make_publisher(run, [FakeHandle()], owner, 0).publish(3)
     assert not load_file(newest(publications(run)).path)["lm_head.weight"].any()
+
+
+def test_weights_that_shared_memory_has_no_room_for_lie_on_the_runs_disk(tmp_path):
+    shared, disk = tmp_path / "shared", tmp_path / "disk"
+    weights = {"one": torch.ones(1 << 20)}
+    free = {shared: 1 << 20, disk: 1 << 30}
+    path, size = file_weights(shared, disk, 3, weights.items(), free.__getitem__)
+    assert path.parent == disk
+    assert newest(shared) == Published(3, "weights", path)
+    assert size > 4 << 20
+    path, _ = file_weights(shared, disk, 4, weights.items(), lambda folder: 1 << 30)
+    assert path.parent == shared
+    assert len(list(disk.iterdir())) == 1
+
+
+def test_weights_that_nobody_has_room_for_are_refused_before_anything_is_written(tmp_path):
+    shared, disk = tmp_path / "shared", tmp_path / "disk"
+    with pytest.raises(ConfigError, match=r"set sync\.folder"):
+        file_weights(shared, disk, 3, [("one", torch.ones(1 << 20))], lambda folder: 1 << 20)
+    assert not shared.exists()
 
 
 def test_two_publications_lie_there_and_no_more(run, owner):
