@@ -9,6 +9,8 @@ from deploy.policy_runs.demonstrations import demonstrations
 from sandbox_service.config import CodeConfig, ServiceConfig
 from sandbox_service.environments.code.catalog import CodeCatalog
 from sandbox_service.environments.registry import build_registry
+from trainer.capacity.machine import GIB, Machine
+from trainer.capacity.plan import capacity_plan
 from trainer.config import TinyModel
 from trainer.config.reading import read_run
 from trainer.warmstart.demonstrations import read_demonstrations
@@ -16,8 +18,23 @@ from trainer.warmstart.demonstrations import read_demonstrations
 ROOT = Path(__file__).parents[4]
 FOLDER = ROOT / "deploy" / "runs"
 RUNS = sorted(FOLDER.glob("*.toml"))
-OPERATORS = {"appworld_ppo"}
+OPERATORS = {"appworld_ppo", "appworld_1gpu", "appworld_4gpu", "appworld_8gpu"}
 """Runs whose splits come with data that only an operator has."""
+
+QWEN3 = [
+    pytest.param(task, gpus, words, id=f"{task}_{gpus}gpu-{name}")
+    for task in ("bfcl", "appworld", "code")
+    for gpus in (1, 4, 8)
+    for name, words in (
+        ("4b", []),
+        (
+            "8b",
+            ["model.path=Qwen/Qwen3-8B"]
+            + (["learner.sharding=fsdp2", "learner.offload=parameters"] if gpus == 1 else []),
+        ),
+    )
+]
+"""Runs of a model on a number of GPUs, and the words that the table of runs says for the larger model."""
 
 each_run = pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
 
@@ -58,6 +75,25 @@ def test_its_service_understands_what_it_is_started_with(path: Path) -> None:
 
     run = read_run(path)
     read_config(None, run.service.start)
+
+
+@pytest.mark.parametrize(("task", "gpus", "words"), QWEN3)
+def test_a_run_for_gpus_of_80_gb_fits(task: str, gpus: int, words: list[str]) -> None:
+    """Such a GPU has 79 GiB; with 256 GB of memory, 1 TB of disk, and 2 GB in /dev/shm."""
+    machine = Machine(gpus, 79 * GIB, 256 * 10**9, 2 * 10**9, 10**12)
+    run = read_run(FOLDER / f"{task}_{gpus}gpu.toml", words)
+    plan = capacity_plan(run, machine)
+    assert plan.problems == ()
+    assert plan.trained == plan.parameters or gpus == 1
+    assert sum(len(group.seats) for group in plan.groups) == gpus
+    assert plan.cache_tokens >= 2 * plan.context
+
+
+@each_run
+def test_evaluation_data_of_programs_are_not_trained_on(path: Path) -> None:
+    run = read_run(path)
+    if run.tasks.environment == "code":
+        assert all(split.startswith(("programs_train", "arithmetic_train")) for split in run.tasks.splits)
 
 
 def test_demonstrations_are_what_the_service_writes_now() -> None:
