@@ -61,7 +61,8 @@ class Choice:
     @property
     def requirement(self) -> str:
         """What to install, as pip and uv name it."""
-        return f".[service,trainer,{self.engine},dev]"
+        gpu = "gpu," if self.engine == "vllm" else ""
+        return f".[service,trainer,{gpu}{self.engine},dev]"
 
 
 class InstallationRefusedError(Exception):

