@@ -104,6 +104,7 @@ def test_a_learner_on_cpus_hands_its_weights_to_engines_on_gpus_by_file():
         ("cuda", {"sync": {"medium": "ipc"}, "learner": {"gpus": 0}}, "a learner on GPUs"),
         ("cuda", {"learner": {"lora": {"rank": 513}}}, "up to rank 512"),
         ("cuda", {"engine": {"gpus": 0.5, "tensor_parallel": 2}}, "whole GPUs"),
+        ("cuda", {"engine": {"gpus": 0.4, "count": 8}, "learner": {"gpus": 0.6}}, "engine.gpus above 0.5"),
         ("cpu", {"engine": {"tensor_parallel": 2}}, "in_process"),
     ],
 )
