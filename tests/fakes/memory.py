@@ -13,7 +13,7 @@ from tests.fakes.learning import run_config
 from trainer.update.learner import Learner
 
 WORLD = 2
-DEADLINE_S = 100
+DEADLINE_S = 160
 
 
 def peaks_of_two_ranks(warm: Path, folder: Path) -> list[int]:

@@ -55,6 +55,9 @@ class LoraConfig(Branch):
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
     """Names of the layers that get an adapter."""
+    base_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Precision of the weights that stay as they are; adapters are in float32. auto: as passes are computed,
+    which is bfloat16 on a GPU."""
 
 
 ToolFormatName: TypeAlias = Literal[

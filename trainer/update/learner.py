@@ -67,7 +67,7 @@ class Learner:
         self.device = torch.device(device)
         self._folder = model_folder
         mesh = Mesh.of(learner, rank, world)
-        self._model = Parallel(make_model(model_folder, config), learner, self.device, mesh)
+        self._model = Parallel(make_model(model_folder, config, self.device), learner, self.device, mesh)
         budget, layout = learner.micro_batch_tokens, learner.layout
         self._scorer = Scorer(self._model, budget, layout)
         self._temperature = config.rollout.sampling.temperature or 1.0  # 0 is for evaluation alone

@@ -15,22 +15,18 @@ from math import ceil, prod
 from typing import TYPE_CHECKING
 
 import torch
-from peft import inject_adapter_in_model
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from trainer.errors import ConfigError
-
 from .adam import EIGHT_BIT_BLOCK, EIGHT_BIT_LEAST, SLICE_BYTES
-from .model import peft_config
+from .language import computes_in_half, make_language
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from torch.nn import Module, Parameter
-    from transformers import PreTrainedConfig, PreTrainedModel
+    from transformers import PreTrainedConfig
 
     from trainer.config import LearnerConfig, RunConfig
 
@@ -156,18 +152,11 @@ class RankMemory:
 
 def shape_of(folder: Path, config: RunConfig) -> ModelShape:
     """The shape of the model that a run trains, without loading its weights. Raises ConfigError."""
-    try:
-        described = AutoConfig.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"no model's configuration can be read from {folder}: {error}") from error
-    with torch.device("meta"):
-        language: PreTrainedModel = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
-            described, dtype=torch.float32
-        )
-        if config.learner.lora is not None:
-            inject_adapter_in_model(peft_config(config.learner.lora, str(folder)), language)
-        core = nn.ModuleList([language])
-        if config.algorithm.needs_values:
+    device = torch.device("cuda" if config.learner.gpus else "cpu")
+    language = make_language(folder, config, half=computes_in_half(config.learner, device))
+    core = nn.ModuleList([language])
+    if config.algorithm.needs_values:
+        with torch.device("meta"):
             core.append(nn.Linear(language.config.hidden_size, 1))
     return ModelShape.of(core, language.config)
 

@@ -9,16 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from peft import LoraConfig as PeftLoraConfig
-from peft import inject_adapter_in_model
-from peft.tuners.lora import LoraLayer
 from torch import nn
-from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from trainer.errors import ConfigError
 
-from .architecture import attention_for, text_config, without_dropout
 from .head import adjusted, chunked_statistics
+from .language import computes_in_half, make_language
 from .loading import fill
 from .naming import Origin
 from .pretrained import PretrainedFiles
@@ -27,17 +23,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from torch import Tensor
+    from transformers import PreTrainedModel
 
-    from trainer.config import LoraConfig, RunConfig
+    from trainer.config import RunConfig
 
     from .packing import MicroBatch
 
-__all__ = ["ADAPTER", "ActorCritic", "TokenOutputs", "load_model", "make_model", "peft_config"]
+__all__ = ["ActorCritic", "TokenOutputs", "load_model", "make_model"]
 
 
 _CPU = torch.device("cpu")
-ADAPTER = "default"
-"""PEFT's name of the one adapter that there is."""
 
 
 class TokenOutputs(NamedTuple):
@@ -127,60 +122,25 @@ class ActorCritic(nn.Module):
         return values_K.clone()  # FSDP2 warns of outputs that are views
 
 
-def peft_config(config: LoraConfig, base: str) -> PeftLoraConfig:
-    """PEFT's own words for an adapter on the model named ``base``."""
-    return PeftLoraConfig(
-        r=config.rank,
-        lora_alpha=config.alpha,  # type: ignore[arg-type]  # it only divides it
-        lora_dropout=config.dropout,
-        target_modules=config.targets if isinstance(config.targets, str) else list(config.targets),
-        task_type="CAUSAL_LM",
-        base_model_name_or_path=base,
-    )
-
-
-def make_model(folder: Path, config: RunConfig) -> ActorCritic:
+def make_model(folder: Path, config: RunConfig, device: torch.device) -> ActorCritic:
     """The model of a folder with what the run adds to it, still without the folder's weights.
 
     Those are on the meta device, so that ranks can share them out before anything is read. What is new is on
-    the CPU, the same on every rank, from the run's seed. Raises ConfigError for what cannot be trained.
+    the CPU, the same on every rank. Raises ConfigError for what cannot be trained on ``device``.
     """
     learner, algorithm = config.learner, config.algorithm
-    text = without_dropout(text_config(folder))
-    files = PretrainedFiles.of(folder)
-    attention = attention_for(text, learner.layout)
-    with torch.device("meta"):
-        language: PreTrainedModel = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
-            text, dtype=torch.float32, attn_implementation=attention
-        )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        if learner.lora is not None:
-            _adapt(language, peft_config(learner.lora, str(folder)))
-        if learner.gradient_checkpointing:
-            language.gradient_checkpointing_enable({"use_reentrant": False})
-        origin = Origin.of(language, files)
-        return ActorCritic(
-            language,
-            origin,
-            critic=algorithm.needs_values,
-            detach_values=algorithm.value.detach,
-            logits_tokens=learner.logits_tokens,
-        )
-
-
-def _adapt(language: PreTrainedModel, config: PeftLoraConfig) -> None:
-    """Give it adapters with PEFT's first values; PEFT itself would leave them on the meta device."""
-    inject_adapter_in_model(config, language)
-    for layer in language.modules():
-        if isinstance(layer, LoraLayer):
-            for part in (layer.lora_A, layer.lora_B):
-                part.to_empty(device="cpu")
-            layer.reset_lora_parameters(ADAPTER, init_lora_weights=True)  # type: ignore[no-untyped-call]
+    language = make_language(folder, config, half=computes_in_half(learner, device))
+    return ActorCritic(
+        language,
+        Origin.of(language, PretrainedFiles.of(folder)),
+        critic=algorithm.needs_values,
+        detach_values=algorithm.value.detach,
+        logits_tokens=learner.logits_tokens,
+    )
 
 
 def load_model(folder: Path, config: RunConfig) -> ActorCritic:
     """The model of a folder with its weights, whole, on the CPU. Raises ConfigError."""
-    core = make_model(folder, config)
+    core = make_model(folder, config, _CPU)
     fill(core, _CPU, _CPU)
     return core

@@ -22,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .context import ContextGroup
+from .language import computes_in_half
 from .loading import fill
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Parallel:
         self.core = core
         self.device = device
         self.mesh = mesh
-        half = config.dtype == "bfloat16" or (config.dtype == "auto" and device.type == "cuda")
+        half = computes_in_half(config, device)
         self._half = half
         self._keeps_activations = not config.offload_activations
         self._context: ContextGroup | None = None

@@ -8,7 +8,7 @@ import torch
 from peft.tuners.lora import LoraLayer
 from safetensors.torch import save_file
 
-from .model import ADAPTER, peft_config
+from .language import ADAPTER, peft_config
 from .sharding import full
 
 if TYPE_CHECKING:

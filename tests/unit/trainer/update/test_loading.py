@@ -12,6 +12,8 @@ from tests.fakes.memory import WORLD, peaks_of_two_ranks
 from trainer.errors import ConfigError
 from trainer.update.model import load_model, make_model
 
+CPU = torch.device("cpu")
+
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_a_model_is_what_transformers_would_load(name, tmp_path):
@@ -29,7 +31,7 @@ def test_a_model_is_what_transformers_would_load(name, tmp_path):
 
 
 def test_nothing_of_the_folder_is_read_before_the_model_is_shared_out(tmp_path):
-    core = make_model(small_model(tmp_path / "model"), run_config(learner={"lora": {"rank": 2}}))
+    core = make_model(small_model(tmp_path / "model"), run_config(learner={"lora": {"rank": 2}}), CPU)
     held = [name for name, parameter in core.named_parameters() if not parameter.is_meta]
     assert held
     assert all(".lora_" in name for name in held)
@@ -93,5 +95,5 @@ def test_a_folder_whose_weights_are_not_the_models_is_refused_in_a_sentence(tmp_
     folder = small_model(tmp_path / "model")
     spoil(folder)
     with pytest.raises(ConfigError, match=sentence) as caught:
-        make_model(folder, run_config())
+        make_model(folder, run_config(), CPU)
     assert "\n" not in str(caught.value)
