@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from peft import LoraConfig as PeftLoraConfig
 from peft import inject_adapter_in_model
-from peft.tuners.lora import LoraLayer
+from peft.tuners.lora import LoraLayer, ParamWrapper
 from transformers import AutoModelForCausalLM
 
 from trainer.errors import ConfigError
@@ -84,6 +84,12 @@ def _adapt(language: PreTrainedModel, config: PeftLoraConfig) -> None:
             inject_adapter_in_model(config, language)
     except ValueError as error:
         raise ConfigError(f"learner.lora: {str(error).partition(chr(10))[0]}") from error
+    if any(isinstance(layer, ParamWrapper) for layer in language.modules()):
+        raise ConfigError(
+            f"learner.lora.targets={config.target_modules} would adapt the experts of a model of type "
+            f"{language.config.model_type}, which adapters do not work with; name other layers, such as "
+            'targets=["q_proj", "k_proj", "v_proj", "o_proj"]'
+        )
     for layer in language.modules():
         if isinstance(layer, LoraLayer):
             for part in (layer.lora_A, layer.lora_B):

@@ -51,7 +51,8 @@ def test_it_is_what_passes_are_computed_in_unless_it_is_said(folder):
 
 def test_weights_that_a_model_needs_in_float32_stay_so(tmp_path):
     folder = tiny_model("deepseek-v3", tmp_path / "model")
-    language = load_model(folder, run_config(learner=HALF)).language
+    lora = {"targets": ["q_b_proj", "o_proj"]}
+    language = load_model(folder, run_config(learner={**HALF, "lora": lora})).language
     exact = {name for name, tensor in language.state_dict().items() if tensor.dtype == torch.float32}
     assert any("e_score_correction_bias" in name for name in exact)
     assert not any(name.endswith("o_proj.base_layer.weight") for name in exact)
@@ -88,6 +89,14 @@ def test_shards_of_both_precisions_learn_together(folder, tmp_path):
     finally:
         dist.destroy_process_group()
     assert np.abs(probes[0] - probes[1]).max() < 0.1
+
+
+def test_adapters_of_fused_experts_are_refused_in_a_sentence(tmp_path):
+    folder = tiny_model("qwen3-moe", tmp_path / "model")
+    with pytest.raises(ConfigError, match=r"would adapt the experts of a model of type qwen3_moe.*q_proj"):
+        load_model(folder, run_config(learner={"lora": {}}))
+    core = load_model(folder, run_config(learner={"lora": {"targets": ["q_proj", "o_proj"]}}))
+    assert sum(".lora_A" in name for name, _ in core.named_parameters()) == 4
 
 
 def test_layers_that_nobody_has_are_told(folder):

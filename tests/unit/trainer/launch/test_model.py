@@ -1,0 +1,51 @@
+import json
+
+import pytest
+
+from tests.fakes.architectures import tiny_model
+from tests.fakes.learning import WORDS, run_config, small_model
+from trainer.errors import ConfigError
+from trainer.launch.model import check_model
+
+
+def with_tokens(folder, count, added=()):
+    vocabulary = {f"w{number}": number for number in range(count)}
+    said = {"model": {"vocab": vocabulary}, "added_tokens": [{"id": number} for number in added]}
+    (folder / "tokenizer.json").write_text(json.dumps(said))
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return small_model(tmp_path / "model")
+
+
+@pytest.mark.parametrize("count", [WORDS, WORDS - 5])
+def test_a_model_with_its_own_tokenizer_is_let_through(folder, count):
+    check_model(run_config(), with_tokens(folder, count))
+
+
+@pytest.mark.parametrize(
+    ("count", "added", "sentence"),
+    [
+        (WORDS + 1, (), "65 tokens, and the model's embedding 64"),
+        (WORDS, (WORDS + 9,), "74 tokens, and the model's embedding 64"),
+        (WORDS // 3, (), "21 tokens of the model's 64; it is that of another model"),
+    ],
+)
+def test_the_tokenizer_of_another_model_is_refused(folder, count, added, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        check_model(run_config(), with_tokens(folder, count, added))
+
+
+def test_a_folder_without_weights_is_refused(folder):
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ConfigError, match="holds no weights"):
+        check_model(run_config(), with_tokens(folder, WORDS))
+
+
+def test_a_layout_that_the_model_does_not_allow_is_refused(tmp_path):
+    folder = tiny_model("qwen3.5", tmp_path / "model")
+    check_model(run_config(), folder)
+    with pytest.raises(ConfigError, match="layout=packed does not work with a model of type qwen3_5_text"):
+        check_model(run_config(learner={"layout": "packed"}), folder)

@@ -1,0 +1,58 @@
+"""Whether a run's model can be trained as configured, found out before anything is started."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import torch
+
+from trainer.errors import ConfigError
+from trainer.update.model import make_model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trainer.config import RunConfig
+
+__all__ = ["check_model"]
+
+_LEAST_SHARE = 0.5
+"""Of the model's vocabulary that its tokenizer has at least; models have a few words to spare."""
+
+
+def check_model(config: RunConfig, folder: Path) -> None:
+    """Make the model without its weights, and look at its files' names and sizes, and at its tokenizer.
+
+    Raises:
+        ConfigError: an unknown architecture, a layout that it does not allow, weights that are missing or
+            have other sizes, or the tokenizer of another model.
+    """
+    device = torch.device("cuda" if config.learner.gpus else "cpu")
+    core = make_model(folder, config, device)
+    rows = core.language.get_input_embeddings().weight.shape[0]
+    words = _words(folder)
+    if words is None:
+        return
+    if words > rows:
+        raise ConfigError(
+            f"model.path: the tokenizer in {folder} has {words} tokens, and the model's embedding {rows}; "
+            "they are not of one model, or the embedding was not resized"
+        )
+    if words < _LEAST_SHARE * rows:
+        raise ConfigError(
+            f"model.path: the tokenizer in {folder} has {words} tokens of the model's {rows}; it is that of "
+            "another model"
+        )
+
+
+def _words(folder: Path) -> int | None:
+    """Tokens that the tokenizer may write; None where tokenizer.json does not say, which others check."""
+    try:
+        said = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+        words = said["model"]["vocab"]
+        ids = words.values() if isinstance(words, dict) else range(len(words))
+        added = [each["id"] for each in said.get("added_tokens", ())]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return max((*ids, *added), default=-1) + 1
