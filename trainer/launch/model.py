@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 
@@ -30,7 +30,7 @@ def check_model(config: RunConfig, folder: Path) -> None:
     """
     device = torch.device("cuda" if config.learner.gpus else "cpu")
     core = make_model(folder, config, device)
-    rows = core.language.get_input_embeddings().weight.shape[0]
+    rows = cast("torch.Tensor", core.language.get_input_embeddings().weight).shape[0]
     words = _words(folder)
     if words is None:
         return

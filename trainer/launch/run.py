@@ -28,6 +28,7 @@ from .cluster import NAMESPACE, gpus, ray_cluster
 from .fit import fit
 from .folder import RunFolder
 from .following import following, warned
+from .model import check_model
 from .phases import phase_seconds
 from .service import sandbox_service
 
@@ -127,6 +128,7 @@ def _started(config: RunConfig, folder: RunFolder, model: Path | None = None) ->
         stack.enter_context(claimed(folder.path))
         model = model or model_folder(config.model, config.root / "models")
         check_chat(config, model)
+        check_model(config, model)
         url = stack.enter_context(sandbox_service(config, folder.logs))
         stack.enter_context(ray_cluster(config))
         engines = _engines(config, model, stack) if config.steps else ()
