@@ -62,7 +62,11 @@ async def build(
         ServiceUnavailable: the service does not answer.
     """
 
+    player: EpisodePlayer | None = None
+
     async def let_go() -> None:
+        if player is not None:
+            await player.close()
         await client.aclose()
         if close is not None:
             await close()
@@ -79,6 +83,7 @@ async def build(
             watch=watch,
             score=partial(_score, config.reward, player.context_tokens),
             tracker=open_tracker(config, folder),
+            prepare=player.prepare,
             imitation=warm_start if config.warm_start is not None else None,
             close=let_go,
         )

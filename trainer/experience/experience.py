@@ -224,7 +224,19 @@ class Experience:
         await self._patience.until("what was journaled", lambda: self._shelf.get(indices), total_s)
         samples = await self._shelf.samples(indices)
         self._shelf.keep_only({*indices, *self._ledger.ready})
+        self._prepare()
         return Batch(assembled.step, Objective.REINFORCE, samples, dict(assembled.facts))
+
+    def _prepare(self) -> None:
+        """Have the next step's instances created while the learner updates."""
+        if self._parts.prepare is None:
+            return
+        free = self._slots.limit - self._slots.held
+        for spec in self._source.upcoming():
+            for member in range(spec.size):
+                if free > 0:
+                    self._parts.prepare(spec, member)
+                    free -= 1
 
     def _assembled(self, step: int) -> Assembled | None:
         known = self._ledger.batches.get(step)

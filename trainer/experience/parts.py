@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trainer.rollout.attempts import Player
     from trainer.rollout.watch import Watch
     from trainer.tracking.tracker import Tracker
-    from trainer.types import Batch
+    from trainer.types import Batch, GroupSpec
 
     from .assemble import Score
 
@@ -47,6 +47,8 @@ class Parts:
     """The player tells it its phases."""
     score: Score
     tracker: Tracker
+    prepare: Callable[[GroupSpec, int], None] | None = None
+    """Creates the instance of a member's episode before it may begin."""
     imitation: Callable[[], Awaitable[Imitation]] | None = None
     """Plays the demonstrations, when they are first asked for."""
     close: Callable[[], Awaitable[None]] | None = None

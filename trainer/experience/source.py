@@ -76,6 +76,19 @@ class JournaledSource:
         self.playing[spec.index] = self.version
         return spec
 
+    def upcoming(self) -> list[GroupSpec]:
+        """The groups that begin with the next version, where a step is sampled and trained by turns.
+
+        They are issued, and played from their beginning whatever happens until then.
+        """
+        ledger, wanted = self._ledger, self._fresh + self._spare
+        by_turns = self._lag == 0 and not self.playing and not ledger.ready
+        if not by_turns or self.version is None or ledger.next_step >= self._config.steps:
+            return []
+        while len(ledger.issued) < wanted:
+            self._issue(ledger.next_step)
+        return [ledger.issued[index] for index in sorted(ledger.issued)[:wanted]]
+
     def ended(self, played: PlayedGroup) -> None:
         index = played.group.spec.index
         group = self._groups.scored(played.group)

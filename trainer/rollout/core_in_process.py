@@ -20,6 +20,7 @@ from vllm.v1.engine.llm_engine import LLMEngine
 
 from trainer.errors import EngineError, EngineLost
 
+from .arrivals import Arrivals
 from .vllm_requests import (
     generation_of,
     lora_request,
@@ -75,6 +76,7 @@ class InProcessCore:
         self._asked: queue.SimpleQueue[_Asked[Any] | None] = queue.SimpleQueue()
         self._waiting: dict[str, tuple[str, Future[RequestOutput]]] = {}
         self._names = itertools.count()
+        self._arrivals = Arrivals()
         self._paused = False
         self._failure: str | None = None
         self._closed = False
@@ -167,8 +169,7 @@ class InProcessCore:
             return
         try:
             while self._serve():
-                if not self._idle():
-                    self._step()
+                self._step()
         except Exception as error:  # noqa: BLE001 - whatever broke a step broke the engine
             self._failure = f"a step failed: {type(error).__name__}: {error}"
         self._end(self._failure or "the engine was closed")
@@ -178,17 +179,24 @@ class InProcessCore:
         return self._paused or not self._llm.has_unfinished_requests()
 
     def _serve(self) -> bool:
-        """Run what was asked; wait for something to do when there is nothing. False at the end."""
-        wait = self._idle()
-        while wait or not self._asked.empty():
-            asked = self._asked.get()
+        """Run what was asked until a step is due, which waits for requests that come together.
+
+        False at the end.
+        """
+        while True:
+            pause_s = None if self._idle() else self._arrivals.pause_s(len(self._waiting))
+            try:
+                asked = self._asked.get(block=pause_s != 0, timeout=pause_s)
+            except queue.Empty:
+                if pause_s == 0:
+                    return True
+                continue
             if asked is None:
                 return False
             asked.run()
-            wait = False
-        return True
 
     def _step(self) -> None:
+        self._arrivals.stepped(len(self._waiting))
         for output in self._llm.step():
             if output.finished:
                 self._settle(output)
@@ -212,6 +220,7 @@ class InProcessCore:
         lora = lora_request(adapter) if adapter else None
         internal = self._llm.add_request(name, prompt, params, lora_request=lora)
         self._waiting[name] = (internal, ended)
+        self._arrivals.came()
         return name
 
     def _forget(self, name: str) -> None:

@@ -16,12 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from pydantic import ValidationError
-
-from clients import InvalidResponse, SandboxError
-from clients.errors import Failure
-from sandbox_service.contract.messages import Tool
-from sandbox_service.contract.problems import FailureClass
+from clients import SandboxError
 from trainer.errors import ConfigError, EngineError, Stalled
 from trainer.types import EpisodeKey, StopReason, Timings, Trajectory
 
@@ -29,6 +24,8 @@ from .conversation import Conversation
 from .failures import note_of
 from .offload import Offload
 from .policy import Finish, GenerationRequest, Sampling
+from .prepared import PreparedInstances
+from .told_tools import told_tools
 from .turn_facts import turn_facts
 from .watch import Watch
 
@@ -37,7 +34,7 @@ if TYPE_CHECKING:
 
     from clients import AsyncEpisode, AsyncSandboxClient
     from sandbox_service.contract.episodes import EvaluateResult, StepResult
-    from sandbox_service.contract.messages import Message
+    from sandbox_service.contract.messages import Message, Tool
     from trainer.chat import ChatTokenizer
     from trainer.config.rollout import RolloutConfig, SamplingConfig, ServiceConfig
     from trainer.types import FailureNote, GroupSpec
@@ -91,6 +88,25 @@ class EpisodePlayer:
         self.watch = watch or Watch()
         self.grace_s = grace_s
         self.offload = Offload(shared=chat.threaded)
+        self.prepared = PreparedInstances(self.open_episode, service.create_timeout_s)
+
+    def prepare(self, spec: GroupSpec, member: int) -> None:
+        """Create the instance of an episode that is soon to be played."""
+        self.prepared.prepare(spec, member)
+
+    async def close(self) -> None:
+        """Release the instances of episodes that are not played."""
+        await self.prepared.close()
+
+    def open_episode(self, spec: GroupSpec) -> AsyncEpisode:
+        """An episode without an instance. The seed is the group's: all its members meet the same world."""
+        return self.client.episode(
+            spec.task.environment,
+            spec.task.task_id,
+            seed=spec.seed,
+            params=self.config.params,
+            fresh=self.config.fresh,
+        )
 
     async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
         """One episode of a group, in a fresh instance. Raises ConfigError where the template does not fit."""
@@ -119,6 +135,7 @@ class _Played:
         self._config = player.config
         self._spec = spec
         self._task = spec.task
+        self._member = member
         self._id = spec.trajectory_id(member)
         self._seed = spec.seed + member
         self._sampling = sampling
@@ -145,7 +162,7 @@ class _Played:
         service = self._player.service
         async with AsyncExitStack() as stack:
             try:
-                opened = stack.enter_async_context(self._episode())
+                opened = self._opened(stack)
                 episode = await self._within("create", service.create_timeout_s, opened)
                 self._deadline = time.monotonic() + self._config.episode_timeout_s
                 self._stop = await self._converse(episode)
@@ -178,15 +195,10 @@ class _Played:
             ),
         )
 
-    def _episode(self) -> AsyncEpisode:
-        # The seed of the group: all its members meet the same world.
-        return self._player.client.episode(
-            self._spec.task.environment,
-            self._spec.task.task_id,
-            seed=self._spec.seed,
-            params=self._config.params,
-            fresh=self._config.fresh,
-        )
+    async def _opened(self, stack: AsyncExitStack) -> AsyncEpisode:
+        """The episode with its instance, which may be there already."""
+        prepared = await self._player.prepared.take(self._spec, self._member)
+        return await stack.enter_async_context(prepared or self._player.open_episode(self._spec))
 
     async def _converse(self, episode: AsyncEpisode) -> StopReason:
         conversation = self._conversation
@@ -247,7 +259,7 @@ class _Played:
 
     async def _hear(self, result: StepResult) -> None:
         """The observation: more of the conversation, or the opening of another one."""
-        tools = _tools_of(result)
+        tools = told_tools(result)
         self._tools = self._tools if tools is None else tools
         messages = result.observation.messages
         if result.info.get("new_session") is True:
@@ -275,15 +287,3 @@ class _Played:
         finally:
             self._took_s = time.monotonic() - began
             self._seconds[phase] += self._took_s
-
-
-def _tools_of(result: StepResult) -> tuple[Tool, ...] | None:
-    """The tools from here on, where a step tells other ones. Raises InvalidResponse for what is no tool."""
-    told = result.info.get("tools")
-    if not isinstance(told, list):
-        return None
-    try:
-        return tuple(Tool.model_validate(each) for each in told)
-    except ValidationError as error:
-        detail = f"info.tools of a step holds what is no tool: {error.errors(include_url=False)[0]['msg']}"
-        raise InvalidResponse(Failure(detail, "invalid_response", FailureClass.SANDBOX)) from error

@@ -210,3 +210,33 @@ async def test_demonstrations_are_played_once_for_all_steps(tmp_path):
     assert await asyncio.gather(made.imitation(0), made.imitation(1)) == ["batch 0", "batch 1"]
     assert demonstrations.played == 1
     await made.close()
+
+
+async def test_by_turns_the_next_steps_instances_are_asked_for_when_a_batch_is_handed_out(tmp_path):
+    player, prepared = FakePlayer(), []
+
+    def prepare(spec, member):
+        prepared.append(spec.trajectory_id(member))
+
+    made = await started(run_config(steps=2), tmp_path, player, prepare=prepare)
+    await publish(made, player, 0)
+    assert prepared == []
+    await made.take(0)
+    assert prepared == [f"{group}.{member}" for group in range(4, 8) for member in range(2)]
+    assert len(player.begun) == 8
+    await made.take(0)
+    await publish(made, player, 1)
+    await made.take(1)
+    assert [name for name, _ in player.begun[8:]] == prepared
+    assert len(prepared) == 8, "nothing is prepared behind the last step"
+    await made.close()
+
+
+async def test_where_sampling_runs_ahead_nothing_is_asked_for_before_its_time(tmp_path):
+    player, prepared = FakePlayer(), []
+    config = run_config(rollout={"max_staleness": 1})
+    made = await started(config, tmp_path, player, prepare=lambda *each: prepared.append(each))
+    await publish(made, player, 0)
+    await made.take(0)
+    assert prepared == []
+    await made.close()

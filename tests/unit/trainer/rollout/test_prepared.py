@@ -1,0 +1,73 @@
+"""Instances that are there before their episodes: each is used once or released, and none is needed."""
+
+import asyncio
+
+import pytest
+
+from sandbox_service.contract.problems import ErrorCode
+from tests.fakes.tiny_chat import tiny_chat
+from tests.fakes.told_service import ToldService
+from tests.fakes.waiting import until
+from tests.support.scripted_episodes import END, SUBMIT, TASK
+from trainer.config.rollout import RolloutConfig, SamplingConfig, ServiceConfig
+from trainer.rollout.episode import EpisodePlayer
+from trainer.rollout.prepared import PreparedInstances
+from trainer.rollout.scripted import ScriptedPolicy
+from trainer.types import GroupSpec
+
+SPEC = GroupSpec(index=3, task=TASK, seed=40, size=2, max_turns=8)
+
+
+def player_of(client):
+    chat = tiny_chat()
+    policy = ScriptedPolicy({"t": (SUBMIT,)}, chat)
+    return EpisodePlayer(client, policy, chat, RolloutConfig(), ServiceConfig())
+
+
+async def test_an_episode_is_played_in_the_instance_that_was_prepared_for_it():
+    service = ToldService([END])
+    async with service.client() as client:
+        player = player_of(client)
+        player.prepare(SPEC, 1)
+        player.prepare(SPEC, 1)
+        await until(lambda: service.live)
+        played = await player.play(SPEC, 1, SamplingConfig())
+        other = await player.play(SPEC, 0, SamplingConfig())
+        assert (played.instance_id, other.instance_id) == ("i0", "i1")
+        assert played.scored
+        assert service.live == {}
+        assert len(service.bodies("create_instance")) == 2
+        again = await player.play(SPEC, 1, SamplingConfig())
+        assert again.instance_id == "i2"
+        await player.close()
+
+
+async def test_what_could_not_be_prepared_is_created_when_the_episode_begins():
+    service = ToldService([END], refuses={"create_instance": ErrorCode.QUOTA_EXCEEDED})
+    async with service.client() as client:
+        player = player_of(client)
+        player.prepare(SPEC, 0)
+        await until(lambda: service.bodies("create_instance"))
+        await until(lambda: not len(player.prepared))
+        service.refuses = {}
+        assert (await player.play(SPEC, 0, SamplingConfig())).scored
+        await player.close()
+
+
+@pytest.mark.parametrize("ends", ["closed", "forgotten"])
+async def test_what_nobody_takes_is_released(ends):
+    service, late = ToldService([END]), asyncio.Event()
+
+    async def sleep(_):
+        await late.wait()
+
+    async with service.client() as client:
+        prepared = PreparedInstances(player_of(client).open_episode, create_s=5.0, sleep=sleep)
+        prepared.prepare(SPEC, 0)
+        await until(lambda: service.live)
+        if ends == "forgotten":
+            late.set()
+            await until(lambda: not service.live)
+        await prepared.close()
+        assert service.live == {}
+        assert await prepared.take(SPEC, 0) is None

@@ -1,0 +1,29 @@
+"""Tools that a step tells, where they are others from there on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from clients import InvalidResponse
+from clients.errors import Failure
+from sandbox_service.contract.messages import Tool
+from sandbox_service.contract.problems import FailureClass
+
+if TYPE_CHECKING:
+    from sandbox_service.contract.episodes import StepResult
+
+__all__ = ["told_tools"]
+
+
+def told_tools(result: StepResult) -> tuple[Tool, ...] | None:
+    """The tools from here on, where a step tells other ones. Raises InvalidResponse for what is no tool."""
+    told = result.info.get("tools")
+    if not isinstance(told, list):
+        return None
+    try:
+        return tuple(Tool.model_validate(each) for each in told)
+    except ValidationError as error:
+        detail = f"info.tools of a step holds what is no tool: {error.errors(include_url=False)[0]['msg']}"
+        raise InvalidResponse(Failure(detail, "invalid_response", FailureClass.SANDBOX)) from error
