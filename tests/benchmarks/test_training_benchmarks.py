@@ -109,12 +109,16 @@ def test_the_usual_variants_are_there() -> None:
     assert set(variants.USUAL) <= set(variants.VARIANTS)
 
 
-def test_demonstrations_of_one_turn_leave_the_answer_of_the_reference(tmp_path: Path) -> None:
-    lines = trainer_vs_trl.demonstrations(tmp_path / "one.jsonl").read_text().splitlines()
+@pytest.mark.parametrize("turns", [1, 3])
+def test_demonstrations_leave_the_answer_of_the_reference_in_their_last_turn(
+    tmp_path: Path, turns: int
+) -> None:
+    lines = trainer_vs_trl.demonstrations(tmp_path / "shown.jsonl", turns).read_text().splitlines()
     references = trainer_vs_trl.REFERENCES.read_text().splitlines()
     assert len(lines) == len(references)
     shown, reference = json.loads(lines[0]), json.loads(references[0])
-    (said,) = shown["messages"]
+    *looks, said = shown["messages"]
+    assert [look["content"] for look in looks] == [reference["messages"][0]["content"]] * (turns - 1)
     expression = said["content"].partition("$((")[2].partition("))")[0]
     assert f"print({expression})" in reference["messages"][0]["content"]
     assert "answer.txt" in said["content"]

@@ -2,11 +2,12 @@
 
     python -m tests.benchmarks.trainer_vs_trl --service sandbox.kind=process
 
-Both begin with the same warm-started model and play one-turn episodes of the same tasks in the same order, in
-the same service: so many completions a prompt, each at most so many tokens, one update a step, float32, one
-thread a process. Ours samples with vLLM in a process of its own; TRL, without a GPU, with transformers. TRL's
-reward function creates an instance for each completion, steps with it and evaluates. The first step, which
-warms up, is not counted, nor is anything before it.
+Both begin with the same warm-started model and play episodes of the same tasks in the same order, in the same
+service: so many episodes a prompt, each turn at most so many tokens, one update a step, float32, one thread a
+process. Ours samples with vLLM in a process of its own; TRL, without a GPU, with transformers. Episodes have
+one turn, and in the same run three turns. With one turn, TRL's reward function creates an instance for each
+completion, steps with it and evaluates; with several, its ``rollout_func`` plays (see ``trl_turns``). The
+first step, which warms up, is not counted, nor is anything before it.
 """
 
 import argparse
@@ -22,7 +23,9 @@ from tests.benchmarks import training_runs as runs
 SPLIT = "arithmetic_train_easy"
 REFERENCES = runs.REPOSITORY / "deploy/runs/data/arithmetic_easy.jsonl"
 ROW = "```bash\necho $(({}))>answer.txt\n```"
-"""An episode of one turn: the answer is left in the file in which it is looked for."""
+"""The last turn of an episode: the answer is left in the file in which it is looked for."""
+LOOK = "```python\nprint({})\n```"
+"""A turn before it."""
 
 
 def main() -> int:
@@ -30,33 +33,39 @@ def main() -> int:
     options = _options()
     began = time.monotonic()
     with runs.place(options) as at:
-        shown = demonstrations(at.root / "one_turn.jsonl")
-        warm = [f"warm_start.demonstrations={shown}", "warm_start.spoilt=0.0", "rollout.max_turns=1"]
-        model = runs.warm_model(at, options.warm_steps, warm, "warm-one-turn")
-        rounds: dict[str, list[dict[str, object]]] = {"ours": [], "trl": []}
-        for index in range(options.rounds):
-            for name, measure in (("ours", _ours), ("trl", _trl)):
-                figures = measure(at, index, model, options)
-                rounds[name].append(figures)
-                runs.tell(f"  {name}: {figures['tokens_per_s']:.0f} tokens trained a second")
+        compared = {f"turns_{turns}": _compared(at, turns, options) for turns in options.turns}
+    sizes = {name: getattr(options, name) for name in SIZES}
+    runs.finish("trainer_vs_trl", {"sizes": sizes, **compared}, began, options.output)
+    return 0
+
+
+def _compared(at: runs.Place, turns: int, options: argparse.Namespace) -> dict[str, object]:
+    """Both sides by turns, with episodes of so many turns."""
+    shown = demonstrations(at.root / f"turns-{turns}.jsonl", turns)
+    warm = [f"warm_start.demonstrations={shown}", "warm_start.spoilt=0.0", f"rollout.max_turns={turns}"]
+    model = runs.warm_model(at, options.warm_steps, warm, f"warm-{turns}-turns")
+    rounds: dict[str, list[dict[str, object]]] = {"ours": [], "trl": []}
+    for index in range(options.rounds):
+        for name, measure in (("ours", _ours), ("trl", _trl)):
+            figures = measure(at, index, model, options, turns)
+            rounds[name].append(figures)
+            runs.tell(f"  {turns} turns, {name}: {figures['tokens_per_s']:.0f} tokens trained a second")
     sides = {name: _medians(listed) for name, listed in rounds.items()}
     ratios = [
         ours["tokens_per_s"] / theirs["tokens_per_s"]
         for ours, theirs in zip(rounds["ours"], rounds["trl"], strict=True)
     ]
-    sizes = {name: getattr(options, name) for name in SIZES}
-    figures = {"sizes": sizes, **sides, "ratio_tokens_per_s": median(ratios), "ratios": ratios}
-    runs.finish("trainer_vs_trl", {**figures, "rounds": rounds}, began, options.output)
     runs.tell(_table(sides, median(ratios)))
-    return 0
+    return {**sides, "ratio_tokens_per_s": median(ratios), "ratios": ratios, "rounds": rounds}
 
 
-SIZES = ("steps", "groups", "group_size", "max_tokens", "rounds", "warm_steps", "threads", "seed")
+SIZES = ("turns", "steps", "groups", "group_size", "max_tokens", "rounds", "warm_steps", "threads", "seed")
 
 
 def _options() -> argparse.Namespace:
     parser = runs.parser(__doc__.split("\n", 1)[0])
     parser.add_argument("--rounds", type=int, default=3, help="of each side, by turns; medians are reported")
+    parser.add_argument("--turns", type=int, nargs="+", default=[1, 3], help="of an episode")
     parser.add_argument("--steps", type=int, default=8, help="updates of a round, the first one not counted")
     parser.add_argument("--groups", type=int, default=16, help="prompts a step")
     parser.add_argument("--group-size", type=int, default=8, help="completions a prompt")
@@ -74,20 +83,21 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def demonstrations(file: Path) -> Path:
-    """The references as programs of one turn, for the warm start."""
+def demonstrations(file: Path, turns: int) -> Path:
+    """The references as programs of so many turns, for the warm start: all but the last one only look."""
     lines = []
     for text in REFERENCES.read_text().splitlines():
         shown = json.loads(text)
         program = shown["messages"][0]["content"]
         expression = program.split("print(", 1)[1].split(")\n```", 1)[0]
-        said = {"role": "assistant", "content": ROW.format(expression)}
-        lines.append(json.dumps({**shown, "messages": [said]}))
+        contents = [LOOK.format(expression)] * (turns - 1) + [ROW.format(expression)]
+        said = [{"role": "assistant", "content": content} for content in contents]
+        lines.append(json.dumps({**shown, "messages": said}))
     file.write_text("\n".join(lines) + "\n")
     return file
 
 
-def _words(options: argparse.Namespace) -> list[str]:
+def _words(options: argparse.Namespace, turns: int) -> list[str]:
     """Settings that both sides read."""
     return [
         f"steps={options.steps}",
@@ -96,7 +106,7 @@ def _words(options: argparse.Namespace) -> list[str]:
         f"rollout.group_size={options.group_size}",
         f"rollout.concurrency={options.groups * options.group_size}",
         f"rollout.sampling.max_turn_tokens={options.max_tokens}",
-        "rollout.max_turns=1",
+        f"rollout.max_turns={turns}",
         "rollout.max_staleness=0",
         "learner.minibatches=1",
         f"learner.threads={options.threads}",
@@ -106,9 +116,11 @@ def _words(options: argparse.Namespace) -> list[str]:
     ]
 
 
-def _ours(at: runs.Place, index: int, model: Path, options: argparse.Namespace) -> dict[str, object]:
-    name = f"ours-{index}"
-    runs.trainer("train", at, name, [*runs.begins_with(model), *_words(options)], "--force")
+def _ours(
+    at: runs.Place, index: int, model: Path, options: argparse.Namespace, turns: int
+) -> dict[str, object]:
+    name = f"ours-{turns}-turns-{index}"
+    runs.trainer("train", at, name, [*runs.begins_with(model), *_words(options, turns)], "--force")
     steps = runs.Steps.of(at.root / name)
     phases = {phase: steps.each(f"time/{phase}")[1:] for phase in runs.PHASES}
     return _figures(
@@ -116,12 +128,14 @@ def _ours(at: runs.Place, index: int, model: Path, options: argparse.Namespace) 
     )
 
 
-def _trl(at: runs.Place, index: int, model: Path, options: argparse.Namespace) -> dict[str, object]:
-    folder = at.root / f"trl-{index}"
+def _trl(
+    at: runs.Place, index: int, model: Path, options: argparse.Namespace, turns: int
+) -> dict[str, object]:
+    folder = at.root / f"trl-{turns}-turns-{index}"
     folder.mkdir(exist_ok=True)
     settings = {
         "run": str(runs.DEMO),
-        "words": [f"seed={at.seed}", "evaluation.splits=[]", *_words(options), *at.words],
+        "words": [f"seed={at.seed}", "evaluation.splits=[]", *_words(options, turns), *at.words],
         "model": str(model),
         "url": at.url,
         "folder": str(folder),
@@ -136,7 +150,7 @@ def _trl(at: runs.Place, index: int, model: Path, options: argparse.Namespace) -
         "HF_HUB_OFFLINE": "1",
     }
     command = [sys.executable, "-m", "tests.benchmarks.trl_grpo", str(file)]
-    told = runs.run(command, at.root / "logs" / f"trl-{index}.log", variables)
+    told = runs.run(command, at.root / "logs" / f"trl-{turns}-turns-{index}.log", variables)
     steps = json.loads(told.splitlines()[-1])[1:]
     phases = {
         "sampling": [step["sampling"] for step in steps],

@@ -1,4 +1,4 @@
-"""TRL's GRPOTrainer on one-turn episodes of the service: the other side of ``trainer_vs_trl``.
+"""TRL's GRPOTrainer on episodes of the service, of one turn or several: the other side of ``trainer_vs_trl``.
 
     python -m tests.benchmarks.trl_grpo SETTINGS.json
 
@@ -20,6 +20,7 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, TrainerC
 from trl import GRPOConfig, GRPOTrainer
 
 from clients import AsyncSandboxClient, ClientLimits
+from tests.benchmarks.trl_turns import TurnsRollout, score_of
 from trainer.chat import ChatTokenizer
 from trainer.config.reading import read_run
 from trainer.experience.listing import list_run
@@ -41,18 +42,33 @@ def main(path: Path) -> None:
     if any(tokenizer(text=row["prompt"])["input_ids"] != chat.encode(row["prompt"]) for row in rows):
         raise ValueError("TRL would see other prompt tokens than we do")
     reward = EpisodeReward(settings["url"], chat)
+    rollout = _rollout(config, settings["url"], chat, rows)
     trainer = TimedTrainer(
         model=AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32),
         processing_class=tokenizer,
-        reward_funcs=reward.of_completions,
+        reward_funcs=reward.of_completions if rollout is None else score_of,
         args=_arguments(config, settings),
         train_dataset=Dataset.from_list(rows),
         callbacks=[StepClock(steps := [])],
+        rollout_func=rollout,
     )
     trainer.measured = steps
     trainer.train()
-    asyncio.run_coroutine_threadsafe(reward.close(), trainer.async_loop).result(CLOSE_S)
+    if rollout is None:
+        asyncio.run_coroutine_threadsafe(reward.close(), trainer.async_loop).result(CLOSE_S)
+    else:
+        rollout.close()
     sys.stdout.write(json.dumps(steps) + "\n")
+
+
+def _rollout(
+    config: Any, url: str, chat: ChatTokenizer, rows: Sequence[dict[str, Any]]
+) -> TurnsRollout | None:
+    """How TRL plays episodes of several turns; those of one are left to its own way."""
+    if config.rollout.max_turns == 1:
+        return None
+    tasks = {row["prompt"]: (row["environment"], row["task_id"]) for row in rows}
+    return TurnsRollout(url, chat, tasks, config.rollout.max_turns, chat.context_tokens or sys.maxsize)
 
 
 def _arguments(config: Any, settings: dict[str, Any]) -> GRPOConfig:
@@ -158,8 +174,10 @@ class TimedTrainer(GRPOTrainer):
     def _generate(self, *arguments: Any, **named: Any) -> Any:
         began = time.perf_counter()
         result = super()._generate(*arguments, **named)
-        self._add("sampling", time.perf_counter() - began)
-        self._add("tokens", sum(map(len, result[1])))
+        sandbox_s = 0.0 if self.rollout_func is None else self.rollout_func.sandbox_s
+        self._add("sampling", time.perf_counter() - began - sandbox_s)
+        self._add("sandbox", sandbox_s)
+        self._add("tokens", sum(map(len, result[1])) if result[2] is None else sum(map(sum, result[2])))
         return result
 
     def _calculate_rewards(self, *arguments: Any, **named: Any) -> Any:
