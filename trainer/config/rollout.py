@@ -106,6 +106,8 @@ class RolloutConfig(Branch):
     oversample: Annotated[float, Field(ge=1)] = 1.0
     """Groups that may begin for a step, as a multiple of those that it takes: spare ones stand in for flat
     ones, and what is left over when they would be too old is dropped."""
+    workers: Count = 0
+    """Processes that play episodes, beside the one that keeps journal and batches; 0: that one plays them."""
     concurrency: Positive = 128
     """Episodes at a time, at most; the pool's free room lowers it."""
     sampling: SamplingConfig = SamplingConfig()

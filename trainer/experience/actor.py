@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -14,11 +13,11 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from trainer.config import RunConfig
 from trainer.errors import Stalled, TrainerError
-from trainer.rollout.engine_fleet import engine_handles
-from trainer.rollout.engine_pool import EnginePool, PoolLimits
 from trainer.tracking.logs import keep_log
 
 from .build import build, open_client
+from .settings import ActorSettings
+from .worker_actor import open_pool, start_workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,20 +34,6 @@ _CALLS = 1000
 """At a time; those of all ranks, most of them waiting."""
 _CLOSE_S = 30.0
 _VARIABLES = {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
-
-
-@dataclass(frozen=True, slots=True)
-class ActorSettings:
-    """All that an actor needs to be made again."""
-
-    config: str
-    """The run's configuration as JSON."""
-    folder: Path
-    model: Path
-    service_url: str
-    api_key: str | None
-    namespace: str
-    """Where the engines are."""
 
 
 class ExperienceActor:
@@ -97,14 +82,8 @@ class ExperienceActor:
     async def _begin(self) -> Experience:
         given = self._settings
         config = RunConfig.model_validate_json(given.config)
-        rollout, engine = config.rollout, config.engine
-        limits = PoolLimits(
-            generate_s=rollout.generate_timeout_s,
-            revive_s=engine.start_timeout_s,
-            health_every_s=engine.health_every_s,
-        )
-        engines = engine_handles(config, given.namespace) if config.steps else ()
-        pool = await EnginePool(engines, limits).__aenter__()
+        pool = await open_pool(config, given.namespace)
+        workers = start_workers(given, config.rollout.workers, _VARIABLES) if config.steps else ()
         client = open_client(config.service, given.service_url, given.api_key)
         return await build(
             config,
@@ -113,6 +92,7 @@ class ExperienceActor:
             client,
             lambda _: pool,
             pool.close,
+            workers=workers,
             go_on=ray.get_runtime_context().was_current_actor_reconstructed,
         )
 

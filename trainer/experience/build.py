@@ -16,15 +16,18 @@ from trainer.warmstart.imitation import prepare_imitation
 
 from .experience import Experience
 from .parts import Parts
+from .workers import WorkerPlayer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from trainer.config import RewardConfig, RunConfig, ServiceConfig
     from trainer.reward.compose import Scored
     from trainer.rollout.policy import Policy
     from trainer.types import Trajectory
+
+    from .workers import EpisodeWorker
 
 __all__ = ["build", "open_client"]
 
@@ -43,6 +46,7 @@ async def build(
     policy_of: Callable[[ChatTokenizer], Policy],
     close: Callable[[], Awaitable[None]] | None = None,
     *,
+    workers: Sequence[EpisodeWorker] = (),
     go_on: bool = False,
 ) -> Experience:
     """A started experience. It closes the client in the end, and calls ``close``.
@@ -54,6 +58,7 @@ async def build(
         client: of the service that episodes are played in.
         policy_of: what samples, given the run's tokenizer.
         close: lets go of the policy.
+        workers: processes that play the episodes; without any they are played in this one.
         go_on: takes the place of an experience that died in the midst of a run.
 
     Raises:
@@ -62,11 +67,11 @@ async def build(
         ServiceUnavailable: the service does not answer.
     """
 
-    player: EpisodePlayer | None = None
+    players: list[EpisodePlayer | WorkerPlayer] = []
 
     async def let_go() -> None:
-        if player is not None:
-            await player.close()
+        for each in players:
+            await each.close()
         await client.aclose()
         if close is not None:
             await close()
@@ -75,13 +80,15 @@ async def build(
         unless_started.push_async_callback(let_go)
         chat = ChatTokenizer(model, config.chat)
         watch = Watch()
-        player = EpisodePlayer(client, policy_of(chat), chat, config.rollout, config.service, watch)
+        own = EpisodePlayer(client, policy_of(chat), chat, config.rollout, config.service, watch)
+        player = WorkerPlayer(workers, watch) if workers else own
+        players.append(player)
         warm_start = partial(prepare_imitation, config, folder, client, chat, watch)
         parts = Parts(
             service=client,
             player=player,
             watch=watch,
-            score=partial(_score, config.reward, player.context_tokens),
+            score=partial(_score, config.reward, own.context_tokens),
             tracker=open_tracker(config, folder),
             prepare=player.prepare,
             imitation=warm_start if config.warm_start is not None else None,

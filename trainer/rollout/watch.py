@@ -49,6 +49,16 @@ class Watch:
         if phase not in _NO_PROGRESS:
             self._progress_at = now
 
+    def follow(self, trajectory_id: str, phase: str, instance_id: str) -> None:
+        """What another process tells of an episode that is under way here."""
+        known = self._episodes.get(trajectory_id)
+        if known is not None and (known.phase, known.instance_id) != (phase, instance_id):
+            self.entered(trajectory_id, phase, instance_id)
+
+    def phases(self) -> dict[str, tuple[str, str]]:
+        """Phase and instance of each episode under way, by its id."""
+        return {name: (each.phase, each.instance_id) for name, each in self._episodes.items()}
+
     def ended(self, trajectory_id: str, *, verdict: bool) -> None:
         """An episode is over; one without a verdict is no progress."""
         self._count(self._episodes.pop(trajectory_id, None), "")

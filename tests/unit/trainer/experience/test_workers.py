@@ -1,0 +1,151 @@
+"""Episodes played elsewhere: shared out evenly, watched, and played again when a worker is lost."""
+
+import asyncio
+
+import pytest
+
+from tests.fakes.experience import FakePlayer, run_config, trajectory
+from tests.fakes.waiting import until
+from tests.support.experience_steps import ids, publish, started
+from trainer.errors import ConfigError, EngineLost
+from trainer.experience.workers import WorkerPlayer
+from trainer.rollout.watch import Watch
+from trainer.types import GroupSpec, TaskRef
+
+SPEC = GroupSpec(3, TaskRef("code", "train", "t"), seed=40, size=8, max_turns=4)
+
+
+class FakeWorker:
+    """Plays when the test lets it."""
+
+    def __init__(self, name, *, error=None, silent=False):
+        self.name = name
+        self.error = error
+        self.silent = silent
+        self.go = asyncio.Event()
+        self.played, self.prepared, self.told = [], [], {}
+        self.closed = self.kills = 0
+
+    async def play(self, spec, member, sampling):
+        self.played.append(member)
+        await self.go.wait()
+        if self.error is not None:
+            raise self.error
+        return trajectory(spec, member)
+
+    def prepare(self, spec, member):
+        self.prepared.append(member)
+
+    async def phases(self):
+        if self.silent:
+            await asyncio.Event().wait()
+        return dict(self.told)
+
+    async def close(self):
+        self.closed += 1
+
+    def kill(self):
+        self.kills += 1
+
+
+def play(player, *members):
+    return [asyncio.create_task(player.play(SPEC, member, None)) for member in members]
+
+
+async def test_the_worker_with_the_fewest_episodes_plays_the_next():
+    workers = [FakeWorker("a"), FakeWorker("b")]
+    player = WorkerPlayer(workers, Watch())
+    playing = play(player, *range(6))
+    await until(lambda: sum(len(worker.played) for worker in workers) == 6)
+    assert [len(worker.played) for worker in workers] == [3, 3]
+    for worker in workers:
+        worker.go.set()
+    assert [each.id for each in await asyncio.gather(*playing)] == [f"3.{member}" for member in range(6)]
+    await player.close()
+    assert [worker.closed for worker in workers] == [1, 1]
+
+
+async def test_an_episode_is_played_where_its_instance_was_prepared():
+    workers = [FakeWorker("a"), FakeWorker("b")]
+    player = WorkerPlayer(workers, Watch())
+    for member in range(4):
+        player.prepare(SPEC, member)
+    for worker in workers:
+        worker.go.set()
+    for member in (1, 3, 0, 2):
+        await player.play(SPEC, member, None)
+    assert [sorted(worker.played) for worker in workers] == [worker.prepared for worker in workers]
+    await player.close()
+
+
+async def test_a_worker_that_dies_is_an_infrastructures_failure_of_its_episodes():
+    worker = FakeWorker("a", error=EngineLost("a died"))
+    worker.go.set()
+    player = WorkerPlayer([worker], Watch())
+    played = await player.play(SPEC, 2, None)
+    assert (played.id, played.seed, played.score) == ("3.2", 42, None)
+    assert (played.failure.failure_class, played.failure.detail) == ("engine", "a died")
+    await player.close()
+
+
+async def test_what_ends_a_run_comes_through():
+    worker = FakeWorker("a", error=ConfigError("the template does not fit"))
+    worker.go.set()
+    player = WorkerPlayer([worker], Watch())
+    with pytest.raises(ConfigError, match="does not fit"):
+        await player.play(SPEC, 0, None)
+    await player.close()
+
+
+async def test_the_watch_follows_what_workers_tell_of_episodes_under_way():
+    watch, worker = Watch(), FakeWorker("a")
+    watch.entered("3.0", "create")
+    player = WorkerPlayer([worker], watch, look_s=0.001)
+    (playing,) = play(player, 0)
+    worker.told = {"3.0": ("step", "code-7"), "9.9": ("step", "code-8")}
+    await until(lambda: watch.phases() == {"3.0": ("step", "code-7")})
+    worker.go.set()
+    await playing
+    await player.close()
+
+
+async def test_a_worker_that_does_not_answer_is_ended():
+    worker = FakeWorker("a", silent=True)
+    player = WorkerPlayer([worker], Watch(), look_s=0.001, hung_s=0.01)
+    play(player, 0)
+    await until(lambda: worker.kills)
+    worker.go.set()
+    await player.close()
+
+
+async def test_batches_are_the_same_whoever_plays(tmp_path):
+    class Lost(FakePlayer):
+        """Every third episode's worker dies at the first attempt."""
+
+        async def play(self, spec, member, sampling):
+            played = await super().play(spec, member, sampling)
+            if self.attempts[played.id] == 1 and (spec.index + member) % 3 == 0:
+                raise EngineLost("it died")
+            return played
+
+        name = "lost"
+        prepare = staticmethod(lambda *_: None)
+
+        async def phases(self):
+            return {}
+
+        async def close(self):
+            return None
+
+    alone, lost = FakePlayer(), Lost()
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "lost").mkdir()
+    first = await started(run_config(), tmp_path / "alone", alone)
+    second = await started(run_config(), tmp_path / "lost", WorkerPlayer([lost], Watch()))
+    await publish(first, alone, 0)
+    await publish(second, lost, 0)
+    one, other = await first.take(0), await second.take(0)
+    assert ids(one) == ids(other)
+    assert other.facts["failures/engine"] > 0
+    await first.close()
+    await second.close()

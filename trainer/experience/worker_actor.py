@@ -1,0 +1,158 @@
+"""Workers of the experience as Ray actors: each has its own client, tokenizer and way to the engines."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray.exceptions import RayActorError, RayError, RayTaskError, WorkerCrashedError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from trainer.chat import ChatTokenizer
+from trainer.config import RunConfig
+from trainer.errors import EngineLost, TrainerError
+from trainer.rollout.engine_fleet import engine_handles
+from trainer.rollout.engine_pool import EnginePool, PoolLimits
+from trainer.rollout.episode import EpisodePlayer
+from trainer.rollout.watch import Watch
+from trainer.tracking.logs import keep_log
+
+from .build import open_client
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trainer.config.rollout import SamplingConfig
+    from trainer.types import GroupSpec, Trajectory
+
+    from .settings import ActorSettings
+
+__all__ = ["EpisodeWorkerActor", "RayEpisodeWorker", "open_pool", "start_workers"]
+
+_CALLS = 10_000
+_CLOSE_S = 30.0
+
+
+async def open_pool(config: RunConfig, namespace: str) -> EnginePool:
+    """The run's engines as one policy, their health watched until it is closed."""
+    limits = PoolLimits(
+        generate_s=config.rollout.generate_timeout_s,
+        revive_s=config.engine.start_timeout_s,
+        health_every_s=config.engine.health_every_s,
+    )
+    engines = engine_handles(config, namespace) if config.steps else ()
+    return await EnginePool(engines, limits).__aenter__()
+
+
+class EpisodeWorkerActor:
+    """Plays episodes. It begins with the first call, and so again after a restart."""
+
+    def __init__(self, settings: ActorSettings, number: int) -> None:
+        keep_log(settings.folder / "logs" / f"episodes-{number}.log")
+        self._settings = settings
+        self._beginning = asyncio.Lock()
+        self._watch = Watch()
+        self._player: EpisodePlayer | None = None
+        self._pool: EnginePool | None = None
+
+    async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
+        """One episode."""
+        player = await self._there()
+        try:
+            return await player.play(spec, member, sampling)
+        finally:
+            self._watch.ended(spec.trajectory_id(member), verdict=True)
+
+    async def prepare(self, spec: GroupSpec, member: int) -> None:
+        """Create an episode's instance before it may begin."""
+        (await self._there()).prepare(spec, member)
+
+    async def phases(self) -> Mapping[str, tuple[str, str]]:
+        """Phase and instance of each episode under way."""
+        return self._watch.phases()
+
+    async def close(self) -> None:
+        """Release the instances of episodes that are not played."""
+        if self._player is not None:
+            await self._player.close()
+            await self._player.client.aclose()
+        if self._pool is not None:
+            await self._pool.close()
+
+    async def _there(self) -> EpisodePlayer:
+        async with self._beginning:
+            if self._player is None:
+                given = self._settings
+                config = RunConfig.model_validate_json(given.config)
+                self._pool = await open_pool(config, given.namespace)
+                chat = ChatTokenizer(given.model, config.chat)
+                client = open_client(config.service, given.service_url, given.api_key)
+                self._player = EpisodePlayer(
+                    client, self._pool, chat, config.rollout, config.service, self._watch
+                )
+            return self._player
+
+
+class RayEpisodeWorker:
+    """The other end of an EpisodeWorkerActor."""
+
+    def __init__(self, name: str, actor: Any) -> None:  # noqa: ANN401 - Ray's handles have no type
+        self.name = name
+        self._actor = actor
+
+    async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
+        """See EpisodeWorker."""
+        played: Trajectory = await self._awaited(self._actor.play.remote(spec, member, sampling))
+        return played
+
+    def prepare(self, spec: GroupSpec, member: int) -> None:
+        """See EpisodeWorker."""
+        self._actor.prepare.remote(spec, member)
+
+    async def phases(self) -> Mapping[str, tuple[str, str]]:
+        """See EpisodeWorker."""
+        phases: Mapping[str, tuple[str, str]] = await self._awaited(self._actor.phases.remote())
+        return phases
+
+    async def close(self) -> None:
+        """See EpisodeWorker."""
+        with contextlib.suppress(TrainerError, RayError, TimeoutError):
+            async with asyncio.timeout(_CLOSE_S):
+                await self._awaited(self._actor.close.remote())
+        ray.kill(self._actor)
+
+    def kill(self) -> None:
+        """See EpisodeWorker."""
+        ray.kill(self._actor, no_restart=False)
+
+    async def _awaited(self, reference: Any) -> Any:  # noqa: ANN401 - whatever the method returns
+        try:
+            return await reference
+        except asyncio.CancelledError:
+            ray.cancel(reference)
+            raise
+        except RayTaskError as error:
+            if isinstance(error.cause, TrainerError):
+                raise error.cause from error
+            raise
+        except (RayActorError, WorkerCrashedError) as error:
+            raise EngineLost(f"{self.name} died: {error}") from error
+
+
+def start_workers(
+    settings: ActorSettings, count: int, variables: Mapping[str, str]
+) -> Sequence[RayEpisodeWorker]:
+    """So many workers on this machine; they end with the actor that started them."""
+    node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    kind = ray.remote(EpisodeWorkerActor).options(
+        num_cpus=0,
+        max_restarts=-1,
+        max_concurrency=_CALLS,
+        runtime_env={"env_vars": dict(variables)},
+        scheduling_strategy=node,
+    )
+    return [
+        RayEpisodeWorker(f"episode worker {number}", kind.remote(settings, number)) for number in range(count)
+    ]

@@ -1,0 +1,126 @@
+"""Episodes played by several processes: templates, tokens and calls of the service cost CPU, turn by turn.
+
+The experience keeps the journal, the sampler, the slots and the batches; a worker plays whole episodes and
+sends back what came of them. A worker that dies or hangs is a failure of the episodes that it played, which
+are played again. Knows no Ray.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Protocol
+
+from trainer.errors import EngineLost
+from trainer.rollout.failures import note_of
+from trainer.types import StopReason, Trajectory
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trainer.config.rollout import SamplingConfig
+    from trainer.rollout.watch import Watch
+    from trainer.types import GroupSpec
+
+__all__ = ["EpisodeWorker", "WorkerPlayer"]
+
+_LOOK_S = 1.0
+_HUNG_S = 60.0
+
+
+class EpisodeWorker(Protocol):
+    """One process that plays. Methods raise EngineLost when it is not there."""
+
+    name: str
+
+    async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
+        """One episode."""
+        ...
+
+    def prepare(self, spec: GroupSpec, member: int) -> None:
+        """Create an episode's instance before it may begin."""
+        ...
+
+    async def phases(self) -> Mapping[str, tuple[str, str]]:
+        """Phase and instance of each episode under way, by trajectory id."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what it holds and end it."""
+        ...
+
+    def kill(self) -> None:
+        """End it, so that another is started."""
+        ...
+
+
+class WorkerPlayer:
+    """Keeps ``trainer.rollout.attempts.Player`` over workers: the one with the fewest episodes plays."""
+
+    def __init__(
+        self,
+        workers: Sequence[EpisodeWorker],
+        watch: Watch,
+        *,
+        look_s: float = _LOOK_S,
+        hung_s: float = _HUNG_S,
+    ) -> None:
+        self._workers = tuple(workers)
+        self._watch = watch
+        self._look_s = look_s
+        self._hung_s = hung_s
+        self._playing: Counter[str] = Counter()
+        self._prepared: dict[tuple[int, int], EpisodeWorker] = {}
+        self._looking: list[asyncio.Task[None]] = []
+
+    async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
+        """One episode of a group; a worker that is lost is a note on it."""
+        if not self._looking:
+            self._looking = [asyncio.create_task(self._look(worker)) for worker in self._workers]
+        worker = self._prepared.pop((spec.index, member), None) or self._least()
+        self._playing[worker.name] += 1
+        try:
+            return await worker.play(spec, member, sampling)
+        except EngineLost as error:
+            return Trajectory(
+                id=spec.trajectory_id(member),
+                task=spec.task,
+                seed=spec.seed + member,
+                segments=(),
+                stop=StopReason.FAILED,
+                failure=note_of(error, "create", ""),
+            )
+        finally:
+            self._playing[worker.name] -= 1
+
+    def prepare(self, spec: GroupSpec, member: int) -> None:
+        """Have the instance created by the worker that will play the episode."""
+        worker = self._workers[(spec.index * spec.size + member) % len(self._workers)]
+        self._prepared[spec.index, member] = worker
+        worker.prepare(spec, member)
+
+    async def close(self) -> None:
+        """End all workers."""
+        for task in self._looking:
+            task.cancel()
+        await asyncio.gather(
+            *self._looking, *(worker.close() for worker in self._workers), return_exceptions=True
+        )
+
+    def _least(self) -> EpisodeWorker:
+        return min(self._workers, key=lambda worker: self._playing[worker.name])
+
+    async def _look(self, worker: EpisodeWorker) -> None:
+        """Tell the watch what the worker's episodes do, and end a worker that does not answer."""
+        while True:
+            await asyncio.sleep(self._look_s)
+            try:
+                async with asyncio.timeout(self._hung_s):
+                    phases = await worker.phases()
+            except EngineLost:
+                continue
+            except TimeoutError:
+                worker.kill()
+                continue
+            for trajectory_id, (phase, instance_id) in phases.items():
+                self._watch.follow(trajectory_id, phase, instance_id)
