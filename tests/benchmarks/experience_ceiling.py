@@ -1,6 +1,6 @@
 """How many turns a second the experience can carry: its CPU for each turn, with a policy that costs nothing.
 
-    python -m tests.benchmarks.experience_ceiling MODEL --workers 0 --output FILE.json
+    python -m tests.benchmarks.experience_ceiling MODEL --output FILE.json
 
 MODEL is a Hugging Face folder, for its tokenizer. The experience is the real one: player, chat template,
 tokenizer, client, journal, exports, batches. The policy gives turns that were tokenised before the clock
