@@ -68,14 +68,7 @@ async def build(
     """
 
     players: list[EpisodePlayer | WorkerPlayer] = []
-
-    async def let_go() -> None:
-        for each in players:
-            await each.close()
-        await client.aclose()
-        if close is not None:
-            await close()
-
+    let_go = partial(_let_go, players, client, close)
     async with AsyncExitStack() as unless_started:
         unless_started.push_async_callback(let_go)
         chat = ChatTokenizer(model, config.chat)
@@ -99,6 +92,18 @@ async def build(
         await experience.start(go_on=go_on)
         unless_started.pop_all()
     return experience
+
+
+async def _let_go(
+    players: Sequence[EpisodePlayer | WorkerPlayer],
+    client: AsyncSandboxClient,
+    close: Callable[[], Awaitable[None]] | None,
+) -> None:
+    for player in players:
+        await player.close()
+    await client.aclose()
+    if close is not None:
+        await close()
 
 
 def _score(config: RewardConfig, context_tokens: int, trajectory: Trajectory, horizon: int) -> Scored:
