@@ -71,8 +71,7 @@ class StreamServer:
         """Finish what runs until the deadline, then hang up. Idempotent."""
         self._closed = True
         listeners, self._listeners = self._listeners, []
-        for listener in listeners:
-            listener.close()
+        await _stop_accepting(listeners)
         _unlink(self._socket_files)
         for peer in self._peers:
             peer.draining = True
@@ -130,6 +129,21 @@ def _private_socket(path: Path) -> socket.socket:
         raise
     sock.setblocking(False)
     return sock
+
+
+async def _stop_accepting(listeners: list[asyncio.Server]) -> None:
+    loop = asyncio.get_running_loop()
+    for listener in listeners:
+        for sock in listener.sockets:
+            loop.remove_reader(sock.fileno())
+    # asyncio accepts a connection in one turn of the loop and makes its transport in the next. A server that
+    # closes between the two loses the connection: the transport's constructor raises, and the socket stays
+    # open until a garbage collection (CPython issue 109564).
+    try:
+        await asyncio.sleep(0)
+    finally:
+        for listener in listeners:
+            listener.close()
 
 
 def _unlink(paths: list[Path]) -> None:

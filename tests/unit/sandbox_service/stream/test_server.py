@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import socket
 import stat
 
 import pytest
@@ -47,6 +49,34 @@ async def test_a_socket_left_by_a_killed_server_is_replaced(socket_path):
     assert (await client.request(step(b"x"), 5)).body == b"x"
     await client.close()
     await server.close()
+
+
+@pytest.fixture
+def no_collection():
+    """Nothing is closed by a garbage collection that happens to run."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collection")
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_connection_accepted_as_the_server_closes_ends_with_it(socket_path, turns: int):
+    server = StreamServer(echo)
+    await server.listen_unix(socket_path)
+    with socket.socket(socket.AF_UNIX) as asker:
+        asker.connect(str(socket_path))
+        asker.setblocking(False)
+        # The loop accepts the connection in one of these turns and makes its transport in the next.
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await server.close()
+        try:
+            end = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(asker, 65536), 5)
+        except ConnectionResetError:
+            end = b""
+    # The server may say that it closes, if the connection was made.
+    assert end == b"" or [frame.meta for frame in Decoder().feed(end)] == [{"event": "closing"}]
 
 
 async def test_a_failing_handler_answers_an_error_and_the_stream_goes_on(socket_path):
