@@ -17,7 +17,6 @@ from trainer.loop.worker import WorkerSettings
 from trainer.models.folders import model_folder
 from trainer.published import resolve_device
 from trainer.report.page import write_report
-from trainer.rollout.engine_build import check_build, installed_build
 from trainer.rollout.engine_fleet import reserve, start_engines
 from trainer.tracking.jsonl import read_metrics
 from trainer.tracking.origin import write_origin
@@ -30,6 +29,7 @@ from .folder import RunFolder
 from .following import following, warned
 from .model import check_model
 from .phases import phase_seconds
+from .preflight import check_machine
 from .service import sandbox_service
 
 if TYPE_CHECKING:
@@ -129,6 +129,7 @@ def _started(config: RunConfig, folder: RunFolder, model: Path | None = None) ->
         model = model or model_folder(config.model, config.root / "models")
         check_chat(config, model)
         check_model(config, model)
+        check_machine(config, model)
         url = stack.enter_context(sandbox_service(config, folder.logs))
         stack.enter_context(ray_cluster(config))
         engines = _engines(config, model, stack) if config.steps else ()
@@ -138,7 +139,6 @@ def _started(config: RunConfig, folder: RunFolder, model: Path | None = None) ->
 
 def _engines(config: RunConfig, model: Path, stack: ExitStack) -> Sequence[RayEngine]:
     device = resolve_device(config)
-    check_build(device, installed_build())
     if device == "cuda" and config.ray.address is None and not gpus():
         raise ConfigError("the run wants GPUs, and Ray finds none on this machine; leave learner.gpus at 0")
     stack.enter_context(publishing(config))

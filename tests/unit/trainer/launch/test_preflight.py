@@ -1,0 +1,81 @@
+"""What a machine cannot do is told before anything starts."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes.learning import run_config, small_model
+from trainer.capacity.machine import GIB, Machine
+from trainer.errors import ConfigError
+from trainer.launch.preflight import check_cuda, check_sizes, nvidia_driver
+
+ROOMY = Machine(0, None, 32 * GIB, 2 * GIB, 100 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("built", "devices", "driver", "sentence"),
+    [
+        (None, 0, "580.65.06", "torch that is installed is built without CUDA"),
+        ("13.0", 0, "550.54.15", "driver is 550.54.15, and torch is built for CUDA 13.0, which needs 580"),
+        ("12.6", 0, "470.82.01", "needs 525 or newer: update the driver"),
+        ("13.0", 0, "580.65.06", "torch sees none: look at nvidia-smi"),
+        ("13.0", 0, None, "torch sees none"),
+    ],
+)
+def test_gpus_that_torch_cannot_use(built, devices, driver, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        check_cuda(built, devices, driver)
+
+
+@pytest.mark.parametrize("driver", ["580.65.06", "550.54.15", None])
+def test_what_torch_sees_is_right_even_with_an_older_driver(driver):
+    """CUDA's compatibility libraries let it."""
+    check_cuda("13.0", 1, driver)
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        (
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024",
+            "550.54.15",
+        ),
+        ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build", "580.65.06"),
+        ("something else", None),
+    ],
+)
+def test_the_driver_is_what_the_kernel_says(tmp_path, line, version):
+    (tmp_path / "version").write_text(line + "\nGCC version: 12.2.0\n")
+    assert nvidia_driver(tmp_path / "version") == version
+    assert nvidia_driver(tmp_path / "missing") is None
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return small_model(tmp_path_factory.mktemp("preflight") / "model")
+
+
+def test_a_small_run_fits(folder):
+    check_sizes(run_config(), folder, ROOMY)
+
+
+@pytest.mark.parametrize(
+    ("machine", "sentence"),
+    [
+        (
+            replace(ROOMY, shared_memory=1 << 20),
+            "of /dev/shm, and there are 0.0 GiB: in a container, raise it",
+        ),
+        (replace(ROOMY, disk=1 << 20), "of disk, and there are 0.0 GiB: set root to a larger one"),
+        (replace(ROOMY, host_memory=2 * GIB), "of host memory"),
+    ],
+)
+def test_a_machine_that_is_too_small(folder, machine, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        check_sizes(run_config(), folder, machine)
+
+
+def test_a_gpu_that_is_too_small(folder):
+    config = run_config(learner={"gpus": 0.5}, engine={"gpus": 0.5, "gpu_memory_share": 0.4})
+    with pytest.raises(ConfigError, match=r"does not fit this machine: a GPU with learner \+ engine needs"):
+        check_sizes(config, folder, replace(ROOMY, gpus=1, gpu_memory=2 * GIB))

@@ -1,0 +1,91 @@
+"""What would end a run after minutes of starting, found before the service, Ray or an engine starts.
+
+The folder of the model and its chat are checked where they are read; here it is the machine: the build of
+vLLM, the GPU's driver, and sizes by the arithmetic of ``trainer.capacity``. A run on a named cluster is
+checked by Ray's own placement, since other machines cannot be looked at from here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from trainer.capacity.machine import this_machine
+from trainer.capacity.plan import capacity_plan
+from trainer.config.model import PretrainedModel
+from trainer.errors import ConfigError
+from trainer.published import resolve_device
+from trainer.rollout.engine_build import check_build, installed_build
+
+if TYPE_CHECKING:
+    from trainer.capacity.machine import Machine
+    from trainer.config import RunConfig
+
+__all__ = ["check_cuda", "check_machine", "check_sizes", "nvidia_driver"]
+
+_DRIVER = Path("/proc/driver/nvidia/version")
+_LEAST_DRIVER = {12: 525, 13: 580}
+"""The first driver of each CUDA version (https://docs.nvidia.com/deploy/cuda-compatibility)."""
+_SLACK = 1.25
+"""Sizes of processes in host memory are estimates: the run is refused where they are far from fitting."""
+
+
+def check_machine(config: RunConfig, model: Path) -> None:
+    """Raises ConfigError with a sentence for what this machine cannot do; ``model`` is the model's folder."""
+    device = resolve_device(config)
+    if config.steps:
+        check_build(device, installed_build())
+    if config.ray.address is not None:
+        return
+    if device == "cuda" or config.learner.gpus > 0:
+        check_cuda(torch.version.cuda, torch.cuda.device_count(), nvidia_driver())
+    check_sizes(config, model, this_machine(config))
+
+
+def check_cuda(built: str | None, devices: int, driver: str | None) -> None:
+    """Raises ConfigError where the run wants GPUs, and torch cannot use any.
+
+    Args:
+        built: the CUDA version that torch is built for.
+        devices: GPUs that torch sees.
+        driver: version of the NVIDIA driver; None without one.
+    """
+    if built is None:
+        raise ConfigError(
+            "the run wants GPUs, and the torch that is installed is built without CUDA: "
+            "install the CUDA build with `ENGINE=vllm make demo`, or set learner.gpus=0"
+        )
+    least = _LEAST_DRIVER.get(int(built.split(".")[0]), 0)
+    if driver is not None and int(driver.split(".")[0]) < least and not devices:
+        raise ConfigError(
+            f"the NVIDIA driver is {driver}, and torch is built for CUDA {built}, which needs {least} or "
+            "newer: update the driver"
+        )
+    if not devices:
+        raise ConfigError(
+            "the run wants GPUs, and torch sees none: look at nvidia-smi and CUDA_VISIBLE_DEVICES, "
+            "or set learner.gpus=0"
+        )
+
+
+def check_sizes(config: RunConfig, model: Path, machine: Machine) -> None:
+    """Raises ConfigError with everything that does not fit the machine."""
+    here = config.model_copy(update={"model": PretrainedModel(path=str(model))})
+    if machine.host_memory is not None:
+        machine = replace(machine, host_memory=int(_SLACK * machine.host_memory))
+    problems = capacity_plan(here, machine).problems
+    if problems:
+        raise ConfigError(f"the run does not fit this machine: {'; '.join(problems)}")
+
+
+def nvidia_driver(file: Path = _DRIVER) -> str | None:
+    """The version of the kernel's NVIDIA driver; None without one."""
+    try:
+        found = re.search(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)", file.read_text(encoding="utf-8"))
+    except OSError:
+        return None
+    return found[1] if found else None
