@@ -122,6 +122,10 @@ class RunProgress:
         failures = sum(value for name, value in metrics.items() if name.startswith("failures/"))
         if failures:
             parts.append(f"failures {failures:.0f}")
+        if metrics.get("throughput/tokens_per_s"):
+            parts.append(f"{metrics['throughput/tokens_per_s']:.0f} tokens/s")
+        if "throughput/mfu" in metrics:
+            parts.append(f"MFU {percent(metrics['throughput/mfu'])}")
         parts.append(_shares(metrics))
         return ", ".join(filter(None, (*parts, self._held_out)))
 

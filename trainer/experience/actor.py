@@ -14,6 +14,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from trainer.config import RunConfig
 from trainer.errors import Stalled, TrainerError
 from trainer.tracking.logs import keep_log
+from trainer.types import Objective
+from trainer.update.outline import outlined, row_tokens
 
 from .build import build, open_client
 from .settings import ActorSettings
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trainer.types import Batch
+    from trainer.update.outline import Outline, RowTokens
 
     from .experience import Experience
     from .parts import ExperienceStatus
@@ -50,6 +53,22 @@ class ExperienceActor:
 
     async def take(self, step: int) -> Batch:
         return await (await self._there()).take(step)
+
+    async def outline(self, step: int) -> Outline:
+        """What every rank gets of a step's batch."""
+        return outlined(await self._batch(step, Objective.REINFORCE))
+
+    async def imitation_outline(self, step: int) -> Outline:
+        """The same of a step of the warm start."""
+        return outlined(await self._batch(step, Objective.IMITATE))
+
+    async def tokens(self, step: int, objective: Objective, places: list[int]) -> RowTokens:
+        """Tokens of some samples of a step's batch, for the rank that passes them through its model."""
+        return row_tokens(await self._batch(step, objective), places)
+
+    async def _batch(self, step: int, objective: Objective) -> Batch:
+        there = await self._there()
+        return await (there.imitation(step) if objective is Objective.IMITATE else there.take(step))
 
     async def published(self, version: int) -> None:
         await (await self._there()).published(version)

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from trainer.advantage.credit import credit
 from trainer.types import Objective
+from trainer.update.outline import filled, is_filled
+
+from .throughput import step_throughput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from trainer.config import OptimizerConfig, RunConfig
     from trainer.types import Batch
+    from trainer.update.outline import RowTokens
 
     from .plan import Plan, Stage
 
@@ -29,11 +33,15 @@ class Experience(Protocol):
     """Where batches come from. Every call is idempotent and has a deadline."""
 
     def imitation(self, step: int) -> Batch:
-        """A step's demonstrations."""
+        """A step's demonstrations, which may come without tokens."""
         ...
 
     def take(self, step: int) -> Batch:
-        """A step's trajectories, scored."""
+        """A step's trajectories, scored, which may come without tokens."""
+        ...
+
+    def tokens(self, step: int, objective: Objective, places: Sequence[int]) -> RowTokens:
+        """Tokens of some samples of a step's batch."""
         ...
 
     def published(self, version: int) -> None:
@@ -55,6 +63,14 @@ class Learner(Protocol):
 
     def begin(self, optimizer: OptimizerConfig, steps: int) -> None:
         """A fresh optimizer and schedule."""
+        ...
+
+    def to_annotate(self, batch: Batch) -> Collection[int]:
+        """Places of the samples whose tokens this rank needs to annotate a batch."""
+        ...
+
+    def to_learn(self, batch: Batch) -> Collection[int]:
+        """Places of the samples whose tokens this rank needs to learn from a batch."""
         ...
 
     def annotate(self, batch: Batch) -> Batch:
@@ -85,7 +101,11 @@ class Recorder(Protocol):
         ...
 
     def checkpoint(self, step: int, stage: int) -> None:
-        """Keep everything that is needed to go on after ``step`` steps; collective."""
+        """Begin to keep everything that is needed to go on after ``step`` steps; collective."""
+        ...
+
+    def settle(self) -> None:
+        """Wait for the checkpoint that is being kept, if there is one; collective."""
         ...
 
     def export(self, step: int) -> None:
@@ -100,13 +120,14 @@ class Clock:
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Count what the block takes."""
+    def phase(self, name: str, *, more: bool = False) -> Iterator[None]:
+        """Count what the block takes, or takes ``more`` of a phase that was counted."""
         began = time.monotonic()
         try:
             yield
         finally:
-            self.seconds[f"time/{name}"] = time.monotonic() - began
+            before = self.seconds.get(f"time/{name}", 0.0) if more else 0.0
+            self.seconds[f"time/{name}"] = before + time.monotonic() - began
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +140,7 @@ class TrainingLoop:
     learner: Learner
     publisher: Publisher
     recorder: Recorder
+    workers: int = 1
 
     def run(self, start: int = 0, begun: int | None = None) -> None:
         """All steps from ``start`` on; ``begun`` is the stage whose optimizer is there already."""
@@ -129,20 +151,27 @@ class TrainingLoop:
                 self._hand_over(max(start, stage.first), stage)
             for step in range(max(start, stage.first), stage.last):
                 self._step(step, stage)
+        self.recorder.settle()
 
     def _step(self, step: int, stage: Stage) -> None:
         clock = Clock()
         with clock.phase("take"):
             batch = self._take(stage, stage.local(step))
+            batch = self._with_tokens(batch, self.learner.to_annotate(batch))
         with clock.phase("annotate"):
             if stage.objective is Objective.REINFORCE:
                 batch = self.learner.annotate(batch)
         batch = credit(batch, self.config.algorithm, self.learner.kl_coefficient)
+        with clock.phase("take", more=True):
+            batch = self._with_tokens(batch, self.learner.to_learn(batch))
         with clock.phase("update"):
             metrics = self.learner.update(batch)
+        with clock.phase("checkpoint"):  # of a step before, which was written meanwhile
+            self.recorder.settle()
         with clock.phase("publish"):
             sync = self._publish(step + 1, stage, batch)
-        self.recorder.record(step, {**batch.facts, **metrics, **sync, **clock.seconds})
+        speed = step_throughput(self.config, batch, sum(clock.seconds.values()), self.workers)
+        self.recorder.record(step, {**batch.facts, **metrics, **sync, **speed, **clock.seconds})
         self._milestones(step + 1, stage)
 
     def _take(self, stage: Stage, local: int) -> Batch:
@@ -150,12 +179,20 @@ class TrainingLoop:
             return self.experience.imitation(local)
         return self.experience.take(local)
 
+    def _with_tokens(self, batch: Batch, places: Collection[int]) -> Batch:
+        """The batch with the tokens of these samples; those that it has already are not asked for again."""
+        missing = sorted(place for place in places if not is_filled(batch.samples[place]))
+        if not missing:
+            return batch
+        return filled(batch, self.experience.tokens(batch.step, batch.objective, missing))
+
     def _publish(self, done: int, stage: Stage, batch: Batch) -> Mapping[str, float]:
         version = stage.local(done)
         due = version % self.config.sync.every == 0 or done == stage.last
         if stage.objective is Objective.IMITATE or not due:
             return {}
-        report = self.publisher.publish(version, batch)
+        here = tuple(sample for sample in batch.samples if is_filled(sample))
+        report = self.publisher.publish(version, replace(batch, samples=here))
         self.experience.published(version)
         return report
 

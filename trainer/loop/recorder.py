@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-import tempfile
-from dataclasses import asdict, dataclass
+import shutil
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import ray.train
+import ray.train.collective
+from ray.train import CheckpointUploadMode
 
 from trainer.errors import CheckpointError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from concurrent.futures import Future
 
     from .export import Exporter
     from .plan import Plan
@@ -27,8 +30,8 @@ _POSITION = "position.json"
 class Saver(Protocol):
     """What can be written into a folder and read again, each rank its part."""
 
-    def save(self, folder: Path) -> None:
-        """Write this rank's part."""
+    def save(self, folder: Path) -> Future[object]:
+        """Begin to write this rank's part; what it saves may change at once. Done when all are."""
         ...
 
 
@@ -55,32 +58,57 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
+class _Writing:
+    """A checkpoint that is on its way to the disk."""
+
+    position: Position
+    folder: Path
+    done: Future[object]
+
+
+@dataclass(slots=True)
 class RunRecorder:
-    """Of one rank; rank 0 speaks for all."""
+    """Of one rank; rank 0 speaks for all.
+
+    A checkpoint is written where it stays, while the next step is under way, and is told to Ray Train when it
+    is complete. Until then a run that is cut off goes on from the one before it.
+    """
 
     experience: RemoteExperience
     saver: Saver
     plan: Plan
     rank: int
     exporter: Exporter
+    _writing: _Writing | None = field(default=None, init=False)
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
         if self.rank == 0:
             self.experience.record(step, metrics)
 
     def checkpoint(self, step: int, stage: int) -> None:
-        with tempfile.TemporaryDirectory(prefix="checkpoint-") as name:
-            folder = Path(name)
-            self.saver.save(folder)
-            if self.rank == 0:
-                Position(step, stage).write(folder)
-            ray.train.report(
-                {"step": step},
-                checkpoint=ray.train.Checkpoint.from_directory(folder),
-                checkpoint_dir_name=f"step-{step:07d}",
-            )
+        self.settle()
+        storage = ray.train.get_context().get_storage()
+        folder = Path(storage.build_checkpoint_path_from_name(f"step-{step:07d}"))
+        if self.rank == 0:  # what a run that was cut off had begun
+            shutil.rmtree(folder, ignore_errors=True)
+        ray.train.collective.barrier()
+        self._writing = _Writing(Position(step, stage), folder, self.saver.save(folder))
+
+    def settle(self) -> None:
+        writing, self._writing = self._writing, None
+        if writing is None:
+            return
+        writing.done.result()
         if self.rank == 0:
-            self.experience.committed(self.plan.stages[stage].local(step))
+            writing.position.write(writing.folder)
+        ray.train.report(
+            {"step": writing.position.step},
+            checkpoint=ray.train.Checkpoint.from_directory(writing.folder),
+            checkpoint_upload_mode=CheckpointUploadMode.NO_UPLOAD,
+        )
+        if self.rank == 0:
+            position = writing.position
+            self.experience.committed(self.plan.stages[position.stage].local(position.step))
 
     def export(self, step: int) -> None:
         self.exporter.during(step)

@@ -12,9 +12,10 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 from trainer.errors import NoProgress, TrainerError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from trainer.types import Batch
+    from trainer.types import Batch, Objective
+    from trainer.update.outline import Outline, RowTokens
 
 __all__ = ["RemoteExperience"]
 
@@ -36,10 +37,13 @@ class RemoteExperience:
         self._version: int | None = None
 
     def imitation(self, step: int) -> Batch:
-        return cast("Batch", self._call("imitation", step))
+        return cast("Outline", self._call("imitation_outline", step)).batch()
 
     def take(self, step: int) -> Batch:
-        return cast("Batch", self._call("take", step))
+        return cast("Outline", self._call("outline", step)).batch()
+
+    def tokens(self, step: int, objective: Objective, places: Sequence[int]) -> RowTokens:
+        return cast("RowTokens", self._call("tokens", step, objective, list(places)))
 
     def published(self, version: int) -> None:
         self._version = version

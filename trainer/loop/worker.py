@@ -94,6 +94,7 @@ def _train(given: WorkerSettings, rank: int, world: int) -> None:
         learner=learner,
         publisher=make_publisher(config, engines, learner, rank),
         recorder=RunRecorder(experience, learner, plan, rank, exporter),
+        workers=world,
     )
     loop.run(position.step if position else 0, position.stage if position else None)
     exporter.last()
@@ -101,7 +102,11 @@ def _train(given: WorkerSettings, rank: int, world: int) -> None:
 
 def _longer_s(config: RunConfig) -> dict[str, float]:
     longer_s = {"evaluate": config.evaluation.timeout_s}
-    return longer_s if config.warm_start is None else {**longer_s, "imitation": config.warm_start.timeout_s}
+    return (
+        longer_s
+        if config.warm_start is None
+        else {**longer_s, "imitation_outline": config.warm_start.timeout_s}
+    )
 
 
 def _restore(learner: Learner, plan: Plan) -> Position | None:

@@ -107,6 +107,19 @@ SECTIONS: Mapping[str, tuple[Plot, ...]] = {
         Plot("Seconds of an episode", ("time/sampling", "time/sandbox"), "stacked", unit="seconds"),
         Plot("Seconds to publish weights", ("sync/seconds",), unit="seconds"),
         Plot("Tokens trained on, a step", ("tokens/trained",), unit="tokens"),
+        Plot(
+            "Tokens a second",
+            ("throughput/tokens_per_s", "throughput/update_tokens_per_s"),
+            log=True,
+            unit="tokens a second",
+            note="Of whole steps, waiting included, and of updates alone.",
+        ),
+        Plot(
+            "MFU",
+            ("throughput/mfu",),
+            unit="share",
+            note="Model FLOPs of updates, by the devices' peak (measured where no data sheet is known).",
+        ),
         Plot("Idle share of the engines", ("engine/idle",), unit="share"),
     ),
 }

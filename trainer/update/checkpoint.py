@@ -12,34 +12,36 @@ import random
 import warnings
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint.state_dict_loader import load as load_tensors
-from torch.distributed.checkpoint.state_dict_saver import save as save_tensors
+from torch.distributed.checkpoint.state_dict_saver import async_save as save_tensors
 
 from trainer.errors import CheckpointError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from concurrent.futures import Future
     from pathlib import Path
 
     from torch import Tensor
 
 __all__ = [
     "LearnerNote",
+    "TensorWriter",
     "read_note",
     "read_random",
     "read_tensors",
     "write_note",
     "write_random",
-    "write_tensors",
 ]
 
 _NOTE = "learner.json"
 _FORMAT = 1
+_ALONE = "torch.distributed is disabled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +80,24 @@ def read_note(folder: Path) -> LearnerNote:
     return note
 
 
-def write_tensors(folder: Path, tensors: dict[str, Tensor]) -> None:
-    """Write this rank's part; collective."""
-    with _alone_is_meant():
-        save_tensors(tensors, checkpoint_id=folder, no_dist=not dist.is_initialized())
+class TensorWriter:
+    """Writes tensors while training goes on."""
+
+    def __init__(self) -> None:
+        """Collective: ranks talk about files in a group of their own, on CPUs."""
+        self._group = dist.new_group(backend="gloo") if dist.is_initialized() else None
+
+    def write(self, folder: Path, tensors: dict[str, Tensor]) -> Future[object]:
+        """Copy this rank's part to host memory, and begin to write it; collective.
+
+        The tensors may change as soon as this returns. The result is there when all ranks have written.
+        """
+        if self._group is None:  # filters are everybody's, so one for the writing thread alone cannot be
+            warnings.filterwarnings("ignore", message=_ALONE)
+        writing = save_tensors(
+            tensors, checkpoint_id=folder, process_group=self._group, no_dist=self._group is None
+        )
+        return cast("Future[object]", writing)
 
 
 def read_tensors(folder: Path, tensors: dict[str, Tensor], shapes: dict[str, list[int]]) -> None:
@@ -128,5 +144,5 @@ def _random_file(folder: Path, rank: int) -> Path:
 def _alone_is_meant() -> Iterator[None]:
     """Without its warning that there is one process."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        warnings.filterwarnings("ignore", message=_ALONE)
         yield

@@ -18,21 +18,22 @@ from trainer.types import Batch, Objective
 
 from .checkpoint import (
     LearnerNote,
+    TensorWriter,
     read_note,
     read_random,
     read_tensors,
     write_note,
     write_random,
-    write_tensors,
 )
 from .export import write_model
+from .flops import Meter
 from .material import Material
 from .mesh import Mesh
 from .model import make_model
 from .objective import AdaptiveCoefficient, mismatch_metrics, reported, sequence_kl
 from .optimizer import Optimizer
 from .packing import Row
-from .partition import minibatches
+from .partition import RankShare, minibatches
 from .reference import Reference
 from .row_table import RowTable
 from .scoring import Scorer
@@ -42,6 +43,7 @@ from .weights import merged_weights, write_adapter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from concurrent.futures import Future
     from pathlib import Path
 
     from torch import Tensor
@@ -68,13 +70,16 @@ class Learner:
         self._folder = model_folder
         mesh = Mesh.of(learner, rank, world)
         self._model = Parallel(make_model(model_folder, config, self.device), learner, self.device, mesh)
+        self._meter = Meter(self._model.core, self.device, world, half=self._model.half)
         budget, layout = learner.micro_batch_tokens, learner.layout
+        self._share = RankShare(mesh, budget, layout)
         self._scorer = Scorer(self._model, budget, layout)
         self._temperature = config.rollout.sampling.temperature or 1.0  # 0 is for evaluation alone
         self._updater = Updater(self._model, budget, layout, config.algorithm, self._temperature)
         self._kl = AdaptiveCoefficient.of(config.algorithm.kl)
         self._optimizer: Optimizer | None = None
         self._reference: Reference | None = None
+        self._writer: TensorWriter | None = None
 
     @property
     def kl_coefficient(self) -> float:
@@ -89,6 +94,16 @@ class Learner:
         self._kl = AdaptiveCoefficient.of(self.config.algorithm.kl)
         if self.config.algorithm.needs_reference:
             self._reference = Reference(self._optimizer.parameters)
+
+    def to_annotate(self, batch: Batch) -> frozenset[int]:
+        """Places of the samples whose tokens ``annotate`` needs on this rank."""
+        asks = batch.objective is Objective.REINFORCE and not (self._asks_once and self._reference is None)
+        return self._share.to_score(batch) if asks else frozenset()
+
+    def to_learn(self, batch: Batch) -> frozenset[int]:
+        """Places of the samples whose tokens ``update`` needs on this rank, of a batch with its weights."""
+        rows = sum(sample.weight > 0 and bool(sample.mask_T.any()) for sample in batch.samples)
+        return self._share.to_learn(batch, self._minibatches(batch, rows))
 
     def annotate(self, batch: Batch) -> Batch:
         """The batch with what the model, the critic and the reference think of its tokens, before learning.
@@ -127,27 +142,31 @@ class Learner:
         material = Material.of(batch)
         reinforce = batch.objective is Objective.REINFORCE
         coefficient = self._kl.value if kl_coefficient is None else kl_coefficient
-        late = reinforce and "old_logprobs_T" not in material.columns
-        seen = RowTable(material.rows, 1, self.device) if late else None
+        seen = RowTable(material.rows, 2, self.device) if reinforce else None
+        once = min(self.config.learner.minibatches, len(material.rows))
         sums, norms = Sums(), []
-        for minibatch in self._minibatches(batch, len(material.rows)):
-            norms.append(self._updater.update(material, minibatch, optimizer, sums, coefficient, seen))
+        for place, minibatch in enumerate(self._minibatches(batch, len(material.rows))):
+            table = seen if place < once else None
+            norms.append(self._updater.update(material, minibatch, optimizer, sums, coefficient, table))
         rate = optimizer.rate
         optimizer.done += 1
         losses, totals = sums.over_ranks(self._model.world)
         metrics = reported(losses, {"tokens": 0.0, **totals}, len(norms))
-        if reinforce:
+        if seen is not None:
             samples = self._trained(batch, seen)
             metrics |= mismatch_metrics(samples, self.config.algorithm.mismatch) | self._adapt(samples)
         finite = [norm for norm in norms if np.isfinite(norm)]
+        seconds = time.monotonic() - began
+        passes = self.config.learner.epochs if reinforce else 1
         return {
+            **self._meter.metrics(material.rows, passes, seconds),
             **metrics,
             "policy/grad_norm": float(np.mean(finite)) if finite else 0.0,
             "policy/skipped": float(len(norms) - len(finite)),
             "policy/updates": float(len(finite)),
             "policy/lr": rate,
             "policy/kl_coefficient": self._kl.value,
-            "time/update": time.monotonic() - began,
+            "time/update": seconds,
         }
 
     def probe(self, sequences: Sequence[tuple[int, ...]]) -> list[FloatT]:
@@ -178,12 +197,14 @@ class Learner:
         """Write the model, adapters merged, and its tokenizer in Hugging Face's format; collective."""
         write_model(self._model.core, folder, write=self.rank == 0)
 
-    def save(self, folder: Path) -> None:
-        """Write everything that the next update depends on, each rank its part; collective."""
+    def save(self, folder: Path) -> Future[object]:
+        """Begin to write everything that the next update depends on, each rank its part; collective.
+
+        The learner may go on learning at once; what is written is complete when the result is there.
+        """
         optimizer = self._ready()
         folder.mkdir(parents=True, exist_ok=True)
         tensors = self._tensors()
-        write_tensors(folder, tensors)
         write_random(folder, self.rank, self.device)
         if self.rank == 0:
             note = LearnerNote(
@@ -196,6 +217,9 @@ class Learner:
                 shapes={name: list(tensor.shape) for name, tensor in tensors.items()},
             )
             write_note(folder, note)
+        if self._writer is None:
+            self._writer = TensorWriter()
+        return self._writer.write(folder, tensors)
 
     def load(self, folder: Path) -> None:
         """Go on from a folder, whatever number of ranks wrote it; collective. Raises CheckpointError."""
@@ -229,15 +253,17 @@ class Learner:
             seed = (self.config.seed, batch.step, epoch)
             yield from minibatches(rows, self.config.learner.minibatches, seed)
 
-    def _trained(self, batch: Batch, seen: RowTable | None) -> list[Sample]:
-        """What was trained on, with the model's log-probabilities from before the update."""
+    def _trained(self, batch: Batch, seen: RowTable) -> list[Sample]:
+        """What was trained on, with log-probabilities of the model before the update, and of the engine."""
         samples = [sample for sample in batch.samples if sample.weight > 0 and sample.mask_T.any()]
-        if seen is not None:
-            (columns,) = seen.read(self._model.world)
-            samples = [
-                replace(sample, old_logprobs_T=old_T) for sample, old_T in zip(samples, columns, strict=True)
-            ]
-        return samples
+        return [
+            replace(
+                sample,
+                old_logprobs_T=first_T if sample.old_logprobs_T is None else sample.old_logprobs_T,
+                logprobs_T=sampling_T,
+            )
+            for sample, first_T, sampling_T in zip(samples, *seen.read(self._model.world), strict=True)
+        ]
 
     def _adapt(self, samples: list[Sample]) -> dict[str, float]:
         """Move the KL's coefficient by the KL of a sequence that was measured."""

@@ -6,16 +6,19 @@ step that is repeated by another number of workers has the same minibatches.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    from trainer.types import Batch
 
     from .mesh import Mesh
 
-__all__ = ["Layout", "micro_batches", "minibatches", "rank_micro_batches", "shares"]
+__all__ = ["Layout", "RankShare", "micro_batches", "minibatches", "rank_micro_batches", "shares"]
 
 Layout = Literal["padded", "packed"]
 
@@ -82,6 +85,34 @@ def rank_micro_batches(
     most = max(len(batches) for batches in each)
     mine = each[mesh.rows_rank]
     return mine + [()] * (most - len(mine))
+
+
+@dataclass(frozen=True, slots=True)
+class RankShare:
+    """Which samples of a batch one rank passes through the model."""
+
+    mesh: Mesh
+    budget: int
+    """Tokens of a pass on each rank."""
+    layout: Layout
+
+    def to_score(self, batch: Batch) -> frozenset[int]:
+        """Places of the samples that it asks the model about before learning."""
+        asked = [place for place, sample in enumerate(batch.samples) if sample.mask_T.any()]
+        return self._of([len(sample) for sample in batch.samples], asked)
+
+    def to_learn(self, batch: Batch, parts: Iterable[Sequence[int]]) -> frozenset[int]:
+        """Places of the samples that it learns from, of minibatches of the samples that are learned from."""
+        trained = [
+            place for place, sample in enumerate(batch.samples) if sample.weight > 0 and sample.mask_T.any()
+        ]
+        lengths = [len(batch.samples[place]) for place in trained]
+        mine = frozenset(row for part in parts for row in self._of(lengths, part))
+        return frozenset(trained[row] for row in mine)
+
+    def _of(self, lengths: Sequence[int], rows: Sequence[int]) -> frozenset[int]:
+        passes = rank_micro_batches(lengths, rows, self.mesh, self.budget, self.layout)
+        return frozenset(row for each in passes for row in each)
 
 
 def _longest_first(lengths: Sequence[int], rows: Sequence[int]) -> list[int]:

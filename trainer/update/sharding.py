@@ -73,6 +73,11 @@ class Parallel:
         return self.mesh.world
 
     @property
+    def half(self) -> bool:
+        """It computes in bfloat16."""
+        return self._half
+
+    @property
     def counts(self) -> bool:
         """Whether this rank is the one that speaks for the ranks that share its rows."""
         return self.mesh.context_rank == 0

@@ -91,7 +91,8 @@ class Updater:
             optimizer: of the stage.
             sums: where metrics are added to.
             kl_coefficient: of a KL in the loss.
-            seen: where the log-probabilities before the update are put down, if anywhere.
+            seen: where log-probabilities are put down, if anywhere: the model's before the update, and the
+                engine's.
 
         Returns:
             The norm of the gradient before clipping.
@@ -121,7 +122,8 @@ class Updater:
                 loss.backward()  # type: ignore[no-untyped-call]
             sums.add(output, counts=model.counts)
             if seen is not None and model.counts:
-                seen.put(indices, outputs.logprobs_K)
+                sampling_1K = material.column("logprobs_T", indices, model.device)
+                seen.put(indices, outputs.logprobs_K, None if sampling_1K is None else sampling_1K[0])
         return optimizer.step()
 
     def _loss(

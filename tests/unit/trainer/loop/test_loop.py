@@ -7,6 +7,7 @@ from trainer.config import EvaluationConfig, RunConfig, SyncConfig, WarmStartCon
 from trainer.loop.loop import TrainingLoop
 from trainer.loop.plan import plan_of
 from trainer.types import Batch, Objective, Sample
+from trainer.update.outline import outlined, row_tokens
 
 
 def row():
@@ -33,6 +34,12 @@ class Journal:
     timed: list = field(default_factory=list)
     last_batches: list = field(default_factory=list)
     """Steps of the batches that publications were given."""
+    share: tuple = ((), ())
+    """Places of the samples that are this rank's, before learning and for it."""
+    hollow: bool = False
+    """Batches come without tokens."""
+    written: tuple | None = None
+    """The checkpoint that is being kept."""
     kl_coefficient: float = 0.0
 
     def imitation(self, step):
@@ -41,7 +48,8 @@ class Journal:
 
     def take(self, step):
         self.calls.append(("take", step))
-        return Batch(step, Objective.REINFORCE, (row(),), {"reward/mean": 0.5})
+        batch = Batch(step, Objective.REINFORCE, (row(),), {"reward/mean": 0.5})
+        return outlined(batch).batch() if self.hollow else batch
 
     def published(self, version):
         self.calls.append(("published", version))
@@ -52,6 +60,16 @@ class Journal:
 
     def begin(self, optimizer, steps):
         self.calls.append(("begin", optimizer.learning_rate, steps))
+
+    def to_annotate(self, batch):
+        return frozenset(self.share[0])
+
+    def to_learn(self, batch):
+        return frozenset(self.share[1])
+
+    def tokens(self, step, objective, places):
+        self.calls.append(("tokens", step, list(places)))
+        return row_tokens(Batch(step, objective, (row(),)), places)
 
     def annotate(self, batch):
         self.calls.append(("annotate", batch.step))
@@ -73,6 +91,12 @@ class Journal:
 
     def checkpoint(self, step, stage):
         self.calls.append(("checkpoint", step, stage))
+        self.written = (step, stage)
+
+    def settle(self):
+        if self.written is not None:
+            self.calls.append(("settle", *self.written))
+        self.written = None
 
     def export(self, step):
         pass
@@ -109,12 +133,38 @@ def test_a_step_takes_annotates_updates_and_publishes_in_this_order():
         "published",
         "record",
         "checkpoint",
+        "settle",
+    ]
+
+
+def test_a_rank_asks_for_the_tokens_of_its_samples_once():
+    journal = Journal(share=((0,), (0,)), hollow=True)
+    config = RunConfig(steps=1)
+    TrainingLoop(config, plan_of(config), journal, journal, journal, journal).run()
+    assert [call for call in journal.calls if call[0] == "tokens"] == [("tokens", 0, [0])]
+
+
+def test_a_checkpoint_is_written_while_the_next_step_is_under_way():
+    calls = played(RunConfig(steps=3, checkpoint={"every": 1}))
+    verbs = [call[:2] for call in calls if call[0] in ("update", "checkpoint", "settle")]
+    assert verbs == [
+        ("update", 0),
+        ("checkpoint", 1),
+        ("update", 1),
+        ("settle", 1),
+        ("checkpoint", 2),
+        ("update", 2),
+        ("settle", 2),
+        ("checkpoint", 3),
+        ("settle", 3),
     ]
 
 
 def test_what_a_step_led_to_is_recorded_from_all_who_took_part():
     recorded = [call for call in played(RunConfig(steps=1)) if call[0] == "record"]
-    assert recorded == [("record", 0, ["advantage/std", "loss/policy", "reward/mean", "sync/seconds"])]
+    named = ["advantage/std", "loss/policy", "reward/mean", "sync/seconds"]
+    speed = ["throughput/tokens_per_s", "throughput/tokens_per_s_per_device"]
+    assert recorded == [("record", 0, [*named, *speed])]
 
 
 def test_the_warm_start_has_its_own_optimizer_and_publishes_nothing():
@@ -166,7 +216,7 @@ def test_held_out_tasks_are_played_before_after_and_as_often_as_configured(every
 
 def test_the_last_evaluation_comes_before_the_last_checkpoint():
     config = RunConfig(steps=1, evaluation=EvaluationConfig(splits=("test",)))
-    assert [call[0] for call in played(config)][-1] == "checkpoint"
+    assert [call[0] for call in played(config)][-3:] == ["record", "checkpoint", "settle"]
     assert ("evaluate", 1) in played(config)
 
 
@@ -174,5 +224,5 @@ def test_every_phase_is_timed_and_an_evaluation_is_one():
     journal = Journal()
     config = RunConfig(steps=1, evaluation=EvaluationConfig(splits=("test",)))
     TrainingLoop(config, plan_of(config), journal, journal, journal, journal).run()
-    steps = ["time/annotate", "time/publish", "time/take", "time/update"]
+    steps = [f"time/{phase}" for phase in ("annotate", "checkpoint", "publish", "take", "update")]
     assert journal.timed == [["time/evaluate"], steps, ["time/evaluate"]]

@@ -1,0 +1,51 @@
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from tests.fakes.learning import run_config, small_batch, small_model
+from trainer.update.flops import Work, peak_flops
+from trainer.update.learner import Learner
+from trainer.update.model import load_model
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return small_model(tmp_path_factory.mktemp("flops") / "model", hidden=64, layers=3, words=512)
+
+
+def counted(language, length):
+    """What torch counts of a pass forward and backward, of which all tokens pass the head."""
+    # Only attention in plain matrix products is counted on a CPU.
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        language(input_ids=torch.zeros(3, length, dtype=torch.long), use_cache=False).logits.sum().backward()
+    return counter.get_total_flops()
+
+
+@pytest.mark.parametrize("length", [16, 64])
+def test_work_is_what_torch_counts(folder, length):
+    core = load_model(folder, run_config())
+    expected = Work.of(core).flops([length] * 3, 3 * length)
+    assert counted(core.language, length) == pytest.approx(expected, rel=0.05)
+
+
+def test_frozen_weights_are_spared_their_own_gradient(folder):
+    whole = Work.of(load_model(folder, run_config()))
+    adapted = Work.of(load_model(folder, run_config(learner={"lora": {"rank": 1}})))
+    assert adapted.of_token == pytest.approx(whole.of_token * 4 / 6, rel=0.1)
+    assert adapted.of_kept == pytest.approx(whole.of_kept * 4 / 6)
+
+
+def test_a_peak_is_measured_where_none_is_known():
+    assert 1e8 < peak_flops(torch.device("cpu"), half=False) < 1e14
+
+
+def test_an_update_tells_its_speed_and_its_share_of_the_peak(folder):
+    learner = Learner(folder, run_config(), "cpu")
+    learner.begin(learner.config.learner.optimizer, 2)
+    metrics = learner.update(learner.annotate(small_batch()))
+    tokens = sum(len(sample) for sample in small_batch().samples)
+    assert metrics["throughput/update_tokens_per_s"] * metrics["time/update"] == pytest.approx(
+        tokens, rel=0.05
+    )
+    assert 0 < metrics["throughput/mfu"] < 1

@@ -1,0 +1,30 @@
+"""How fast a run learns: tokens of a step's batch by the time of the whole step, waiting included."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainer.config import RunConfig
+    from trainer.types import Batch
+
+__all__ = ["devices_of", "step_throughput"]
+
+
+def devices_of(config: RunConfig, workers: int) -> float:
+    """GPUs that a run holds, of learner and engines; without GPUs, its processes that compute."""
+    learner, engine = config.learner, config.engine
+    per_engine = engine.tensor_parallel * (1.0 if engine.gpus is None else engine.gpus)
+    engines = engine.count if config.steps else 0
+    if learner.gpus:
+        return workers * learner.gpus + engines * per_engine
+    return float(workers + engines)
+
+
+def step_throughput(config: RunConfig, batch: Batch, seconds: float, workers: int) -> dict[str, float]:
+    """Tokens a second of a step, of the whole run and for each of its devices."""
+    rate = sum(len(sample) for sample in batch.samples) / seconds if seconds else 0.0
+    return {
+        "throughput/tokens_per_s": rate,
+        "throughput/tokens_per_s_per_device": rate / devices_of(config, workers),
+    }
