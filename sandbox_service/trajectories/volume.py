@@ -23,7 +23,8 @@ _LONGEST_EPISODE_S = 24 * 3600
 
 def recorded_bytes(connection: Connection, supervisor: str, since: float, until: float) -> Sequence[Recorded]:
     """Bytes of requests and responses by tenant and hour, of events between two unix times."""
-    hour = sa.cast(events.c.at, sa.BigInteger) // _HOUR_S
+    # Rounded down first: PostgreSQL casts to the nearest whole number, SQLite to the one below.
+    hour = sa.cast(sa.func.floor(events.c.at / float(_HOUR_S)), sa.BigInteger)
     size = sa.func.sum(sa.func.length(events.c.request) + sa.func.length(events.c.response))
     query = (
         sa.select(instances.c.tenant, hour.label("hour"), size)
