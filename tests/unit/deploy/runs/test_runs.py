@@ -96,11 +96,15 @@ def test_evaluation_data_of_programs_are_not_trained_on(path: Path) -> None:
         assert all(split.startswith(("programs_train", "arithmetic_train")) for split in run.tasks.splits)
 
 
-def test_demonstrations_are_what_the_service_writes_now() -> None:
+@pytest.mark.parametrize(
+    ("name", "split", "count"),
+    [("arithmetic_easy", "arithmetic_train_easy", 800), ("programs", "programs_train", 320)],
+)
+def test_demonstrations_are_what_the_service_writes_now(name: str, split: str, count: int) -> None:
     catalog = CodeCatalog(CodeConfig())
-    ids = catalog.task_ids("arithmetic_train_easy")[:800]
+    ids = catalog.task_ids(split)[:count]
     written = [json.loads(each.line()) for each in demonstrations(catalog, ids, text=True)]
-    path = FOLDER / "data" / "arithmetic_easy.jsonl"
+    path = FOLDER / "data" / f"{name}.jsonl"
     assert [json.loads(line) for line in path.read_text().splitlines()] == written
 
 
