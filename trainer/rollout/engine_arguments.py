@@ -28,7 +28,10 @@ OWNED: Mapping[str, str] = {
     "kv_cache_memory_bytes": "engine.kv_cache_mib",
     "gpu_memory_utilization": "engine.gpu_memory_share",
     "tensor_parallel_size": "engine.tensor_parallel",
-    "data_parallel_size": "engine.count",
+    "pipeline_parallel_size": "engine.tensor_parallel: Ray reserves so many GPUs",
+    "prefill_context_parallel_size": "engine.tensor_parallel: Ray reserves so many GPUs",
+    "nnodes": "engine.count, since an engine lies on one machine",
+    "distributed_executor_backend": "engine.tensor_parallel",
     "enforce_eager": "engine.eager",
     "enable_sleep_mode": "nothing: engines and learner keep their shares of a GPU",
     "generation_config": "rollout.sampling",
@@ -40,16 +43,24 @@ OWNED: Mapping[str, str] = {
 }
 """Arguments that the trainer sets itself, and the setting that stands for each."""
 
+OWNED_FAMILIES: Mapping[str, str] = {"data_parallel_": "engine.count"}
+"""Beginnings of such arguments."""
+
 
 def check_arguments(given: Mapping[str, JsonValue], known: Collection[str]) -> None:
     """Raises ConfigError for an argument that the trainer sets itself, or that vLLM does not have."""
     for name in given:
-        if name in OWNED:
-            raise ConfigError(f"engine.args.{name} is set by the trainer: use {OWNED[name]}")
+        if (instead := _owned(name)) is not None:
+            raise ConfigError(f"engine.args.{name} is set by the trainer: use {instead}")
         if known and name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             meant = f"; did you mean {near[0]}?" if near else ""
             raise ConfigError(f"vLLM has no engine argument {name} (engine.args){meant}")
+
+
+def _owned(name: str) -> str | None:
+    families = (setting for prefix, setting in OWNED_FAMILIES.items() if name.startswith(prefix))
+    return OWNED.get(name) or next(families, None)
 
 
 def known_arguments() -> frozenset[str]:

@@ -65,7 +65,7 @@ class EngineOptions:
     @property
     def workers(self) -> int:
         """Model workers."""
-        return self.tensor_parallel * int(self.further.get("pipeline_parallel_size", 1))
+        return self.tensor_parallel
 
     def arguments(self) -> Mapping[str, Any]:
         """Of vLLM's ``AsyncEngineArgs`` and ``EngineArgs``."""

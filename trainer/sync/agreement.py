@@ -20,7 +20,9 @@ about what the publication changed on the same tokens:
     where the old ones are still there, and has the expectation 0 where the movement is lost in the noise,
     whose distribution is the same on both sides. Sums over tokens and publications, with older ones counting
     less, are divided by their standard error; beyond ``SIGNIFICANT`` = 6 standard errors the old weights
-    explain the engine better, which chance does once in a billion publications.
+    explain the engine better. With independent tokens chance alone would do that once in a billion
+    publications; tokens of one sequence are not independent, so read the 6 as a large margin and not as a
+    probability.
 ``jump``
     The difference grew by three times what it was on the same tokens, beyond 6 standard errors, and by more
     than the whole movement of the update: something arrived, and it is not what was sent.

@@ -53,8 +53,13 @@ def test_unseeded_engines_begin_with_seeds_of_their_own():
 
 def test_further_arguments_go_to_vllm_as_they_are():
     pytest.importorskip("vllm")
-    found = options("cuda", engine={"args": {"quantization": "fp8", "pipeline_parallel_size": 2}})
+    found = options("cuda", engine={"args": {"quantization": "fp8", "decode_context_parallel_size": 2}})
     assert found.arguments()["quantization"] == "fp8"
+    assert found.arguments()["decode_context_parallel_size"] == 2
+
+
+def test_tensor_parallel_workers_are_processes_of_their_own():
+    found = options("cuda", engine={"tensor_parallel": 2})
     assert (found.workers, found.arguments()["distributed_executor_backend"]) == (2, "mp")
 
 
@@ -64,6 +69,11 @@ def test_further_arguments_go_to_vllm_as_they_are():
         ("quantisation", "did you mean quantization"),
         ("max_num_seqs", "use engine.max_sequences"),
         ("data_parallel_size", "use engine.count"),
+        ("data_parallel_size_local", "use engine.count"),
+        ("pipeline_parallel_size", "use engine.tensor_parallel: Ray reserves"),
+        ("prefill_context_parallel_size", "use engine.tensor_parallel: Ray reserves"),
+        ("nnodes", "use engine.count"),
+        ("distributed_executor_backend", "use engine.tensor_parallel"),
         ("nonsense_of_ours", "has no engine argument nonsense_of_ours"),
     ],
 )

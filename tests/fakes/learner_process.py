@@ -1,0 +1,32 @@
+"""A learner for tests on GPUs, on a GPU of its own or on the engine's: as an actor, or called directly."""
+
+from tests.fakes.weight_owner import ModelOwner
+from trainer.config import RunConfig
+from trainer.rollout.engine_fleet import engine_handles
+from trainer.sync.publisher import make_publisher
+
+MOVE = 0.05
+
+
+class LearnerProcess:
+    """Publishes a model whose weights it moves."""
+
+    def __init__(self, config, model, device="cuda", handles=None):
+        run = RunConfig.model_validate_json(config)
+        self._device = device
+        self._owner = ModelOwner(model)
+        self._owner.model.to(device)
+        self._publisher = make_publisher(
+            run, engine_handles(run) if handles is None else handles, self._owner, 0
+        )
+
+    def publish(self, version):
+        """After a move, which is drawn on the CPU; the report."""
+        self._owner.model.cpu()
+        self._owner.move(MOVE, seed=version)
+        self._owner.model.to(self._device)
+        return self._publisher.report(version)
+
+    def logprobs(self, token_ids):
+        """Of each token."""
+        return [float(value) for value in self._owner.logprobs(token_ids)]
