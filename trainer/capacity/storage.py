@@ -63,8 +63,8 @@ def storage_of(
     if processes > 2:
         shared["channels between processes"] = processes * _CHANNELS
     checkpoint = _checkpoint(config, trained)
+    # Those that are kept, and the one being written.
     disk["checkpoints"] = (config.checkpoint.keep + 1) * checkpoint
-    disk["a checkpoint in the folder for temporary files"] = checkpoint
     if config.checkpoint.export:
         disk["export"] = _DISK_DTYPE * base.parameters
     if isinstance(config.model, PretrainedModel) and not Path(config.model.path).expanduser().is_dir():

@@ -122,6 +122,8 @@ async def test_with_oversampling_flat_groups_are_not_waited_for_one_after_anothe
     # Six groups were played: one all solved, five half.
     assert first.facts["success/mean"] == pytest.approx(7 / 12)
     assert len(player.begun) == 12
+    # Spare groups of the next step would begin with weights that are too old for it.
+    assert made._source.next_group() is None
     await publish(made, player, 1)
     second = await made.take(1)
     assert {sample.group for sample in second.samples} == {6, 7, 8, 10}
