@@ -21,10 +21,12 @@ class ProbeWorld(World):
         order = json.loads(message["content"])
         agent = self.context.agent
         timeout = float(order.get("timeout", min(20.0, timeout_s)))
+        # The step's own time is what a busy machine may take; the agent's counts while it has a processor.
+        patience = max(timeout, timeout_s)
         if "python" in order:
-            execution = agent.python(order["python"], timeout)
+            execution = agent.python(order["python"], timeout, patience_s=patience)
         elif "shell" in order:
-            execution = agent.shell(order["shell"], timeout)
+            execution = agent.shell(order["shell"], timeout, patience_s=patience)
         elif order.get("world") == "exit":
             os._exit(3)
         elif order.get("world") == "connect":
