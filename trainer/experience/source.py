@@ -72,7 +72,7 @@ class JournaledSource:
         begun = self._fresh * ledger.next_step + len(ledger.ready) + len(self.playing)
         fates = ledger.tally.fates
         dropped = sum(fates.values()) - fates[GroupFate.READY]
-        if not may_begin(begun, self.version, self._fresh, self._lag, self._spare, dropped):
+        if not may_begin(begun, self.version, ledger.next_step, self._fresh, self._lag, self._spare, dropped):
             return None
         waiting = [index for index in ledger.issued if index not in self.playing]
         spec = ledger.issued[min(waiting)] if waiting else self._issue(self.version)

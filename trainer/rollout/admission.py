@@ -8,7 +8,8 @@ With L = 0 this is sampling and training by turns.
 
 Oversampling lets S groups more begin, so that those that turn out to say nothing need not be replaced one
 after another. A step still waits for all groups that it is the last to use, the slow ones too, and takes the
-ones that began first: which groups are left over has nothing to do with how long they took or fared.
+ones that began first: which groups are left over has nothing to do with how long they took or fared. Spare
+groups are for steps to come: none begins when the last step that its weights may serve has its batch.
 """
 
 from __future__ import annotations
@@ -40,17 +41,22 @@ def lag(config: RunConfig) -> int:
     return config.rollout.max_staleness + config.sync.every - 1
 
 
-def may_begin(begun: int, version: int, fresh: int, lag: int, spare: int = 0, dropped: int = 0) -> bool:
+def may_begin(
+    begun: int, version: int, step: int, fresh: int, lag: int, spare: int = 0, dropped: int = 0
+) -> bool:
     """Whether one more group may begin.
 
     Args:
         begun: groups that did and were not dropped.
         version: of the weights.
+        step: the first step that has no batch. Beyond ``version + lag`` none could take the group.
         fresh: F.
         lag: L.
         spare: S.
         dropped: groups that were dropped since the last batch; spare ones stand in for them.
     """
+    if step > version + lag:
+        return False
     bound = (version + lag + 1) * fresh
     return begun < bound or begun + dropped < bound + spare
 

@@ -9,13 +9,13 @@ from trainer.rollout.admission import choose, fresh_groups, lag, left_over, may_
 
 
 def test_by_turns_only_the_groups_of_the_step_may_begin():
-    assert [may_begin(begun, version=0, fresh=4, lag=0) for begun in range(6)] == [True] * 4 + [False] * 2
-    assert may_begin(4, version=1, fresh=4, lag=0)
+    assert [may_begin(n, version=0, step=0, fresh=4, lag=0) for n in range(6)] == [True] * 4 + [False] * 2
+    assert may_begin(4, version=1, step=1, fresh=4, lag=0)
 
 
 def test_each_update_of_lag_lets_another_batch_begin():
-    assert may_begin(11, version=0, fresh=4, lag=2)
-    assert not may_begin(12, version=0, fresh=4, lag=2)
+    assert may_begin(11, version=0, step=0, fresh=4, lag=2)
+    assert not may_begin(12, version=0, step=0, fresh=4, lag=2)
 
 
 def test_a_step_waits_for_enough_groups():
@@ -48,15 +48,18 @@ def test_rare_publications_make_weights_older():
     picks=st.lists(st.integers(0, 1000), min_size=1, max_size=400),
 )
 def test_no_group_is_ever_older_than_allowed_and_every_step_comes(fresh, staleness, every, spare, picks):
-    """Groups end in any order, some are dropped; learners publish when they have a batch."""
+    """Groups end in any order, some are dropped; a learner publishes some time after it has a batch."""
     allowed = staleness + every - 1
     version = step = begun = index = dropped = 0
     ready, playing = {}, {}
     for pick in picks:
-        while may_begin(begun, version, fresh, allowed, spare, dropped):
+        updated = step - step % every
+        if pick % 2:
+            version = updated
+        while may_begin(begun, version, step, fresh, allowed, spare, dropped):
             playing[index] = version
             index, begun = index + 1, begun + 1
-        chosen = choose(ready, playing, step, fresh, allowed, spare)
+        chosen = choose(ready, playing, step, fresh, allowed, spare) if version == updated else None
         if chosen is not None:
             assert len(chosen) == fresh
             left = left_over(ready, chosen, step, allowed)
@@ -66,7 +69,8 @@ def test_no_group_is_ever_older_than_allowed_and_every_step_comes(fresh, stalene
             begun, dropped = begun - len(left), 0
             assert all(step - ready.pop(each) <= allowed for each in chosen)
             step += 1
-            version = step - step % every
+            continue
+        if not playing and version != updated:
             continue
         assert playing, "nothing is under way, and no batch comes"
         over = sorted(playing)[pick % len(playing)]
@@ -79,9 +83,16 @@ def test_no_group_is_ever_older_than_allowed_and_every_step_comes(fresh, stalene
 
 def test_spare_groups_begin_at_once_and_stand_in_for_those_that_are_dropped():
     assert spare_groups(RunConfig(rollout={"groups": 8, "oversample": 1.3})) == 3
-    assert [may_begin(begun, 0, fresh=4, lag=0, spare=2) for begun in range(7)] == [True] * 6 + [False]
-    assert not may_begin(5, 0, fresh=4, lag=0, spare=2, dropped=1)
-    assert may_begin(3, 0, fresh=4, lag=0, spare=2, dropped=3)
+    assert [may_begin(begun, 0, 0, fresh=4, lag=0, spare=2) for begun in range(7)] == [True] * 6 + [False]
+    assert not may_begin(5, 0, 0, fresh=4, lag=0, spare=2, dropped=1)
+    assert may_begin(3, 0, 0, fresh=4, lag=0, spare=2, dropped=3)
+
+
+@pytest.mark.parametrize("lag", [0, 2])
+def test_spare_groups_do_not_begin_when_no_step_is_left_that_could_take_them(lag):
+    """The batch is there, and its update is not published yet: with these weights they would be too old."""
+    assert not may_begin(begun=4 * (lag + 1), version=0, step=lag + 1, fresh=4, lag=lag, spare=2)
+    assert may_begin(begun=4 * (lag + 1), version=0, step=lag, fresh=4, lag=lag, spare=2)
 
 
 def test_what_a_step_takes_of_spare_groups_does_not_depend_on_how_long_they_took():
@@ -93,7 +104,7 @@ def test_what_a_step_takes_of_spare_groups_does_not_depend_on_how_long_they_took
 
 @pytest.mark.parametrize("version", [0, 3])
 def test_what_is_ready_counts_as_begun(version):
-    assert not may_begin(begun=4 * (version + 1), version=version, fresh=4, lag=0)
+    assert not may_begin(begun=4 * (version + 1), version=version, step=version, fresh=4, lag=0)
 
 
 def test_a_young_group_is_not_used_where_that_leaves_too_many_old_ones():
