@@ -32,12 +32,16 @@ class FakeRun:
 class FakeDriver:
     """Keeps the calls; raises ``error`` in place of working, if there is one."""
 
-    def __init__(self, error=None, metrics=(), result=None, warnings=()):
+    def __init__(self, error=None, metrics=(), result=None, warnings=(), gpus=0):
         self.calls = []
         self.error = error
         self.metrics = metrics
         self.warnings = warnings
         self.result = result
+        self.gpus = gpus
+
+    def usable_gpus(self):
+        return self.gpus
 
     def _asked(self, verb, *arguments):
         self.calls.append((verb, *arguments))

@@ -54,6 +54,10 @@ class RunSummary(Protocol):
 class Driver(Protocol):
     """The work behind the commands. Everything raises TrainerError."""
 
+    def usable_gpus(self) -> int:
+        """GPUs of this machine that a run can take."""
+        ...
+
     def train(
         self, config: RunConfig, *, resume: bool, on_metrics: OnMetrics | None, on_warning: OnWarning
     ) -> RunSummary:
@@ -79,6 +83,11 @@ class Driver(Protocol):
 
 class RealDriver:
     """Imports torch, Ray and vLLM at the first call, so that help and mistakes are answered at once."""
+
+    def usable_gpus(self) -> int:
+        from trainer.launch.visible import usable_gpus
+
+        return usable_gpus()
 
     def train(
         self, config: RunConfig, *, resume: bool, on_metrics: OnMetrics | None, on_warning: OnWarning

@@ -12,6 +12,7 @@ from trainer.config.reading import read_run
 from trainer.errors import ConfigError
 
 from .options import JsonOption, RunArgument, WordsArgument, driver_of
+from .placing import on_this_machine
 from .tables import evaluation_view
 from .terminal import FAILED, explained, notes, results, write_json
 
@@ -59,6 +60,7 @@ def evaluate(
         chosen = model if model is not None else exported if exported.exists() else None
         if chosen is not None and not chosen.is_dir():
             raise ConfigError(f"--model {chosen} is no folder")
+        config = on_this_machine(driver_of(context), config)
         notes().print(f"evaluating {chosen or 'the model that the run begins with'} ...", markup=False)
         result = driver_of(context).evaluate(config, chosen)
         if output is not None:

@@ -13,7 +13,8 @@ from rich.text import Text
 
 from trainer.config.reading import read_run
 
-from .options import JsonOption, RunArgument, WordsArgument
+from .options import JsonOption, RunArgument, WordsArgument, driver_of
+from .placing import on_this_machine
 from .terminal import FAILED, explained, results, write_json
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _SizeOption = Annotated[
 
 
 def plan(
+    context: typer.Context,
     run: RunArgument,
     words: WordsArgument = None,
     gpus: Annotated[
@@ -60,6 +62,8 @@ def plan(
 
     with explained():
         config = read_run(run, words or ())
+        if gpus is None and gpu_memory is None:
+            config = on_this_machine(driver_of(context), config)
         sizes = {
             "gpu_memory": gpu_memory,
             "host_memory": host_memory,

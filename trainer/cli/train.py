@@ -11,6 +11,7 @@ from trainer.errors import ConfigError
 
 from .beginning import Beginning
 from .options import ForceOption, JsonOption, RunArgument, WordsArgument, driver_of
+from .placing import on_this_machine
 from .progress import RunProgress
 from .tables import run_json, run_view
 from .terminal import explained, notes, results, warn, write_json
@@ -38,7 +39,8 @@ def train(
 ) -> None:
     """Train a model on episodes in sandboxes: the warm start first, where there is one, then RL.
 
-    A service is started for the run unless service.url names one. Everything that the run leaves behind is
+    A service is started for the run unless service.url names one. With vLLM's CUDA build, a run that says
+    nothing of GPUs takes those that are visible, and says so. Everything that the run leaves behind is
     in its folder, root/name: metrics.jsonl, trajectories.jsonl, checkpoints, the model, report.html.
     Ctrl-C ends it at once; --resume goes on from the last checkpoint, and loses and repeats nothing.
 
@@ -88,6 +90,7 @@ def _run(driver: Driver, config: RunConfig, *, resume: bool, force: bool, as_jso
     with explained(interrupted):
         if force and resume:
             raise ConfigError("--force begins anew and --resume goes on: choose one of them")
+        config = on_this_machine(driver, config, resume=resume)
         if force:
             driver.remove(config)
         if config.tracking.progress:

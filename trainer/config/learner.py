@@ -38,7 +38,8 @@ class LearnerConfig(Branch):
     cpus: NonNegative = 1.0
     """CPUs that Ray reserves for each worker."""
     gpus: NonNegative = 0.0
-    """GPUs for each worker; a fraction where engines share it."""
+    """GPUs for each worker; a fraction where engines share it. Where a run says nothing of GPUs and vLLM's
+    CUDA build is installed, it takes those of the machine."""
     sharding: Literal["ddp", "fsdp2"] = "ddp"
     """ddp: each worker holds the whole model. fsdp2: each holds a part of every weight."""
     replicas: Positive = 1

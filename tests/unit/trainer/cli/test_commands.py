@@ -118,6 +118,20 @@ def test_a_missing_file_and_a_wrong_word_are_told_before_anything_is_started(com
     assert driver.calls == []
 
 
+@pytest.mark.parametrize("command", ["train", "sft", "evaluate"])
+def test_a_run_that_leaves_gpus_open_takes_those_of_this_machine_and_says_so(command, run_file):
+    driver = FakeDriver(gpus=1)
+    words = ["warm_start.demonstrations=d.jsonl"] if command == "sft" else []
+    done = run(command, run_file, *words, driver=driver)
+    ((_, config, *_),) = driver.calls
+    assert (config.learner.gpus, config.engine.gpus, config.engine.gpu_memory_share) == (0.5, 0.5, 0.4)
+    assert done.stderr.count("it takes learner.gpus=0.5 engine.gpus=0.5 engine.gpu_memory_share=0.4") == 1
+    driver = FakeDriver(gpus=1)
+    decided = run(command, run_file, *words, "learner.gpus=0", driver=driver)
+    assert driver.calls[0][1].learner.gpus == 0
+    assert "visible" not in decided.stderr
+
+
 def test_evaluate_plays_the_exported_model_where_there_is_one(run_file, tmp_path):
     driver = FakeDriver()
     first = run("evaluate", run_file, driver=driver)

@@ -50,3 +50,14 @@ def test_json_for_programs(run_file):
 
 def test_a_wrong_size_is_asked_in_a_wrong_way(run_file):
     assert plan(run_file, "--gpu-memory", "much").exit_code == 2
+
+
+def test_a_run_that_leaves_gpus_open_is_planned_for_those_of_this_machine(tmp_path):
+    file = tmp_path / "open.toml"
+    file.write_text("")
+    done = CliRunner().invoke(build_cli(), ["plan", str(file)], obj=FakeDriver(gpus=1))
+    assert "1 GPU is visible" in done.stderr
+    assert "1 x GPU: learner + engine" in done.stdout
+    elsewhere = CliRunner().invoke(build_cli(), ["plan", str(file), "--gpus", "2"], obj=FakeDriver(gpus=1))
+    assert "x GPU" not in elsewhere.stdout
+    assert elsewhere.stderr == ""

@@ -1,0 +1,26 @@
+"""Where a run takes place, before anything of it starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainer.launch.visible import leaves_gpus_open, on_visible_gpus
+
+from .terminal import notes
+
+if TYPE_CHECKING:
+    from trainer.config import RunConfig
+
+    from .driver import Driver
+
+__all__ = ["on_this_machine"]
+
+
+def on_this_machine(driver: Driver, config: RunConfig, *, resume: bool = False) -> RunConfig:
+    """The run on this machine's GPUs, where there are any and it leaves that open; tells which it takes."""
+    if not leaves_gpus_open(config):
+        return config
+    placed, sentence = on_visible_gpus(config, driver.usable_gpus(), resume=resume)
+    if sentence is not None:
+        notes().print(sentence, markup=False, soft_wrap=True)
+    return placed
