@@ -242,6 +242,7 @@ def test_huge_arguments_deep_recursion_and_odd_code_are_errors(act: Any) -> None
 def test_daemons_end_with_their_command_and_before_grading(act: Any) -> None:
     daemon = (
         "import os, time\n"
+        "reading, writing = os.pipe()\n"
         "if os.fork() == 0:\n"
         "    os.setsid()\n"
         "    if os.fork() == 0:\n"
@@ -249,7 +250,8 @@ def test_daemons_end_with_their_command_and_before_grading(act: Any) -> None:
         "        os.closerange(0, 256)\n"
         "        time.sleep(1000)\n"
         "    os._exit(0)\n"
-        "time.sleep(0.2)"
+        "os.close(writing)\n"
+        "os.read(reading, 1)"  # ends when the daemon has closed what it inherited
     )
     for call in (
         {"do": "shell", "command": f"nohup python3 -c '{daemon}'"},

@@ -66,9 +66,6 @@ class JournaledSource:
         if self.version is None:
             return None
         ledger = self._ledger
-        if ledger.next_step > self.version + self._lag:
-            # Every step that these weights may be used for has its groups: a spare one would be too old.
-            return None
         begun = self._fresh * ledger.next_step + len(ledger.ready) + len(self.playing)
         fates = ledger.tally.fates
         dropped = sum(fates.values()) - fates[GroupFate.READY]
