@@ -34,15 +34,22 @@ _LOADED = 2
 
 
 def host_memory(
-    config: RunConfig, learner: RankMemory, engine: EngineMemory, device: Device, machine: Machine
+    config: RunConfig,
+    learner: RankMemory,
+    engine: EngineMemory,
+    device: Device,
+    machine: Machine,
+    checkpoint: int,
 ) -> dict[str, int]:
-    """Bytes on the machine that has most."""
+    """Bytes on the machine that has most, with a checkpoint of so many bytes on its way to the disk."""
     workers = ceil(workers_of(config) / machine.count)
     engines = ceil(config.engine.count / machine.count) if config.steps else 0
     on_gpu = config.learner.gpus > 0
     held = learner.host + (_LOADED * learner.weights if on_gpu else learner.total)
+    copies = workers_of(config) if config.learner.sharding == "ddp" else config.learner.replicas
     parts = {
         "learner": workers * (_WORKER + max(held, _LOADED * learner.weights)),
+        "a checkpoint that is being written": ceil(copies * checkpoint / machine.count),
         "engines": engines * (_ENGINE + (engine.total if device == "cpu" else 0)),
         "driver, Ray, experience and service": _DRIVER,
         "sandboxes": _BOX * sum(int(number) for number in _BOXES.findall(" ".join(config.service.start))),

@@ -16,7 +16,7 @@ from .host import host_memory
 from .needs import gpu_groups, needs_of
 from .placement import workers_of
 from .problems import problems_of
-from .storage import storage_of
+from .storage import checkpoint_bytes, storage_of
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
@@ -71,7 +71,8 @@ def capacity_plan(config: RunConfig, machine: Machine) -> CapacityPlan:
     with described_model(config.model) as folder:
         needs = needs_of(config, folder, machine)
     groups = gpu_groups(needs, machine)
-    host = host_memory(config, needs.learner, needs.engine, needs.device, machine)
+    checkpoint = checkpoint_bytes(config, needs.shape)
+    host = host_memory(config, needs.learner, needs.engine, needs.device, machine, checkpoint)
     storage = storage_of(config, needs.shape, needs.base, needs.device, tied=needs.tied)
     return CapacityPlan(
         name=config.name,

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 from trainer.config.model import PretrainedModel
 from trainer.published import resolve_medium
-from trainer.update.memory import rank_memory
-from trainer.update.mesh import Mesh
 
 from .engine_memory import number_bytes
 
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
     from trainer.published import Device
     from trainer.update.memory import ModelShape
 
-__all__ = ["Storage", "storage_of"]
+__all__ = ["Storage", "checkpoint_bytes", "storage_of"]
 
 _MIB = 1 << 20
 _PUBLICATIONS = 3
@@ -62,9 +60,8 @@ def storage_of(
     ) + config.engine.count * config.engine.tensor_parallel
     if processes > 2:
         shared["channels between processes"] = processes * _CHANNELS
-    checkpoint = _checkpoint(config, trained)
     # Those that are kept, and the one being written.
-    disk["checkpoints"] = (config.checkpoint.keep + 1) * checkpoint
+    disk["checkpoints"] = (config.checkpoint.keep + 1) * checkpoint_bytes(config, trained)
     if config.checkpoint.export:
         disk["export"] = _DISK_DTYPE * base.parameters
     if isinstance(config.model, PretrainedModel) and not Path(config.model.path).expanduser().is_dir():
@@ -81,8 +78,7 @@ def _publication(config: RunConfig, base: ModelShape, device: Device, *, tied: b
     return number_bytes(config.engine.dtype, device) * (base.parameters + head)
 
 
-def _checkpoint(config: RunConfig, trained: ModelShape) -> int:
-    """Trained weights, moments and reference, over all ranks together."""
-    here = config.learner.model_copy(update={"offload": "none", "offload_activations": False})
-    whole = rank_memory(trained, here, Mesh(), half=False, reference=config.algorithm.needs_reference)
-    return _FLOAT32 * trained.trained + whole.moments + whole.reference
+def checkpoint_bytes(config: RunConfig, trained: ModelShape) -> int:
+    """Trained weights, two moments and the reference, over all ranks together; all in float32."""
+    tensors = 4 if config.algorithm.needs_reference else 3
+    return _FLOAT32 * tensors * trained.trained

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -94,15 +95,11 @@ class Meter:
 
     def __init__(self, core: ActorCritic, device: torch.device, world: int, *, half: bool) -> None:
         self._work = Work.of(core)
-        self._device = device
         self._world = world
-        self._half = half
-        self._peak: float | None = None
+        self._peak = peak_flops(device, half=half)  # now, since it takes memory that an update needs
 
     def metrics(self, rows: Sequence[Row], passes: int, seconds: float) -> dict[str, float]:
         """Tokens a second of all ranks and of each, and MFU, of updates that saw all rows so many times."""
-        if self._peak is None:
-            self._peak = peak_flops(self._device, half=self._half)
         lengths = [len(row) for row in rows]
         flops = passes * self._work.flops(lengths, sum(int(row.kept_T.sum()) for row in rows))
         rate = passes * sum(lengths) / seconds
@@ -127,6 +124,7 @@ def peak_flops(device: torch.device, *, half: bool) -> float:
     return _measured(device, torch.bfloat16 if half else torch.float32)
 
 
+@cache
 def _measured(device: torch.device, dtype: torch.dtype) -> float:
     size = _SIZES.get(device.type, 1024)
     factor = torch.ones(size, size, device=device, dtype=dtype)

@@ -1,7 +1,7 @@
 """The learner: the model, its optimizer and its reference, on one rank of a group that acts as one.
 
 Every method that touches the model is collective: all ranks call it with the same arguments, and get the same
-back. Batches are whole on every rank, which takes its share of them.
+back. Every rank knows all samples of a batch, and needs the tokens of its own share of them.
 """
 
 from __future__ import annotations
