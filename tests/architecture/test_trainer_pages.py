@@ -1,10 +1,15 @@
-"""What the trainer's pages say of metrics is what the code emits."""
+"""What the trainer's pages say of metrics, settings and sizes is what the code has."""
 
 import ast
 import re
 from pathlib import Path
 
+import pytest
+
+from tests.fakes import capacity_tables
+from trainer.config import LearnerConfig
 from trainer.config.algorithm import MismatchConfig
+from trainer.config.settings import settings_of
 from trainer.update.objective import mismatch_metrics
 
 ROOT = Path(__file__).parents[2]
@@ -58,3 +63,19 @@ def test_every_metric_is_documented_once():
     listed = documented()
     assert sorted(listed) == sorted(set(listed))
     assert set(listed) == emitted()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_what_fits_is_what_plan_says():
+    """``python -m tests.fakes.capacity_tables`` writes it anew."""
+    page = capacity_tables.SIZES_PAGE.read_text()
+    rows = capacity_tables.size_rows()
+    assert capacity_tables.with_rows(page, capacity_tables.SIZES_HEAD, rows) == page
+
+
+def test_settings_of_large_models_are_settings():
+    rows = capacity_tables.SIZES_PAGE.read_text().partition("\n## Settings\n")[2].partition("\n## ")[0]
+    names = re.findall(r"^\| `([a-z0-9_.]+)", rows, re.MULTILINE)
+    assert len(names) > 10
+    assert set(names) <= {setting.key for setting in settings_of(LearnerConfig)} | {"lora"}

@@ -9,6 +9,7 @@ from deploy.policy_runs.demonstrations import demonstrations
 from sandbox_service.config import CodeConfig, ServiceConfig
 from sandbox_service.environments.code.catalog import CodeCatalog
 from sandbox_service.environments.registry import build_registry
+from tests.fakes import capacity_tables
 from trainer.capacity.machine import GIB, Machine
 from trainer.capacity.plan import capacity_plan
 from trainer.config import TinyModel
@@ -47,6 +48,13 @@ def test_a_run_is_read_and_named_after_its_file(path: Path) -> None:
 @each_run
 def test_a_run_is_in_the_table(path: Path) -> None:
     assert f"| `{path.stem}` |" in (FOLDER / "README.md").read_text()
+
+
+def test_figures_of_the_runs_for_gpus_are_what_plan_says() -> None:
+    """``python -m tests.fakes.capacity_tables`` writes them anew."""
+    page = capacity_tables.RUNS_PAGE.read_text()
+    rows = capacity_tables.run_rows()
+    assert capacity_tables.with_rows(page, capacity_tables.RUNS_HEAD, rows) == page
 
 
 @each_run

@@ -1,0 +1,228 @@
+"""How fast one GPU learns, and in how much memory: one table, by a few settings of the learner.
+
+    python -m tests.gpu.table --model Qwen/Qwen3-4B-Instruct-2507 -o tests/benchmarks/results/gpu.json
+    python -m tests.gpu.table --device cpu --tiny
+
+MODEL is a folder, or a name that ``trainer/capacity/hub_models.json`` knows. Of a name, and of a folder
+without weights, the weights are random, so nothing is downloaded: speed and memory do not depend on them.
+Each row of the table is a learner of its own, with batches of random tokens. Memory is the most that torch
+had allocated during updates, beside what ``trainer.update.memory`` computes; CPUs have no such counter. With
+``--engine`` a vLLM engine on the same device takes each learner's weights through shared memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import statistics
+import sys
+import tempfile
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+import transformers
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from trainer.capacity.described import described_model
+from trainer.config import RunConfig, TinyModel
+from trainer.config.model import PretrainedModel
+from trainer.models.folders import model_folder
+from trainer.published import clear, publications
+from trainer.sync.publisher import make_publisher
+from trainer.types import Batch, Objective, Sample
+from trainer.update.language import computes_in_half
+from trainer.update.learner import Learner
+from trainer.update.memory import rank_memory, shape_of
+from trainer.update.mesh import Mesh
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LORA = {"rank": 32}
+_PACKED = {"layout": "packed"}
+_AGAIN = {"gradient_checkpointing": True}
+SETTINGS: dict[str, dict[str, object]] = {
+    "all weights, padded": {},
+    "all weights, packed": _PACKED,
+    "all weights, packed, checkpointing": {**_PACKED, **_AGAIN},
+    "LoRA, padded": {"lora": _LORA},
+    "LoRA, packed": {**_PACKED, "lora": _LORA},
+    "LoRA, packed, checkpointing": {**_PACKED, **_AGAIN, "lora": _LORA},
+}
+_FIRST = 1
+"""Updates that warm up, and are not counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Of the batches."""
+
+    rows: int
+    longest: int
+    """Tokens of a row; the shortest has half of them, and a quarter of each is a prompt."""
+    micro_batch_tokens: int
+    updates: int
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure, print and keep. Ends with 1 if no setting could be measured."""
+    options = _options().parse_args(words)
+    sizes = (
+        Sizes(rows=8, longest=64, micro_batch_tokens=256, updates=options.updates)
+        if options.tiny
+        else Sizes(options.rows, options.longest, options.micro_batch_tokens, options.updates)
+    )
+    device = torch.device(options.device)
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = _model(options, Path(name))
+        for setting, learner in SETTINGS.items():
+            config = _run(Path(name), sizes, learner, gpu=device.type == "cuda")
+            row = {"setting": setting, **_measured(config, folder, device, sizes, engine=options.engine)}
+            sys.stderr.write(json.dumps(row) + "\n")
+            rows.append(row)
+    model = "tiny" if options.tiny else options.model
+    found = {"machine": _machine(device), "model": model, "sizes": asdict(sizes), "rows": rows}
+    table = json.dumps(found, indent=2) + "\n"
+    sys.stdout.write(table)
+    if options.output is not None:
+        options.output.write_text(table, encoding="utf-8")
+    return int(all("error" in row for row in rows))
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--model", default="Qwen/Qwen2.5-1.5B-Instruct")
+    parser.add_argument("--tiny", action="store_true", help="a model of 0.9M weights, and small batches")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--rows", type=int, default=64)
+    parser.add_argument("--longest", type=int, default=4096)
+    parser.add_argument("--micro-batch-tokens", type=int, default=16384)
+    parser.add_argument("--updates", type=int, default=5)
+    parser.add_argument("--engine", action="store_true", help="sync weights to a vLLM engine, too")
+    parser.add_argument("-o", "--output", type=Path)
+    return parser
+
+
+def _model(options: argparse.Namespace, spare: Path) -> Path:
+    """The folder of the model; one that is described only gets random weights."""
+    if options.tiny:
+        return model_folder(TinyModel(), spare / "models")
+    with described_model(PretrainedModel(path=options.model)) as described:
+        if list(described.glob("*.safetensors")):
+            return described
+        made = spare / "model"
+        torch.manual_seed(0)
+        config = AutoConfig.from_pretrained(described, local_files_only=True)
+        AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).save_pretrained(made)
+        return made
+
+
+def _run(root: Path, sizes: Sizes, learner: dict[str, object], *, gpu: bool) -> RunConfig:
+    here = {"micro_batch_tokens": sizes.micro_batch_tokens, "gpus": 0.5 if gpu else 0, **learner}
+    engine = {"gpus": 0.5, "gpu_memory_share": 0.2} if gpu else {"kv_cache_mib": 64}
+    return RunConfig.model_validate(
+        {
+            "name": "gpu-table",
+            "root": root,
+            "learner": here,
+            "engine": engine,
+            "rollout": {"max_context_tokens": max(256, sizes.longest)},
+            "sync": {"medium": "shared_file", "check": False},
+        }
+    )
+
+
+def _measured(
+    config: RunConfig, folder: Path, device: torch.device, sizes: Sizes, *, engine: bool
+) -> dict[str, object]:
+    """One row: figures, or why there are none."""
+    try:
+        return _figures(config, folder, device, sizes, engine=engine)
+    except torch.OutOfMemoryError as error:
+        return {"error": str(error).partition("\n")[0]}
+    finally:
+        gc.collect()
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+def _figures(
+    config: RunConfig, folder: Path, device: torch.device, sizes: Sizes, *, engine: bool
+) -> dict[str, object]:
+    learner = Learner(folder, config, device)
+    learner.begin(config.learner.optimizer, _FIRST + sizes.updates)
+    words = int(AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config().vocab_size)
+    found = []
+    for step in range(_FIRST + sizes.updates):
+        if step == _FIRST and device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+        batch = random_batch(step, sizes, words)
+        found.append(learner.update(learner.annotate(batch)))
+    peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+    half = computes_in_half(config.learner, device)
+    expected = rank_memory(shape_of(folder, config), config.learner, Mesh(), half=half)
+    counted = found[_FIRST:]
+    return {
+        "tokens_per_s": statistics.median(each["throughput/update_tokens_per_s"] for each in counted),
+        "mfu": statistics.median(each["throughput/mfu"] for each in counted),
+        "seconds": [each["time/update"] for each in counted],
+        "peak_bytes": peak,
+        "computed_bytes": expected.total,
+        "computed": asdict(expected),
+        "sync_seconds": _synced(config, folder, learner, device.type) if engine else None,
+    }
+
+
+def random_batch(step: int, sizes: Sizes, words: int) -> Batch:
+    """Rows of half to all of the longest, with advantages, the same for the same step."""
+    rng = np.random.default_rng(step)
+    samples = []
+    for index in range(sizes.rows):
+        length = int(rng.integers(sizes.longest // 2, sizes.longest + 1))
+        mask = np.arange(length) >= length // 4
+        samples.append(
+            Sample(
+                id=f"{index}.0",
+                trajectory_id=f"{index}.0",
+                group=index // 8,
+                token_ids_T=rng.integers(0, words, length).astype(np.int32),
+                mask_T=mask,
+                logprobs_T=np.where(mask, -np.log(words), 0.0).astype(np.float32),
+                rewards_T=np.zeros(length, dtype=np.float32),
+                turns_T=np.where(mask, 0, -1).astype(np.int32),
+                versions_T=np.where(mask, 0, -1).astype(np.int32),
+                advantages_T=np.where(mask, rng.normal(), 0.0).astype(np.float32),
+            )
+        )
+    return Batch(step, Objective.REINFORCE, tuple(samples))
+
+
+def _synced(config: RunConfig, folder: Path, learner: Learner, device: str) -> list[float]:
+    """Seconds of three publications to an engine; the first makes the file's pages, too."""
+    from tests.fakes.local_engine import LocalEngine
+
+    with ExitStack() as stack:
+        stack.callback(clear, publications(config))
+        engine = stack.enter_context(closing(LocalEngine(config, folder, device=device)))
+        publisher = stack.enter_context(closing(make_publisher(config, [engine], learner, 0)))
+        return [publisher.report(version).seconds for version in range(1, 4)]
+
+
+def _machine(device: torch.device) -> dict[str, object]:
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    return {
+        "device": name,
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "transformers": transformers.__version__,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
