@@ -45,6 +45,8 @@ _LADDER: dict[str, dict[str, object]] = {
     "`offload=parameters`": {"offload": "parameters"},
 }
 """What is tried in turn until the run fits."""
+_TRAINED: tuple[dict[str, object], ...] = ({}, {"lora": {"rank": 32}})
+"""All weights, or adapters."""
 
 
 def run_rows() -> Iterator[str]:
@@ -62,7 +64,7 @@ def size_rows() -> Iterator[str]:
     for name, path in _MODELS.items():
         for gpus in (1, 4, 8):
             cells = [name, str(gpus)]
-            for base in ({}, {"lora": {"rank": 32}}):
+            for base in _TRAINED:
                 cells += _first_that_fits(path, gpus, base)
             yield _row(cells)
 
