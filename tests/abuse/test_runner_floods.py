@@ -251,7 +251,7 @@ def test_daemons_end_with_their_command_and_before_grading(act: Any) -> None:
         "        time.sleep(1000)\n"
         "    os._exit(0)\n"
         "os.close(writing)\n"
-        "os.read(reading, 1)"  # ends when the daemon has closed what it inherited
+        "ended = os.read(reading, 1)"  # ends when the daemon has closed what it inherited
     )
     for call in (
         {"do": "shell", "command": f"nohup python3 -c '{daemon}'"},
