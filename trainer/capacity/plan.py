@@ -15,7 +15,7 @@ from .described import described_model
 from .host import host_memory
 from .needs import gpu_groups, needs_of
 from .placement import workers_of
-from .problems import problems_of
+from .problems import problems_of, warnings_of
 from .storage import checkpoint_bytes, storage_of
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ class CapacityPlan:
     machine: Machine
     problems: tuple[str, ...]
     """What does not fit, and what to change; none if the run fits."""
+    warnings: tuple[str, ...] = ()
+    """What fits, and makes the run slower."""
 
 
 def capacity_plan(config: RunConfig, machine: Machine) -> CapacityPlan:
@@ -87,6 +89,7 @@ def capacity_plan(config: RunConfig, machine: Machine) -> CapacityPlan:
         tokens=_tokens(config, needs.context),
         machine=machine,
         problems=problems_of(needs, groups, host, storage, machine),
+        warnings=warnings_of(needs),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING
 
 from .machine import GIB
@@ -13,7 +14,10 @@ if TYPE_CHECKING:
     from .needs import GpuGroup, Needs
     from .storage import Storage
 
-__all__ = ["problems_of"]
+__all__ = ["problems_of", "warnings_of"]
+
+_TOKEN = 8
+"""Bytes of a token on its way to a worker: its id and a log-probability."""
 
 
 def problems_of(
@@ -26,6 +30,22 @@ def problems_of(
         *_sizes(groups, needs),
         *_cache(needs),
         *_machine(host, storage, machine, needs),
+    )
+
+
+def warnings_of(needs: Needs) -> tuple[str, ...]:
+    """What makes the run slower than it has to be."""
+    config = needs.config
+    episodes = config.rollout.groups * config.rollout.group_size
+    # Workers that share a row each fetch the whole of it.
+    batch = _TOKEN * episodes * needs.context * config.learner.context_parallel
+    store = config.ray.object_store_mib << 20
+    if config.ray.address is not None or batch <= store:
+        return ()
+    return (
+        f"a batch of {episodes} episodes of {needs.context} tokens takes {_gib(batch)} on its way to the "
+        f"workers, and Ray's object store has {_gib(store)}: Ray would write the rest to disk; set "
+        f"ray.object_store_mib={ceil(batch / (1 << 20))}",
     )
 
 

@@ -103,6 +103,7 @@ def _view(plan: CapacityPlan) -> RenderableType:
         _table("disk", plan.storage.disk, machine.disk),
         Text(_tokens(plan)),
     ]
+    parts += [Text(f"warning: {sentence}", style="yellow") for sentence in plan.warnings]
     parts += [Text(f"does not fit: {problem}", style="red") for problem in plan.problems]
     if not plan.problems:
         parts.append(Text("fits", style="green"))

@@ -34,4 +34,4 @@ class RayConfig(Branch):
     cpus: Positive | None = None
     """Of a local cluster; the machine's when missing, or as many as engines and workers ask for."""
     object_store_mib: Positive = 256
-    """Of a local cluster."""
+    """Of a local cluster. Batches pass through it; one that may be larger is warned of."""

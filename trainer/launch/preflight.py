@@ -34,16 +34,19 @@ _SLACK = 1.25
 """Sizes of processes in host memory are estimates: the run is refused where they are far from fitting."""
 
 
-def check_machine(config: RunConfig, model: Path) -> None:
-    """Raises ConfigError with a sentence for what this machine cannot do; ``model`` is the model's folder."""
+def check_machine(config: RunConfig, model: Path) -> tuple[str, ...]:
+    """Warnings of what would be slow here; ``model`` is the model's folder.
+
+    Raises ConfigError with a sentence for what this machine cannot do.
+    """
     device = resolve_device(config)
     if config.steps:
         check_build(device, installed_build())
     if config.ray.address is not None:
-        return
+        return ()
     if device == "cuda" or config.learner.gpus > 0:
         check_cuda(torch.version.cuda, torch.cuda.device_count(), nvidia_driver())
-    check_sizes(config, model, this_machine(config))
+    return check_sizes(config, model, this_machine(config))
 
 
 def check_cuda(built: str | None, devices: int, driver: str | None) -> None:
@@ -72,14 +75,15 @@ def check_cuda(built: str | None, devices: int, driver: str | None) -> None:
         )
 
 
-def check_sizes(config: RunConfig, model: Path, machine: Machine) -> None:
-    """Raises ConfigError with everything that does not fit the machine."""
+def check_sizes(config: RunConfig, model: Path, machine: Machine) -> tuple[str, ...]:
+    """Warnings of the plan. Raises ConfigError with everything that does not fit the machine."""
     here = config.model_copy(update={"model": PretrainedModel(path=str(model))})
     if machine.host_memory is not None:
         machine = replace(machine, host_memory=int(_SLACK * machine.host_memory))
-    problems = capacity_plan(here, machine).problems
-    if problems:
-        raise ConfigError(f"the run does not fit this machine: {'; '.join(problems)}")
+    plan = capacity_plan(here, machine)
+    if plan.problems:
+        raise ConfigError(f"the run does not fit this machine: {'; '.join(plan.problems)}")
+    return plan.warnings
 
 
 def nvidia_driver(file: Path = _DRIVER) -> str | None:

@@ -87,7 +87,7 @@ def train(
     write_origin(folder.path)
     with (
         warned(folder.logs / "experience.log", on_warning),
-        _started(config, folder) as started,
+        _started(config, folder, on_warning=on_warning) as started,
         following(folder.metrics, on_metrics),
     ):
         settings = WorkerSettings(
@@ -122,14 +122,18 @@ def evaluate(config: RunConfig, model: Path | None = None) -> EvaluationResult:
 
 
 @contextmanager
-def _started(config: RunConfig, folder: RunFolder, model: Path | None = None) -> Iterator[_Started]:
+def _started(
+    config: RunConfig, folder: RunFolder, model: Path | None = None, on_warning: OnWarning | None = None
+) -> Iterator[_Started]:
     """Service, cluster, engines and experience while the block runs."""
     with ExitStack() as stack:
         stack.enter_context(claimed(folder.path))
         model = model or model_folder(config.model, config.root / "models")
         check_chat(config, model)
         check_model(config, model)
-        check_machine(config, model)
+        for sentence in check_machine(config, model):
+            if on_warning is not None:
+                on_warning(sentence)
         url = stack.enter_context(sandbox_service(config, folder.logs))
         stack.enter_context(ray_cluster(config))
         engines = _engines(config, model, stack) if config.steps else ()

@@ -221,6 +221,18 @@ def test_what_does_not_fit_is_told_with_what_to_change(config, machine, sentence
     assert any(re.search(sentence, problem) for problem in plan.problems), plan.problems
 
 
+@pytest.mark.parametrize(("store", "warned"), [(600, True), (2048, False)])
+def test_a_batch_too_large_for_rays_object_store_is_warned_of(store, warned):
+    """1024 episodes of 131,072 tokens, at 8 bytes each, are 1 GiB."""
+    config = run(
+        rollout={"groups": 64, "group_size": 16, "max_context_tokens": 131072},
+        ray={"object_store_mib": store},
+    )
+    warnings = capacity_plan(config, EIGHT).warnings
+    assert bool(warnings) is warned
+    assert all(sentence.endswith("set ray.object_store_mib=1024") for sentence in warnings)
+
+
 def test_workers_copy_what_they_save_before_they_go_on():
     """Shards together once, and with DDP every worker all of it."""
     copied = "a checkpoint that is being written"

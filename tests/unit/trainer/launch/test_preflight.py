@@ -56,7 +56,13 @@ def folder(tmp_path_factory):
 
 
 def test_a_small_run_fits(folder):
-    check_sizes(run_config(), folder, ROOMY)
+    assert check_sizes(run_config(), folder, ROOMY) == ()
+
+
+def test_what_would_be_slow_is_warned_of_and_not_refused(folder):
+    config = run_config(rollout={"groups": 4000, "group_size": 512}, ray={"object_store_mib": 100})
+    (warning,) = check_sizes(config, folder, ROOMY)
+    assert "set ray.object_store_mib=" in warning
 
 
 @pytest.mark.parametrize(
@@ -66,7 +72,7 @@ def test_a_small_run_fits(folder):
             replace(ROOMY, shared_memory=1 << 20),
             "of /dev/shm, and there are 0.0 GiB: in a container, raise it",
         ),
-        (replace(ROOMY, disk=1 << 20), "of disk, and there are 0.0 GiB: set root to a larger one"),
+        (replace(ROOMY, disk=1 << 16), "of disk, and there are 0.0 GiB: set root to a larger one"),
         (replace(ROOMY, host_memory=2 * GIB), "of host memory"),
     ],
 )
