@@ -45,7 +45,7 @@ def test_rare_publications_make_weights_older():
     staleness=st.integers(0, 3),
     every=st.integers(1, 3),
     spare=st.integers(0, 5),
-    picks=st.lists(st.integers(0, 1000), min_size=1, max_size=400),
+    picks=st.lists(st.integers(0, 1000), min_size=100, max_size=400),
 )
 def test_no_group_is_ever_older_than_allowed_and_every_step_comes(fresh, staleness, every, spare, picks):
     """Groups end in any order, some are dropped; a learner publishes some time after it has a batch."""
