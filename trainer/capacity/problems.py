@@ -72,8 +72,9 @@ def _gpus(groups: Sequence[GpuGroup], needs: Needs, machine: Machine) -> Iterato
         return
     if wanted > there:
         yield (
-            f"the run wants {wanted} GPUs, and there are {there}: lower learner.workers or engine.count, or "
-            "let both share GPUs with learner.gpus and engine.gpus of at most 1 together"
+            f"the run wants {wanted} GPUs, and there {'is' if there == 1 else 'are'} {there}: lower "
+            "learner.workers or engine.count, or let learner and engine share a GPU, such as "
+            "learner.gpus=0.5 engine.gpus=0.5 engine.gpu_memory_share=0.4"
         )
     if needs.config.engine.tensor_parallel > machine.gpus:
         yield (
@@ -121,7 +122,12 @@ def _known(needs: Needs) -> bool:
 
 def _machine(host: dict[str, int], storage: Storage, machine: Machine, needs: Needs) -> Iterator[str]:
     rows = (
-        ("host memory", sum(host.values()), machine.host_memory, "use fewer processes or a larger machine"),
+        (
+            "host memory",
+            sum(host.values()),
+            machine.host_memory,
+            "lower learner.workers, engine.count or pool.max_boxes, or use a larger machine",
+        ),
         ("/dev/shm", sum(storage.shared_memory.values()), machine.shared_memory, _shared_remedy(needs)),
         (
             "disk",

