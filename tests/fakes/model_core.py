@@ -34,6 +34,7 @@ class FakeCore:
         if method == self.refuses:
             raise RuntimeError("no")
         self.calls.append((method, arguments))
+        return (f"of {method}",)
 
     async def mark(self, version):
         self.marked.append(version)

@@ -3,16 +3,19 @@
 from concurrent.futures import Future
 
 import torch
-from safetensors import safe_open
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from tests.fakes.rollout_engines import Facts
+from trainer.sync.fingerprint import Recorder
+from trainer.sync.receipt import Receipt, said
 
 HEAD = "lm_head.weight"
 
 
 class ModelEngine:
-    """A handle of an engine. ``fault`` is what goes wrong with each tensor that is loaded, if anything."""
+    """A handle of an engine. ``way`` is what happens to tensors before they arrive, ``fault`` what goes wrong
+    with each that is loaded, and ``skips`` those that the loader never looks at."""
 
     def __init__(self, folder, dtype=torch.bfloat16, name="engine-0"):
         self.name = name
@@ -21,7 +24,10 @@ class ModelEngine:
             head = self.model.get_input_embeddings().weight.detach().clone()
             self.model.lm_head.weight = torch.nn.Parameter(head)
         self.version = 0
+        self.way = lambda tensors: tensors
         self.fault = lambda name, now, given: given
+        self.skips = ()
+        self.forgets_adapters = False
         self.mislabels = 0
         """Added to the version that it says it has."""
 
@@ -31,15 +37,34 @@ class ModelEngine:
     def pause(self, mode):
         return done(None)
 
-    resume = begin = lambda self: done(None)
+    resume = lambda self: done(None)  # noqa: E731 - nothing to do
+
+    def begin(self, contents):
+        self.recorder = Recorder(contents)
+        return done(None)
 
     def update(self, info):
         weights = dict(self.model.named_parameters())
-        with safe_open(info["path"], framework="pt") as file, torch.no_grad():
-            for name in file.keys():  # noqa: SIM118 - the file is no mapping
-                now = weights[name]
-                now.copy_(self.fault(name, now.clone(), file.get_tensor(name)))
+        filled = set()
+        with torch.no_grad():
+            for name, given in self.recorder.passing(self.way(load_file(info["path"]).items())):
+                if name in weights and name not in self.skips:
+                    now = weights[name]
+                    now.copy_(self.fault(name, now.clone(), given))
+                    filled.add(name)
+        self.receipt = Receipt(self.recorder.found(), tuple(sorted(weights.keys() - filled)))
         return done(None)
+
+    def adopt(self, version, folder):
+        """Noted, and not sampled with."""
+        recorder = Recorder(contents=True)
+        dict(recorder.passing(self.way(load_file(f"{folder}/adapter_model.safetensors").items())))
+        self.receipt = Receipt(recorder.found(), ("the adapter",) if self.forgets_adapters else ())
+        self.version = version
+        return done(None)
+
+    def receipts(self):
+        return done((self.version + self.mislabels, (said(self.receipt),)))
 
     def finish(self, version):
         self.version = version

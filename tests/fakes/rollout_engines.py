@@ -3,8 +3,11 @@
 import asyncio
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from tests.fakes.receipts import receipt_of_file
 from trainer.errors import EngineError, EngineGone, EngineLost
+from trainer.published import newest
 from trainer.rollout.engine import EngineStatus
 from trainer.rollout.policy import Finish, Generation
 from trainer.types import VersionSpan
@@ -103,6 +106,10 @@ class FakeHandle:
     """It was left so: until it is resumed, it answers no questions about tokens."""
     verbs: list = field(default_factory=list)
     published: int = 0
+    publications: Path | None = None
+    """Where it looks for them when it starts again."""
+    took: Path | None = None
+    """The file that it took last."""
     incarnation: int = 0
 
     def facts(self):
@@ -122,11 +129,14 @@ class FakeHandle:
     def disconnect(self):
         return self._do("disconnect")
 
-    def begin(self):
+    def begin(self, contents):
         return self._do("begin")
 
     def update(self, info):
-        return self._do("update", note=dict(info))
+        return self._do("update", lambda: setattr(self, "took", Path(info["path"])), note=dict(info))
+
+    def receipts(self):
+        return self._do("receipts", self._receipts)
 
     def finish(self, version):
         return self._do("finish", lambda: setattr(self, "version", version), note=version)
@@ -135,13 +145,21 @@ class FakeHandle:
         return self._do("catch_up", lambda: setattr(self, "version", self.published))
 
     def adopt(self, version, folder):
-        return self._do("adopt", lambda: setattr(self, "version", version), note=folder)
+        def act():
+            self.version, self.took = version, Path(folder) / "adapter_model.safetensors"
+
+        return self._do("adopt", act, note=folder)
 
     def rate(self, sequences):
         return self._do("rate", lambda: tuple(self._rated(sequence) for sequence in sequences))
 
     def draw(self, sequences, tokens):
         return self._do("draw", lambda: ((0, *range(1, tokens + 1)),) * sequences)
+
+    def _receipts(self):
+        """Of the file that it was told of, or, where it was away then, of the newest publication."""
+        path = newest(self.publications).path if self.took is None else self.took
+        return self.version, (receipt_of_file(path),)
 
     def _rated(self, token_ids):
         return (0.0, *(-0.5 - self.offset for _ in token_ids[1:]))
@@ -154,6 +172,7 @@ class FakeHandle:
             self.away -= 1
             if not self.away:
                 self.incarnation += 1
+                self.took = None
                 self.version = self.published if self.rises_with is None else self.rises_with
             future.set_exception(EngineLost(f"{self.name} is away"))
         elif verb == self.dies_at:

@@ -69,6 +69,9 @@ class SyncConfig(Branch):
     check: bool = True
     """Compare the engines' log-probabilities with the learner's before and after each publication, on tokens
     of the last batch."""
+    checksum_every: Positive = 8
+    """Engines say of every publication which tensors they took, with precision and shape; of the first and of
+    each so many-th also checksums of the contents, which cost reading the weights once more at either end."""
     tolerance: float | None = None
     """Greatest mean difference that passes the check, in nats a token; when missing 0.35 in 16 bits, and in
     float32 1e-4 on CPUs and 5e-3 on GPUs."""

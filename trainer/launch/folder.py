@@ -22,7 +22,7 @@ _CONFIG = "run.json"
 _FREE = frozenset(
     {"tracking", "ray", "service", "steps", "evaluation", "checkpoint", "root", "rollout", "engine"}
     | {"learner.workers", "learner.cpus", "learner.max_failures", "learner.batch_timeout_s"}
-    | {"sync.timeout_s", "warm_start.timeout_s", "warm_start.concurrency"}
+    | {"sync.timeout_s", "sync.checksum_every", "warm_start.timeout_s", "warm_start.concurrency"}
 )
 """What may change when a run goes on: settings, and whole branches."""
 _KEPT = frozenset({"evaluation.splits", "evaluation.limit"})

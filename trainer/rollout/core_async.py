@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from vllm import AsyncEngineArgs
@@ -69,9 +69,9 @@ class AsyncCore:
         with _lost_when_dead():
             await self._llm.resume_generation()
 
-    async def call(self, method: str, arguments: Mapping[str, object]) -> None:
+    async def call(self, method: str, arguments: Mapping[str, object]) -> tuple[Any, ...]:
         with _lost_when_dead():
-            await self._llm.collective_rpc(method, kwargs=dict(arguments))
+            return tuple(await self._llm.collective_rpc(method, kwargs=dict(arguments)))
 
     async def mark(self, version: int) -> None:
         self._version = version

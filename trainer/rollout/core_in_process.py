@@ -98,8 +98,8 @@ class InProcessCore:
     async def resume(self) -> None:
         await self._ask(lambda: setattr(self, "_paused", False))
 
-    async def call(self, method: str, arguments: Mapping[str, object]) -> None:
-        await self._ask(lambda: self._llm.collective_rpc(method, kwargs=dict(arguments)))
+    async def call(self, method: str, arguments: Mapping[str, object]) -> tuple[Any, ...]:
+        return tuple(await self._ask(lambda: self._llm.collective_rpc(method, kwargs=dict(arguments))))
 
     async def mark(self, version: int) -> None:
         await self._ask(lambda: self._mark(version))

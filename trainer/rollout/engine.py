@@ -14,7 +14,7 @@ import os
 import time
 import uuid
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainer.errors import EngineError, EngineLost
 from trainer.published import newest
@@ -70,6 +70,7 @@ class Engine:
         self._paused = False
         self._updating = False
         self._failure: str | None = None
+        self._receipts: tuple[Mapping[str, object], ...] = ()
 
     @classmethod
     async def open(cls, options: EngineOptions) -> Engine:
@@ -88,7 +89,7 @@ class Engine:
             await self._core.mark(0)
             await self.adopt(published.version, str(published.path))
         else:
-            await self._update("load_publication", {"path": str(published.path)})
+            self._receipts = await self._update("load_publication", {"path": str(published.path)})
             await self._core.mark(published.version)
             self._version = published.version
 
@@ -156,11 +157,16 @@ class Engine:
         """Forget a learner that is gone."""
         await self._core.call("shutdown_weight_transfer_engine", {})
 
-    async def begin(self) -> None:
-        """Weights are coming. Raises EngineError when the ones before never came to an end."""
+    async def begin(self, contents: bool) -> None:
+        """Weights are coming, of which receipts have checksums of the ``contents``, or have none.
+
+        Raises:
+            EngineError: the ones before never came to an end.
+        """
         if self._updating:
             raise self._broken("an update of the weights was never finished")
         self._updating = True
+        await self._update("record_publication", {"contents": contents})
         await self._update("start_weight_update", {})
 
     async def update(self, info: Mapping[str, object]) -> None:
@@ -169,6 +175,7 @@ class Engine:
 
     async def finish(self, version: int) -> None:
         """They are complete: sample with them, under this version."""
+        self._receipts = await self._update("publication_receipt", {})
         await self._update("finish_weight_update", {})
         await self._core.mark(version)
         self._version = version
@@ -178,8 +185,15 @@ class Engine:
         """Sample with a LoRA adapter from the next request on; those under way end with theirs."""
         adapter = Adapter(next(self._numbers), version, folder)
         await self._core.add_adapter(adapter)
+        self._receipts = await self._core.call(
+            "adapter_receipt", {"number": adapter.number, "folder": adapter.folder}
+        )
         self._adapter = adapter
         self._version = version
+
+    async def receipts(self) -> tuple[int, tuple[Mapping[str, object], ...]]:
+        """The version that it samples with, and what each worker got of its publication; see trainer.sync."""
+        return self._version, self._receipts
 
     async def status(self) -> EngineStatus:
         """Answer when the model's loop has answered. Raises EngineLost when it is gone."""
@@ -205,9 +219,9 @@ class Engine:
         """Stop; a second time does nothing."""
         self._core.close()
 
-    async def _update(self, method: str, arguments: Mapping[str, object]) -> None:
+    async def _update(self, method: str, arguments: Mapping[str, object]) -> tuple[Any, ...]:
         try:
-            await self._core.call(method, arguments)
+            return await self._core.call(method, arguments)
         except Exception as error:
             raise self._broken(f"{method} failed: {type(error).__name__}: {error}") from error
 

@@ -153,9 +153,9 @@ class RayEngine:
         """See Engine."""
         return self._control("disconnect")
 
-    def begin(self) -> Future[None]:
+    def begin(self, contents: bool) -> Future[None]:
         """See Engine."""
-        return self._control("begin")
+        return self._control("begin", contents)
 
     def update(self, info: Mapping[str, object]) -> Future[None]:
         """See Engine."""
@@ -164,6 +164,10 @@ class RayEngine:
     def finish(self, version: int) -> Future[None]:
         """See Engine."""
         return self._control("finish", version)
+
+    def receipts(self) -> Future[tuple[int, tuple[dict[str, Any], ...]]]:
+        """See Engine."""
+        return self._control("receipts")
 
     def catch_up(self) -> Future[None]:
         """See Engine."""

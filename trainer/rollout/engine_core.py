@@ -6,7 +6,7 @@ Two implementations over vLLM: one steps the model in this process, the other le
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,8 +64,8 @@ class Core(Protocol):
         """Go on sampling."""
         ...
 
-    async def call(self, method: str, arguments: Mapping[str, object]) -> None:
-        """A method of each of vLLM's workers."""
+    async def call(self, method: str, arguments: Mapping[str, object]) -> tuple[Any, ...]:
+        """A method of each of vLLM's workers; their answers, of lists, dictionaries and strings."""
         ...
 
     async def mark(self, version: int) -> None:

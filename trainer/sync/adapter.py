@@ -6,7 +6,11 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
+from safetensors.torch import load_file
+
 from trainer.published import Published, note, publications
+
+from .receipt import Delivery
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AdapterFolder"]
 
+ADAPTER_FILE = "adapter_model.safetensors"
 KEPT = 4
 """Adapters that stay on disk; requests under way end with the one that they began with."""
 
@@ -28,6 +33,7 @@ class AdapterFolder:
     pauses = False
 
     def __init__(self, config: RunConfig, learner: WeightOwner, rank: int) -> None:
+        self.delivery = Delivery(1, rank)  # adapters are small
         self._folder = publications(config)
         self._learner = learner
         self._rank = rank
@@ -38,8 +44,11 @@ class AdapterFolder:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
         self._learner.adapter(folder)
+        self.delivery.begin()
         if self._rank != 0:
             return 0
+        for _ in self.delivery.watched(load_file(folder / ADAPTER_FILE).items()):
+            pass
         note(self._folder, Published(version, "adapter", folder))
         self._forget(folder)
         return sum(file.stat().st_size for file in folder.iterdir())

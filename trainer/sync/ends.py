@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
+    from .receipt import Plain
+
 __all__ = ["EngineFacts", "EngineHandle", "WeightOwner"]
 
 
@@ -80,8 +82,8 @@ class EngineHandle(Protocol):
         """Forget the learner that was met."""
         ...
 
-    def begin(self) -> Future[None]:
-        """Weights are coming."""
+    def begin(self, contents: bool) -> Future[None]:
+        """Weights are coming; whether to compute checksums of their contents."""
         ...
 
     def update(self, info: Mapping[str, object]) -> Future[None]:
@@ -90,6 +92,10 @@ class EngineHandle(Protocol):
 
     def finish(self, version: int) -> Future[None]:
         """They are complete."""
+        ...
+
+    def receipts(self) -> Future[tuple[int, tuple[Plain, ...]]]:
+        """The version of the publication that it took last, and what each of its workers got of it."""
         ...
 
     def catch_up(self) -> Future[None]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from trainer.published import publications, spare_publications
 
 from .native import EnginesClient, LearnerSource, within
+from .receipt import Delivery
 from .weights import complete, file_weights, wire_dtype
 
 if TYPE_CHECKING:
@@ -49,15 +50,17 @@ class GpuTransfer:
         self._config = config
         self._rank = rank
         self._connect = connect
-        self._client = EnginesClient()
+        self.delivery = Delivery(config.sync.checksum_every, rank)
+        self._client = EnginesClient(self.delivery)
         self._learner = learner
         self._dtype = wire_dtype(config, device)
-        self._source = LearnerSource(learner, self._dtype)
+        self._source = LearnerSource(learner, self._dtype, self.delivery)
         self._sender: Sender | None = None
         self._met: dict[str, str] = {}
 
     def gather(self, version: int) -> int:
         """Nothing to prepare but the list of what will come."""
+        self.delivery.begin()
         self._source.metadata()
         return 0
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from .ends import WeightOwner
     from .engines import Engines
+    from .receipt import Delivery
 
 __all__ = ["EnginesClient", "LearnerSource", "within"]
 
@@ -28,8 +29,9 @@ __all__ = ["EnginesClient", "LearnerSource", "within"]
 class LearnerSource(WeightSource):
     """A learner's weights, as vLLM iterates them."""
 
-    def __init__(self, learner: WeightOwner, dtype: torch.dtype) -> None:
+    def __init__(self, learner: WeightOwner, dtype: torch.dtype, delivery: Delivery) -> None:
         self._learner = learner
+        self._delivery = delivery
         self._dtype = dtype
         self._metadata: list[ParamMeta] | None = None
 
@@ -42,7 +44,7 @@ class LearnerSource(WeightSource):
         return self._metadata
 
     def __iter__(self) -> Iterator[tuple[str, Tensor]]:
-        yield from self._weights()
+        yield from self._delivery.watched(self._weights())
 
     def bytes(self) -> int:
         """Of one pass."""
@@ -55,7 +57,8 @@ class LearnerSource(WeightSource):
 class EnginesClient:
     """vLLM's four verbs, said to every engine; every engine has to be there for each of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
         self.engines: Engines | None = None
         """Those of the publication that is under way."""
         self.version = 0
@@ -78,7 +81,10 @@ class EnginesClient:
 
     def start_weight_update(self) -> None:
         """Weights are coming."""
-        self._all("begin an update", lambda engines: engines.each("begin", lambda handle: handle.begin()))
+        contents = self._delivery.contents
+        self._all(
+            "begin an update", lambda engines: engines.each("begin", lambda handle: handle.begin(contents))
+        )
 
     def update_weights(self, update_info: dict[str, Any] | list[dict[str, Any]]) -> None:
         """Handles of GPU memory travel pickled; the workers accept them from their own machine only."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from .agreement import Judgement
     from .ends import EngineHandle, WeightOwner
+    from .receipt import Delivery
 
 __all__ = ["Publication", "PublishReport", "Publisher", "make_publisher"]
 
@@ -60,6 +61,9 @@ class PublishReport:
 
 class Publisher(Protocol):
     """The way of the weights."""
+
+    delivery: Delivery
+    """What was sent last."""
 
     def gather(self, version: int) -> int:
         """Make weights ready while engines still sample; collective. Bytes that were written."""
@@ -110,7 +114,8 @@ class Publication:
             batch: what they were trained on last, whose tokens engines and learner are compared on.
 
         Raises:
-            StaleWeights: an engine's log-probabilities are not the learner's.
+            StaleWeights: an engine took something else than was sent, or its log-probabilities are not the
+                learner's.
             EngineError: an engine refused.
             Stalled: ``sync.timeout_s`` passed.
         """
@@ -132,6 +137,8 @@ class Publication:
         paused_s = time.monotonic() - paused if self._publisher.pauses else 0.0
         self._publisher.keep(version)
         self._catch_up(version, engines)
+        if self._rank == 0:
+            self._publisher.delivery.verify(engines, version)
         judged = {} if self._check is None else self._check.after(engines, version, batch)
         return PublishReport(
             version=version,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from trainer.published import publications, spare_publications
 
+from .receipt import Delivery
 from .weights import complete, file_weights, wire_dtype
 
 if TYPE_CHECKING:
@@ -32,9 +33,11 @@ class SharedFile:
         self._rank = rank
         self._dtype = wire_dtype(config, device)
         self._path: Path | None = None
+        self.delivery = Delivery(config.sync.checksum_every, rank)
 
     def gather(self, version: int) -> int:
-        weights = complete(self._learner.named_weights(), self._dtype)
+        self.delivery.begin()
+        weights = self.delivery.watched(complete(self._learner.named_weights(), self._dtype))
         if self._rank != 0:
             for _ in weights:
                 pass
@@ -45,7 +48,7 @@ class SharedFile:
     def transfer(self, version: int, engines: Engines) -> int:
         if self._rank == 0:
             info = {"path": str(self._path)}
-            engines.each("begin an update", lambda handle: handle.begin())
+            engines.each("begin an update", lambda handle: handle.begin(self.delivery.contents))
             engines.each("take the weights", lambda handle: handle.update(info))
             engines.each("finish an update", lambda handle: handle.finish(version))
         return 0

@@ -1,8 +1,9 @@
 """The engine's end of a shared file: vLLM imports this module in each of its workers, and nobody else does.
 
 vLLM finds a weight transfer by its name in a table of the worker's process; importing this module enters
-``shared_file`` into it. It also makes a worker that is a process of its own end with the process that started
-it: vLLM's does not watch its parent, and would keep the GPU's memory.
+``shared_file`` into it. The worker notes what is loaded, whatever the transfer is (see ``receipt``). It also
+makes a worker that is a process of its own end with the process that started it: vLLM's does not watch its
+parent, and would keep the GPU's memory.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from vllm.distributed.weight_transfer.base import (
 )
 from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
 
+from .fingerprint import Recorder
+from .receipt import Receipt, said
+from .vllm_loading import left_out
 from .worker_life import end_with_parent
 
 if TYPE_CHECKING:
@@ -24,9 +28,12 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
+    from .receipt import Plain
+
 __all__ = ["FileInit", "FileUpdate", "PublicationWorker", "SharedFileTransfer"]
 
 NAME = "shared_file"
+ADAPTER_FILE = "adapter_model.safetensors"
 
 
 def _tensors(path: str) -> Iterator[tuple[str, Tensor]]:
@@ -103,15 +110,54 @@ class SharedFileTransfer(WeightTransferEngine[FileInit, FileUpdate]):
 class PublicationWorker:
     """Mixed into vLLM's worker, whatever the transfer is."""
 
-    def load_publication(self, path: str) -> None:
-        """Take all weights from a file: how an engine that starts again catches up."""
+    _recorder: Recorder | None = None
+    """Of the publication that is coming in."""
+
+    def record_publication(self, contents: bool) -> None:
+        """Note what is loaded from now on, with checksums of the contents or without."""
+        model = self._publication_model()
+        own, recorder = model.load_weights, Recorder(contents)
+
+        def load_weights(weights: Any) -> Any:  # noqa: ANN401 - as the model's own
+            return own(recorder.passing(weights))
+
+        model.load_weights = load_weights
+        self._recorder = recorder
+
+    def publication_receipt(self) -> Plain:
+        """What was loaded since. Asked for before the update is finished, which forgets what was not."""
+        recorder = self._recorder
+        if recorder is None:
+            raise RuntimeError("nothing was recorded: no update was begun")
+        model = self._publication_model()
+        del model.load_weights  # the instance's; the class's own is there again
+        self._recorder = None
+        return said(Receipt(recorder.found(), left_out(model)))
+
+    def load_publication(self, path: str) -> Plain:
+        """Take all weights from a file: how an engine that starts again catches up. What was loaded."""
         from vllm.config import set_current_vllm_config
 
         runner = self.model_runner  # type: ignore[attr-defined]
         with set_current_vllm_config(self.vllm_config):  # type: ignore[attr-defined]
             _begin(runner.model)
+            self.record_publication(contents=True)
             _load(runner.model, path)
+            receipt = self.publication_receipt()
             _finish(runner.model, runner.model_config)
+        return receipt
+
+    def adapter_receipt(self, number: int, folder: str) -> Plain:
+        """What lies in an adapter's folder as this worker sees it, and whether vLLM holds the adapter."""
+        recorder = Recorder(contents=True)
+        for _ in recorder.passing(_tensors(f"{folder}/{ADAPTER_FILE}")):
+            pass
+        held = number in self.list_loras()  # type: ignore[attr-defined]
+        return said(Receipt(recorder.found(), () if held else ("the adapter",)))
+
+    def _publication_model(self) -> Any:  # noqa: ANN401 - vLLM's models have no common type
+        transfer = getattr(self, "weight_transfer_engine", None)
+        return self.model_runner.model if transfer is None else transfer.model  # type: ignore[attr-defined]
 
 
 if NAME not in WeightTransferEngineFactory._registry:  # noqa: SLF001 - asked for before it is entered twice

@@ -206,7 +206,7 @@ async def test_an_update_that_breaks_off_ends_the_engine_and_a_publication_finds
 ):
     learner.move(0.05, seed=8)
     alive = await engine.status()
-    await asyncio.to_thread(engine.begin().result, 60)
+    await asyncio.to_thread(engine.begin(True).result, 60)
     report = await asyncio.to_thread(make_publisher(run, [engine], learner, rank=0).report, 8)
     risen = await engine.status()
 

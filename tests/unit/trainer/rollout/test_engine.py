@@ -15,7 +15,7 @@ def request(prompt=3, tokens=4):
 
 
 async def whole_update(engine):
-    await engine.begin()
+    await engine.begin(contents=True)
     await engine.update({"path": "there"})
     await engine.finish(3)
 
@@ -71,13 +71,20 @@ async def test_a_turn_gets_no_more_than_what_is_left_of_the_context(core, option
 async def test_an_update_takes_its_steps_and_is_marked_at_the_end(core, options):
     engine = Engine(core, options)
     await engine.pause("keep")
-    await engine.begin()
+    await engine.begin(contents=True)
     await engine.update({"path": "there"})
     assert core.marked == []
     await engine.finish(3)
     await engine.resume()
     methods = [method for method, _ in core.calls]
-    assert methods == ["start_weight_update", "update_weights", "finish_weight_update"]
+    assert methods == [
+        "record_publication",
+        "start_weight_update",
+        "update_weights",
+        "publication_receipt",
+        "finish_weight_update",
+    ]
+    assert await engine.receipts() == (3, ("of publication_receipt",))
     assert core.marked == [3]
     assert engine.failure() is None
 
@@ -95,7 +102,7 @@ async def test_an_update_that_fails_leaves_an_engine_of_no_use(core, options, me
 
 async def test_half_an_update_is_never_sampled_with(core, options):
     engine = Engine(core, options)
-    await engine.begin()
+    await engine.begin(contents=True)
     with pytest.raises(EngineLost, match="never finished"):
         await engine.resume()
     assert engine.failure() is not None

@@ -130,5 +130,5 @@ def test_the_weights_of_the_version_before_end_the_run(world):
 
 def test_an_engine_that_has_another_version_by_its_own_word_ends_the_run(world):
     world.engine.mislabels = -1
-    with pytest.raises(StaleWeights, match="version 1 of the weights, and 2 was published"):
+    with pytest.raises(StaleWeights, match="engine-0 took version 1 of the weights, and 2 was published"):
         world.update(STEP)

@@ -1,0 +1,13 @@
+"""What an engine's worker says that it took, for engines without vLLM."""
+
+from safetensors.torch import load_file
+
+from trainer.sync.fingerprint import Recorder
+from trainer.sync.receipt import Receipt, said
+
+
+def receipt_of_file(path):
+    """Of all of it, with checksums."""
+    recorder = Recorder(contents=True)
+    dict(recorder.passing(load_file(path).items()))
+    return said(Receipt(recorder.found()))
