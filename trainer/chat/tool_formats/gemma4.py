@@ -6,8 +6,8 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from .base import decode_json, listed, message_of, named_call, space_after, split_thoughts
-from .markup import items
+from .base import decode_json, listed, named_call, space_after
+from .markup import items, message_with_calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,18 +39,14 @@ class Gemma4Format:
     """Keys without quotes, text between quotes of its own, numbers and names as in JSON."""
 
     def parse(self, text: str, first: int = 0, tools: Sequence[Tool] = ()) -> Message:
-        thoughts, said = split_thoughts(text)
-        calls: list[ToolCall] = []
-        kept: list[str] = []
-        end = 0
-        while (start := said.find(_OPEN, end)) >= 0:
-            kept.append(said[end:start])
+        def read(said: str, start: int, before: int) -> tuple[list[ToolCall], int] | None:
             try:
-                call, end = _call(said, start + len(_OPEN), first + len(calls))
+                call, end = _call(said, start, first + before)
             except _MalformedError:
-                return message_of(text)
-            calls.append(call)
-        return message_of(text, thoughts + "".join(kept) + said[end:], calls)
+                return None
+            return [call], end
+
+        return message_with_calls(text, _OPEN, read)
 
     def render(self, message: Message) -> str:
         return "".join([message.content or "", *map(_written, message.tool_calls or ())])

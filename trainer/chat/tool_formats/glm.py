@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .base import listed, message_of, named_call, split_thoughts
-from .markup import expect, items, spelt, typed, types_of, value_until
+from .base import listed, named_call
+from .markup import expect, items, message_with_calls, spelt, typed, types_of, value_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,18 +36,11 @@ class GlmFormat:
     """A name, then keys and values in tags, with or without line ends between them."""
 
     def parse(self, text: str, first: int = 0, tools: Sequence[Tool] = ()) -> Message:
-        thoughts, said = split_thoughts(text)
-        calls: list[ToolCall] = []
-        kept: list[str] = []
-        end = 0
-        while (start := said.find(_OPEN, end)) >= 0:
-            kept.append(said[end:start])
-            read = _call(said, start + len(_OPEN), first + len(calls), tools)
-            if read is None:
-                return message_of(text)
-            calls.append(read[0])
-            end = read[1]
-        return message_of(text, thoughts + "".join(kept) + said[end:], calls)
+        def read(said: str, start: int, before: int) -> tuple[list[ToolCall], int] | None:
+            found = _call(said, start, first + before, tools)
+            return ([found[0]], found[1]) if found else None
+
+        return message_with_calls(text, _OPEN, read)
 
     def render(self, message: Message) -> str:
         parts = [message.content] if message.content else []

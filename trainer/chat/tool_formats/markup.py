@@ -5,16 +5,38 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from .base import arguments_of, decode_json, space_after
+from .base import arguments_of, decode_json, message_of, space_after, split_thoughts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from sandbox_service.contract.messages import Tool, ToolCall
+    from sandbox_service.contract.messages import Message, Tool, ToolCall
 
-__all__ = ["expect", "items", "spelt", "typed", "types_of", "value_until"]
+__all__ = ["expect", "items", "message_with_calls", "spelt", "typed", "types_of", "value_until"]
 
 _NO_TEXT = frozenset({"integer", "number", "boolean", "object", "array", "null"})
+
+
+def message_with_calls(
+    text: str, opening: str, read: Callable[[str, int, int], tuple[Sequence[ToolCall], int] | None]
+) -> Message:
+    """The message of a text whose calls stand behind an opening tag; all of it is text if one is malformed.
+
+    ``read`` is given the text without its thoughts, where an opening tag ends, and how many calls came
+    before; it returns the calls that stand there and where their closing tag ends, or None.
+    """
+    thoughts, said = split_thoughts(text)
+    calls: list[ToolCall] = []
+    kept: list[str] = []
+    end = 0
+    while (start := said.find(opening, end)) >= 0:
+        kept.append(said[end:start])
+        found = read(said, start + len(opening), len(calls))
+        if found is None:
+            return message_of(text)
+        calls += found[0]
+        end = found[1]
+    return message_of(text, thoughts + "".join(kept) + said[end:], calls)
 
 
 def expect(text: str, position: int, tag: str) -> int | None:

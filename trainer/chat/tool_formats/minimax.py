@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .base import listed, message_of, named_call, split_thoughts
-from .markup import expect, items, spelt, typed, types_of, value_until
+from .base import listed, named_call
+from .markup import expect, items, message_with_calls, spelt, typed, types_of, value_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,24 +38,19 @@ class MinimaxFormat:
     """Invocations within one outer tag; MiniMax M2."""
 
     def parse(self, text: str, first: int = 0, tools: Sequence[Tool] = ()) -> Message:
-        thoughts, said = split_thoughts(text)
-        calls: list[ToolCall] = []
-        kept: list[str] = []
-        end = 0
-        while (start := said.find(_OPEN, end)) >= 0:
-            kept.append(said[end:start])
-            position = start + len(_OPEN)
+        def read(said: str, start: int, before: int) -> tuple[list[ToolCall], int] | None:
+            calls: list[ToolCall] = []
+            position = start
             while (named := expect(said, position, _INVOKE)) is not None:
-                read = _call(said, named, first + len(calls), tools)
-                if read is None:
-                    return message_of(text)
-                calls.append(read[0])
-                position = read[1]
+                found = _call(said, named, first + before + len(calls), tools)
+                if found is None:
+                    return None
+                calls.append(found[0])
+                position = found[1]
             closed = expect(said, position, _CLOSE)
-            if closed is None:
-                return message_of(text)
-            end = closed
-        return message_of(text, thoughts + "".join(kept) + said[end:], calls)
+            return (calls, closed) if closed is not None else None
+
+        return message_with_calls(text, _OPEN, read)
 
     def render(self, message: Message) -> str:
         parts = [message.content] if message.content else []
