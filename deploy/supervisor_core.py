@@ -18,8 +18,8 @@ from sandbox_service.trajectories.store import open_store
 
 if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
-    from sandbox_service.runner.frames import Frame
     from sandbox_service.supervisor.seat import CoreBuilder, Seat
+    from sandbox_service.wire.frames import Frame
 
 __all__ = ["NodeSupervisor", "core_builder", "secret_places"]
 

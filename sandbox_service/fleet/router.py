@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.stream.failures import reply_or_raise
+from sandbox_service.wire.frames import Frame, Op
 
 from .lines import Lines
 from .placement import least_loaded, owner_of, rank

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sandbox_service.runner.frames import Frame, Op
+    from sandbox_service.wire.frames import Frame, Op
 
 __all__ = ["Backend"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 
 if TYPE_CHECKING:
     from sandbox_service.config import DeadlineConfig

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from sandbox_service.contract.inspection import FileEntry, FileList
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 
 from .documents import problem_responses
 from .inspection import InstancePath, exchange_of
@@ -20,7 +20,7 @@ from .operations import ON_INSTANCE
 from .verbs import header_key
 
 if TYPE_CHECKING:
-    from sandbox_service.runner.frames import Frame
+    from sandbox_service.wire.frames import Frame
 
     from .receipt import BodyReceipt
     from .verbs import Verbs

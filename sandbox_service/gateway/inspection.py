@@ -18,7 +18,7 @@ from sandbox_service.contract.inspection import (
 )
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 
 from .documents import problem_responses
 from .exchange import EXCHANGE, Exchange

@@ -22,7 +22,7 @@ from sandbox_service.contract.episodes import (
     StepResult,
 )
 from sandbox_service.contract.problems import ErrorCode
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sandbox_service.contract.base import Request
-    from sandbox_service.runner.frames import Frame, Op
+    from sandbox_service.wire.frames import Frame, Op
 
     from .backend import Backend
     from .deadlines import Deadlines

@@ -10,8 +10,9 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sandbox_service.wire.frames import Frame, Op
+
 from .departures import Departures
-from .frames import Frame, Op
 from .link import Gauge
 from .statistics import describe_processes
 from .workers import Workers

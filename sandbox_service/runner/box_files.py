@@ -7,8 +7,9 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from sandbox_service.wire.frames import Frame, Op
+
 from .episode import Refusal
-from .frames import Frame, Op
 
 if TYPE_CHECKING:
     from .agent import BoxAgent

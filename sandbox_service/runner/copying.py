@@ -15,9 +15,10 @@ from .siblings import fork_sibling
 if TYPE_CHECKING:
     import socket
 
+    from sandbox_service.wire.frames import Frame
+
     from .agent import BoxAgent
     from .episode import Episode
-    from .frames import Frame
     from .session_end import SessionEnd
 
 __all__ = ["copy_process"]

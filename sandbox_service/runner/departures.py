@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .frames import Frame, Op
+from sandbox_service.wire.frames import Frame, Op
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,8 +16,9 @@ from .budget import OverBudget, cpu_budget
 from .world import Context, Outcome, Verdict, WorldError
 
 if TYPE_CHECKING:
+    from sandbox_service.wire.frames import Frame
+
     from .agent import BoxAgent
-    from .frames import Frame
     from .world import JsonObject, World
 
 __all__ = ["Episode", "Refusal"]

@@ -14,7 +14,8 @@ import struct
 import time
 from typing import TYPE_CHECKING
 
-from .frames import Frame, Op
+from sandbox_service.wire.frames import Frame, Op
+
 from .link import FrameLink, Gauge
 
 if TYPE_CHECKING:

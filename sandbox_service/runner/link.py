@@ -12,8 +12,9 @@ from collections import deque
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
+from sandbox_service.wire.frames import Decoder, Frame, FrameError
+
 from .descriptors import send_with_descriptors
-from .frames import Decoder, Frame, FrameError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,11 +13,12 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from sandbox_service.wire.frames import Frame, Op
+
 from . import channel, kernel, sweep
 from .agents import Agents
 from .box import Box
 from .config import RunnerConfig
-from .frames import Frame, Op
 from .host import Host
 from .leaving import run_and_leave
 from .loop import Loop

@@ -17,8 +17,9 @@ from .link import FrameLink, Gauge
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sandbox_service.wire.frames import Frame
+
     from .channel import Message
-    from .frames import Frame
     from .loop import Loop
     from .message_link import MessageLink
 

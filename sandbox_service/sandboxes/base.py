@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sandbox_service.environments.base import EnvironmentSpec
-    from sandbox_service.runner.frames import Frame
+    from sandbox_service.wire.frames import Frame
 
 __all__ = ["Sandbox", "SandboxFactory", "SandboxLimits"]
 

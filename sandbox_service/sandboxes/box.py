@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Frame, Op
+from sandbox_service.wire.frames import Frame, Op
 
 from .connection import RunnerConnection
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.stream.address import UnixAddress
 from sandbox_service.stream.connection import MultiplexedClient, StreamOptions
 from sandbox_service.stream.failures import reply_or_raise
+from sandbox_service.wire.frames import Frame, Op
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

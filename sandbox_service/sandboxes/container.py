@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sandbox_service.environments.base import EnvironmentSpec
-    from sandbox_service.runner.frames import Frame
+    from sandbox_service.wire.frames import Frame
 
     from .base import SandboxLimits
     from .docker import Engine, EngineFacts

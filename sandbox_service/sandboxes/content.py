@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["box_files", "box_modules", "runner_files"]
 
-_RUNNER = "sandbox_service.runner"
+_RUNNER = ("sandbox_service.runner", "sandbox_service.wire")
+"""What every box runs, and the wire format that it speaks."""
 _SHARED = ("sandbox_service.environments.actions", "sandbox_service.environments.games")
 """What several environments' worlds are made of."""
 _SERVICE_SIDE_FOLDERS = frozenset({"packs", "setup", "__pycache__"})
@@ -31,14 +32,14 @@ def box_files(spec: EnvironmentSpec) -> dict[str, bytes]:
     """Relative path in the box to content, sorted. Raises ServiceError(SANDBOX_FAILED) without a world."""
     environment = spec.world_module.rpartition(".")[0]
     found: dict[str, bytes] = {}
-    for package in (_RUNNER, *_SHARED, environment):
+    for package in (*_RUNNER, *_SHARED, environment):
         found |= _package(package)
     return dict(sorted(found.items()))
 
 
 def runner_files() -> dict[str, bytes]:
-    """Relative path to content of the runner alone, which is what every box has."""
-    return _package(_RUNNER)
+    """Relative path to content of the runner and its wire format, which every box has."""
+    return {path: content for package in _RUNNER for path, content in _package(package).items()}
 
 
 def box_modules(files: Mapping[str, bytes]) -> list[str]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sandbox_service.environments.base import EnvironmentSpec, Provisions
-    from sandbox_service.runner.frames import Frame
+    from sandbox_service.wire.frames import Frame
 
     from .base import SandboxLimits
     from .host import Host

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Frame, FrameError, Op
+from sandbox_service.wire.frames import Frame, FrameError, Op
 
 if TYPE_CHECKING:
     from .channel import Channel, Handshake

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
-from sandbox_service.runner.frames import MAX_BODY, Decoder, Frame, FrameError, Op
+from sandbox_service.wire.frames import MAX_BODY, Decoder, Frame, FrameError, Op
 
 from .address import keep_alive
 

@@ -6,7 +6,7 @@ import json
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Frame, Op
+from sandbox_service.wire.frames import Frame, Op
 
 __all__ = ["error_frame", "error_of", "reply_or_raise"]
 

@@ -13,7 +13,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Frame, FrameError, Op
+from sandbox_service.wire.frames import Frame, FrameError, Op
 
 from .options import ServerOptions
 from .peer import Peer

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import ray
 
-from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.stream.authentication import answerer_handshake, new_secret
 from sandbox_service.stream.garbage import collect_rarely
 from sandbox_service.stream.server import StreamServer
+from sandbox_service.wire.frames import Frame, Op
 
 from .seat import SupervisorAddress
 

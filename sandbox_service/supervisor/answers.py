@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
-    from sandbox_service.runner.frames import Frame
+    from sandbox_service.wire.frames import Frame
 
 __all__ = ["AnswerMemory", "KeyEntry"]
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from sandbox_service.environments.base import EnvironmentSpec
     from sandbox_service.pool.decisions import Grant
     from sandbox_service.pool.policy import NodeSize
-    from sandbox_service.runner.frames import Frame
     from sandbox_service.sandboxes.base import SandboxFactory
+    from sandbox_service.wire.frames import Frame
 
     from .clock import Clock
 

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ValidationError
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.stream.failures import error_of
+from sandbox_service.wire.frames import Frame, Op
 
 from .instances import gone
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from sandbox_service.contract.episodes import CreateInstanceRequest
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.stream.failures import error_of
 from sandbox_service.trajectories.records import EventKind, InstanceRecord, record_id
+from sandbox_service.wire.frames import Frame, Op
 
 from .calls import GRACE_S, create_frame, parse
 from .executions import Answer, execute, repeat

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.trajectories.records import EventKind
+from sandbox_service.wire.frames import Frame, Op
 
 from .instances import InstanceState, gone
 

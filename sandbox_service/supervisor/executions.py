@@ -20,8 +20,8 @@ from .idempotency import conflict, digest_of, recorded_answer
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Hashable
 
-    from sandbox_service.runner.frames import Frame
     from sandbox_service.trajectories.records import EventRecord
+    from sandbox_service.wire.frames import Frame
 
     from .answers import KeyEntry
     from .idempotency import KeyMemory

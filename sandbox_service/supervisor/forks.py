@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from sandbox_service.contract.episodes import ForkInstanceRequest, ForkInstanceResult
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.stream.failures import reply_or_raise
 from sandbox_service.trajectories.records import EventKind, EventRecord, InstanceRecord
+from sandbox_service.wire.frames import Frame, Op
 
 from .calls import ask, parse
 from .creation import new_id

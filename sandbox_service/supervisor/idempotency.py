@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.trajectories.records import EventKind, public_id
+from sandbox_service.wire.frames import Frame, Op
 
 from .answers import KeyEntry
 

@@ -6,15 +6,15 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from sandbox_service.contract.inspection import Instances, InstanceStatus
-from sandbox_service.runner.frames import MAX_BODY
 from sandbox_service.trajectories.pages import MOST_EVENTS, PageBounds
 from sandbox_service.trajectories.records import public_id
 from sandbox_service.trajectories.view import trajectory_page
+from sandbox_service.wire.frames import MAX_BODY
 
 from .instances import Tombstone, unknown
 
 if TYPE_CHECKING:
-    from sandbox_service.runner.frames import Frame
+    from sandbox_service.wire.frames import Frame
 
     from .instances import Instance
     from .parts import Parts

@@ -8,8 +8,8 @@ from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:
-    from sandbox_service.runner.frames import Frame
     from sandbox_service.sandboxes.base import Sandbox
+    from sandbox_service.wire.frames import Frame
 
     from .boxes import BoxPool
 

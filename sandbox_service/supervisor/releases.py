@@ -13,8 +13,8 @@ from .idempotency import conflict, recorded_answer
 from .instances import GONE, InstanceState
 
 if TYPE_CHECKING:
-    from sandbox_service.runner.frames import Frame
     from sandbox_service.trajectories.records import EventRecord
+    from sandbox_service.wire.frames import Frame
 
     from .instances import Instance
     from .parts import Parts

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sandbox_service.runner.frames import Frame
+    from sandbox_service.wire.frames import Frame
 
 __all__ = ["Core", "CoreBuilder", "Seat", "SupervisorAddress", "TlsFiles", "private_dir"]
 

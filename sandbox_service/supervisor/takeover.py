@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Op
 from sandbox_service.trajectories.records import EventKind
+from sandbox_service.wire.frames import Op
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sandbox_service.runner.frames import Frame
     from sandbox_service.trajectories.records import EventRecord, InstanceRecord
+    from sandbox_service.wire.frames import Frame
 
     from .instances import Instance
     from .journal import Journal

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from sandbox_service.contract.episodes import EvaluateRequest
 from sandbox_service.contract.problems import ERROR_SPECS, ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.stream.failures import error_frame, reply_or_raise
+from sandbox_service.wire.frames import Frame, Op
 
 from .calls import NotStartedError, ask, parse
 from .executions import Answer, execute, repeat

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 from tests.support.cheats import CHEATING_TASK, CHEATS
 from tests.support.grading_traces import HEARD_BY_AN_AGENT, lay_traces, remembering
 from tests.support.runner_box import is_alive, runner_box, uid_drop_missing

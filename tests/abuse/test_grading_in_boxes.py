@@ -11,8 +11,8 @@ import pytest
 
 from sandbox_service.config import LimitsConfig, SandboxConfig
 from sandbox_service.environments.code.catalog import CodeCatalog
-from sandbox_service.runner.frames import Op
 from sandbox_service.sandboxes.factory import open_factory
+from sandbox_service.wire.frames import Op
 from tests.fakes.boxes import Episode, need_engine
 from tests.support.cheats import CHEATING_TASK
 from tests.support.grading_traces import HEARD_BY_AN_AGENT, lay_traces, remembering

@@ -15,7 +15,7 @@ import pytest
 
 from sandbox_service.config import EnvironmentsConfig
 from sandbox_service.environments.registry import SETUP_COMMAND, build_registry
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 from tests.support.hostile_messages import hostile_messages
 from tests.support.runner_box import runner_box
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sandbox_service.runner.frames import Frame, Op
+from sandbox_service.wire.frames import Frame, Op
 from tests.support.runner_box import is_alive, runner_box, uid_drop_missing
 
 if TYPE_CHECKING:

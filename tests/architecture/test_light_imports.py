@@ -34,11 +34,12 @@ def test_importing_it_loads_neither_torch_nor_ray_nor_an_engine(module: str) -> 
     assert not {"torch", "ray", "vllm", "transformers", "plotly", "tensorboard"} & set(loaded.stdout.split())
 
 
-def test_the_runner_needs_nothing_but_the_standard_library() -> None:
+@pytest.mark.parametrize("package", ["sandbox_service.runner", "sandbox_service.wire"])
+def test_what_runs_in_every_box_needs_the_standard_library_only(package: str) -> None:
     script = (
         "import importlib, pkgutil, sys\n"
         "before = set(sys.modules)\n"
-        "package = importlib.import_module('sandbox_service.runner')\n"
+        f"package = importlib.import_module({package!r})\n"
         "for module in pkgutil.walk_packages(package.__path__, package.__name__ + '.'):\n"
         "    importlib.import_module(module.name)\n"
         "print(' '.join(sorted({name.split('.')[0] for name in set(sys.modules) - before})))\n"

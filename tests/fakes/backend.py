@@ -10,8 +10,8 @@ from sandbox_service.contract.inspection import PoolStats, SupervisorStats
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.environments.echo.world import EchoWorld
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.runner.world import Context
+from sandbox_service.wire.frames import Frame, Op
 
 STEPS = {"echo-1": 1, "echo-10": 10, "echo-endless": 1_000_000}
 TIMING = {"queue_ms": 0.1, "route_ms": 0.2, "run_ms": 0.3}

@@ -12,10 +12,10 @@ import pytest
 from sandbox_service.environments.code.catalog import CodeCatalog
 from sandbox_service.environments.echo.catalog import EchoCatalog
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.sandboxes.docker import Engine
 from sandbox_service.sandboxes.images import build_images
 from sandbox_service.stream.failures import reply_or_raise
+from sandbox_service.wire.frames import Frame, Op
 
 ECHO = EchoCatalog.spec
 PROBE = replace(

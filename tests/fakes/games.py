@@ -17,8 +17,8 @@ from sandbox_service.environments.games.catalog import GameCatalog, GameFacts, G
 from sandbox_service.environments.games.world import GameWorld, Turn
 from sandbox_service.environments.registry import Registry
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Op
 from sandbox_service.runner.world import Context
+from sandbox_service.wire.frames import Op
 from tests.fakes.backend import Call, EchoBackend, Episode
 
 ACTIONS = ("go north", "look")

@@ -6,7 +6,7 @@ import asyncio
 import json
 from contextlib import asynccontextmanager
 
-from sandbox_service.runner.frames import Decoder, Frame, Op
+from sandbox_service.wire.frames import Decoder, Frame, Op
 
 
 class ListeningRunner:

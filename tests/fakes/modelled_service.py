@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 from sandbox_service.config import PoolConfig
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.pool.state import BoxState
-from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.stream.failures import error_of
+from sandbox_service.wire.frames import Frame, Op
 
 from .clock import FakeClock
 from .episode_model import ModelInstance, gone_code

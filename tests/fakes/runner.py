@@ -9,8 +9,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.runner.world import Context, World, WorldError
+from sandbox_service.wire.frames import Frame, Op
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.stream.failures import reply_or_raise
 from sandbox_service.supervisor.core import SupervisorCore
+from sandbox_service.wire.frames import Frame, Op
 
 
 class SupervisorBackend:

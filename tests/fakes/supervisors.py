@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.stream.failures import error_frame
+from sandbox_service.wire.frames import Frame, Op
 
 if TYPE_CHECKING:
     from sandbox_service.supervisor.seat import Seat

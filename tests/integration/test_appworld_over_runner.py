@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 from tests.support.appworld_box import (
     AppWorldEpisode,
     RefusedError,

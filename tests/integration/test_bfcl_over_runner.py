@@ -7,8 +7,8 @@ import pytest
 from sandbox_service.config import BfclConfig
 from sandbox_service.environments.bfcl.catalog import BfclCatalog
 from sandbox_service.environments.provisions import GROUP, find
-from sandbox_service.runner.frames import Op
 from sandbox_service.sandboxes.content import box_files
+from sandbox_service.wire.frames import Op
 from tests.support.runner_box import runner_box, uid_drop_missing
 
 TASKS = (

@@ -22,7 +22,7 @@ from sandbox_service.config import ServerConfig
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import CapacityError as ServiceFull
 from sandbox_service.gateway.app import build_app
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 from tests.fakes.backend import EchoBackend
 from tests.fakes.gateway import digest, make_registry
 from tests.fakes.http_server import serving

@@ -9,7 +9,7 @@ import pytest
 
 from sandbox_service.config import CodeConfig
 from sandbox_service.environments.code.catalog import CodeCatalog
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 from tests.support.mbpp import chosen
 from tests.support.runner_box import runner_box, uid_drop_missing
 

@@ -15,7 +15,7 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.fleet.discovery import RayDiscovery
 from sandbox_service.fleet.roster_discovery import Roster
 from sandbox_service.fleet.router import Router
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 from tests.fakes.supervisors import build_fake_core
 
 pytestmark = [

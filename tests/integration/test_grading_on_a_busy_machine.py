@@ -9,14 +9,14 @@ import pytest
 
 from sandbox_service.config import CodeConfig
 from sandbox_service.environments.code.catalog import CodeCatalog
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 from tests.support.busy import ON_A_BUSY_CPU, busy_cpu
 from tests.support.runner_box import error_code, runner_box
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sandbox_service.runner.frames import Frame
+    from sandbox_service.wire.frames import Frame
     from tests.support.runner_box import RunnerBox
 
 CATALOG = CodeCatalog(CodeConfig())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 from tests.support.game_box import GameEpisode, RefusedError, catalog_of, game_box, reference
 from tests.support.runner_box import is_alive, uid_drop_missing
 

@@ -17,8 +17,8 @@ from hypothesis.stateful import precondition, rule
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Op
 from sandbox_service.stream.failures import error_of
+from sandbox_service.wire.frames import Op
 from tests.fakes.episode_model import ModelInstance, gone_code
 from tests.fakes.modelled_service import (
     ENVIRONMENTS,

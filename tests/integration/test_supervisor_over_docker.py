@@ -14,12 +14,12 @@ from sandbox_service.config import CodeConfig, PoolConfig, SandboxConfig, Servic
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.environments.code.catalog import CodeCatalog
 from sandbox_service.environments.registry import build_registry
-from sandbox_service.runner.frames import Op
 from sandbox_service.sandboxes.docker import Engine
 from sandbox_service.sandboxes.factory import open_factory
 from sandbox_service.sandboxes.images import build_images
 from sandbox_service.stream.failures import error_of
 from sandbox_service.supervisor.core import SupervisorCore
+from sandbox_service.wire.frames import Op
 from tests.fakes.boxes import need_engine
 from tests.fakes.supervised import Caller
 from tests.fakes.trajectories import MemoryTrajectoryStore

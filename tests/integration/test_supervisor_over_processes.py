@@ -17,10 +17,10 @@ from sandbox_service.contract.inspection import Trajectory
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.environments.code.catalog import CodeCatalog
 from sandbox_service.environments.registry import build_registry
-from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.sandboxes.factory import open_factory
 from sandbox_service.supervisor.core import SupervisorCore
 from sandbox_service.trajectories.store import open_store
+from sandbox_service.wire.frames import Frame, Op
 from tests.fakes.supervised import Caller
 from tests.fakes.waiting import until
 

@@ -10,7 +10,7 @@ import pytest
 
 from sandbox_service.environments.webshop.catalog import WebshopCatalog
 from sandbox_service.environments.webshop.products import read_products
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 from tests.support.runner_box import RunnerBox, uid_drop_missing
 from tests.support.webshop import (
     Episode,

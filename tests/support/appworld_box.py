@@ -17,7 +17,7 @@ from sandbox_service.config import AppworldConfig
 from sandbox_service.environments.appworld.catalog import AppworldCatalog
 from sandbox_service.environments.provisions import GROUP, Provisions, find
 from sandbox_service.environments.registry import SETUP_COMMAND
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 from tests.support.runner_box import RunnerBox, error_code, runner_box
 
 if TYPE_CHECKING:

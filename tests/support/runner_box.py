@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sandbox_service.runner.frames import Decoder, Frame, Op
+from sandbox_service.wire.frames import Decoder, Frame, Op
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,9 +16,9 @@ import pytest
 from sandbox_service.config import LimitsConfig, SandboxConfig
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.sandboxes.factory import open_factory
 from sandbox_service.sandboxes.host import Host
+from sandbox_service.wire.frames import Frame, Op
 from tests.fakes.boxes import ECHO, PROBE, Episode, episode, need_engine
 from tests.fakes.waiting import until
 

@@ -13,11 +13,11 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.fleet.members import Member, StaticDiscovery
 from sandbox_service.fleet.placement import rank
 from sandbox_service.fleet.router import Router
-from sandbox_service.runner.frames import Op
 from sandbox_service.stream.address import UnixAddress
 from sandbox_service.stream.authentication import answerer_handshake, new_secret
 from sandbox_service.stream.options import StreamOptions
 from sandbox_service.stream.server import StreamServer
+from sandbox_service.wire.frames import Op
 from tests.fakes.supervisors import FakeCore
 
 QUICK = StreamOptions(connect_patience_s=0.05, handshake_timeout_s=1.0, back_off_max_s=0.02)

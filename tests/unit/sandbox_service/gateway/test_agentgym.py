@@ -9,7 +9,7 @@ from sandbox_service.config import ServerConfig
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import CapacityError, ServiceError
 from sandbox_service.gateway.app import build_app
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 from tests.fakes.agentgym_clients import CLIENTS, AlfWorld, BabyAI, SciWorld, TextCraft, WebShop
 from tests.fakes.games import ACTIONS, GameBackend, game_registry
 from tests.fakes.gateway import digest

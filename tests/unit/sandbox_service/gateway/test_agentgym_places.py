@@ -5,7 +5,7 @@ import pytest
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.agentgym_places import FIRST, Places, instance_name, later_number
 from sandbox_service.gateway.exchange import Exchange
-from sandbox_service.runner.frames import Frame, Op
+from sandbox_service.wire.frames import Frame, Op
 
 
 class Fleet:

@@ -10,7 +10,7 @@ import pytest
 from sandbox_service.config import ServerConfig
 from sandbox_service.contract.problems import Problem
 from sandbox_service.gateway.app import build_app
-from sandbox_service.runner.frames import Frame, Op
+from sandbox_service.wire.frames import Frame, Op
 from tests.fakes.backend import EchoBackend
 from tests.fakes.gateway import make_client, make_registry
 

@@ -6,7 +6,7 @@ import pytest
 
 from sandbox_service.contract.batches import MAX_BATCH, BatchResult
 from sandbox_service.errors import CapacityError
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 
 
 def step(instance: str, **fields: object) -> dict[str, object]:

@@ -10,7 +10,7 @@ import pytest
 from sandbox_service.config import ServerConfig
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import CapacityError, ServiceError
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 from tests.fakes.gateway import make_client
 
 ROUTES = ["get_env_profile", "create", "step", "evaluate", "get_info", "release"]

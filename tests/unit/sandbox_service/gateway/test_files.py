@@ -8,7 +8,7 @@ from sandbox_service.config import ServerConfig
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.files import workspace_path
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 from tests.fakes.gateway import make_client
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 
 
 async def test_health_is_two_letters_without_a_content_type(client):

@@ -7,7 +7,7 @@ import pytest
 from sandbox_service.contract.inspection import Environments, Instances, InstanceStatus, Stats, Trajectory
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 
 
 async def test_environments_are_described(client):

@@ -16,7 +16,7 @@ from sandbox_service.contract.episodes import (
 )
 from sandbox_service.contract.problems import ErrorCode, Problem
 from sandbox_service.errors import CapacityError, ServiceError
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 
 CREATE = {"environment": "echo", "task_id": "echo-10"}
 

@@ -9,7 +9,7 @@ import pytest
 
 from sandbox_service.config import ServerConfig
 from sandbox_service.gateway.app import build_app
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 from tests.fakes.backend import EchoBackend
 from tests.fakes.gateway import make_registry
 

@@ -13,7 +13,7 @@ from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import CapacityError
 from sandbox_service.gateway.app import build_app
 from sandbox_service.gateway.turns import Turn, Turns
-from sandbox_service.runner.frames import Frame, Op
+from sandbox_service.wire.frames import Frame, Op
 from tests.fakes.backend import EchoBackend
 from tests.fakes.gateway import digest, make_registry
 from tests.fakes.waiting import settle, until

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 from tests.support.runner_box import error_code, runner_box
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 from tests.support.runner_box import error_code, runner_box
 
 if TYPE_CHECKING:

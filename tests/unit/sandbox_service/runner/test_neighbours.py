@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 
 if TYPE_CHECKING:
     from tests.support.runner_box import RunnerBox

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 from tests.fakes.waiting import wait_until
 from tests.support.runner_box import error_code, is_alive, runner_box
 

@@ -6,8 +6,8 @@ import pytest
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.sandboxes.connection import RunnerConnection
+from sandbox_service.wire.frames import Frame, Op
 from tests.fakes.listening_runner import configuration, listening
 from tests.fakes.waiting import until
 

@@ -7,12 +7,12 @@ import pytest
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.environments.echo.catalog import EchoCatalog
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.sandboxes import container
 from sandbox_service.sandboxes.base import SandboxLimits
 from sandbox_service.sandboxes.container import ContainerFactory
 from sandbox_service.sandboxes.docker import EngineFacts
 from sandbox_service.sandboxes.state import SOCKET_NAME, StateDir
+from sandbox_service.wire.frames import Frame, Op
 from tests.fakes.engine import FakeEngine
 from tests.fakes.listening_runner import ListeningRunner, configuration
 from tests.fakes.waiting import until

@@ -7,11 +7,11 @@ import pytest
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Decoder, Frame, Op
 from sandbox_service.stream.address import UnixAddress
 from sandbox_service.stream.authentication import answerer_handshake, asker_handshake, new_secret
 from sandbox_service.stream.connection import MultiplexedClient
 from sandbox_service.stream.server import StreamServer
+from sandbox_service.wire.frames import Decoder, Frame, Op
 
 STEP = Frame(Op.STEP, 1, "s.1", {}, b"x")
 

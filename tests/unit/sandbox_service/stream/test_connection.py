@@ -6,11 +6,11 @@ import pytest
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import MAX_BODY, Frame, Op
 from sandbox_service.stream.address import TcpAddress, UnixAddress
 from sandbox_service.stream.connection import MultiplexedClient, StreamOptions
 from sandbox_service.stream.options import ServerOptions
 from sandbox_service.stream.server import StreamServer
+from sandbox_service.wire.frames import MAX_BODY, Frame, Op
 
 QUICK = StreamOptions(connect_patience_s=0.2, handshake_timeout_s=1.0, back_off_max_s=0.05)
 

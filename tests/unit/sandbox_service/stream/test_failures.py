@@ -4,8 +4,8 @@ import pytest
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import CapacityError, ServiceError
-from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.stream.failures import error_frame, error_of, reply_or_raise
+from sandbox_service.wire.frames import Frame, Op
 
 REQUEST = Frame(Op.CREATE, 9, "i")
 

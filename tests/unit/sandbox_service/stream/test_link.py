@@ -6,8 +6,8 @@ import pytest
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.stream.link import Link
+from sandbox_service.wire.frames import Frame, Op
 
 
 @pytest.mark.parametrize(

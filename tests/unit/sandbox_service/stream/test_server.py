@@ -9,13 +9,13 @@ import pytest
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Decoder, Frame, Op
 from sandbox_service.stream.address import UnixAddress
 from sandbox_service.stream.authentication import answerer_handshake
 from sandbox_service.stream.connection import MultiplexedClient
 from sandbox_service.stream.failures import error_of
 from sandbox_service.stream.options import ServerOptions
 from sandbox_service.stream.server import StreamServer
+from sandbox_service.wire.frames import Decoder, Frame, Op
 
 
 def step(body: bytes = b"") -> Frame:

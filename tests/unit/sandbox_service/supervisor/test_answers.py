@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.supervisor.answers import AnswerMemory, KeyEntry
+from sandbox_service.wire.frames import Frame, Op
 
 _KIB = 1024
 

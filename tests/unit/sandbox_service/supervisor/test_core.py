@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.config import StoreConfig
 from sandbox_service.contract.problems import ErrorCode
-from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.trajectories.store import open_store
+from sandbox_service.wire.frames import Frame, Op
 from tests.fakes.clock import FakeClock
 from tests.fakes.sandboxes import FakeSandboxFactory
 from tests.fakes.supervised import Supervised, fake_config, supervised

@@ -8,7 +8,7 @@ import pytest
 
 from sandbox_service.config import PoolConfig
 from sandbox_service.contract.problems import ErrorCode
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 from tests.fakes.supervised import Supervised, supervised
 from tests.fakes.trajectories import MemoryTrajectoryStore
 from tests.fakes.waiting import settle

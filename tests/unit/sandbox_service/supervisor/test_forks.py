@@ -6,7 +6,7 @@ import pytest
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.pool.policy import FORK_ALLOWANCE
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 from tests.fakes.supervised import supervised
 from tests.fakes.trajectories import MemoryTrajectoryStore
 

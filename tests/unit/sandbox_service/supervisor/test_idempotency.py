@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.supervisor.answers import AnswerMemory
 from sandbox_service.supervisor.idempotency import KeyMemory, digest_of, same_json
+from sandbox_service.wire.frames import Frame, Op
 
 
 async def _task() -> asyncio.Task[Frame]:

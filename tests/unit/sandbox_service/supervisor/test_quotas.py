@@ -10,8 +10,8 @@ import pytest
 from sandbox_service.config import PoolConfig, QuotaConfig, ServerConfig
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Op
 from sandbox_service.stream.failures import error_of
+from sandbox_service.wire.frames import Op
 from tests.fakes.gateway import digest
 from tests.fakes.supervised import supervised
 from tests.fakes.trajectories import MemoryTrajectoryStore

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Frame, Op
 from sandbox_service.stream.address import TcpAddress
 from sandbox_service.stream.connection import MultiplexedClient, StreamOptions
 from sandbox_service.stream.server import StreamServer
 from sandbox_service.supervisor.seat import Seat, SupervisorAddress, TlsFiles, private_dir
+from sandbox_service.wire.frames import Frame, Op
 
 QUICK = StreamOptions(connect_patience_s=0.5, back_off_max_s=0.05)
 STEP = Frame(Op.STEP, 0, "s.1", {}, b"x")

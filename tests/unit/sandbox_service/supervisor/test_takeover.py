@@ -8,8 +8,8 @@ import json
 import pytest
 
 from sandbox_service.contract.problems import ErrorCode
-from sandbox_service.runner.frames import Op
 from sandbox_service.trajectories.records import EventKind
+from sandbox_service.wire.frames import Op
 from tests.fakes.clock import FakeClock
 from tests.fakes.sandboxes import FakeSandboxFactory
 from tests.fakes.supervised import Supervised, fake_config, supervised

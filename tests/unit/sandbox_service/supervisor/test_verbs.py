@@ -9,7 +9,7 @@ import pytest
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.runner.frames import Op
+from sandbox_service.wire.frames import Op
 from tests.fakes.supervised import Supervised, supervised
 from tests.fakes.trajectories import MemoryTrajectoryStore
 

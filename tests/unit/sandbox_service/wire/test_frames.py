@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sandbox_service.runner.frames import Decoder, Frame, FrameError, Op
+from sandbox_service.wire.frames import Decoder, Frame, FrameError, Op
 
 FRAMES = [
     Frame(Op.STEP, 7, "s.1", {"key": "k", "deadline_s": 2.5}, b"body"),
