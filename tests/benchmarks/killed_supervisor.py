@@ -23,10 +23,10 @@ from pathlib import Path
 
 import httpx
 
-from deploy.bench.processes import processes_of
 from deploy.free_port import free_port
 from deploy.serve_app import run_service
 from sandbox_service.config import Durability, ServiceConfig
+from service_cli.bench.processes import processes_of
 from tests.support.counted_steps import Client, Toll
 
 _CLIENTS = 8

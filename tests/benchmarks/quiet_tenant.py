@@ -24,15 +24,15 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from deploy.bench.context import rounded
-from deploy.bench.instances import create_body, instance_body, settle, step_body
-from deploy.bench.load import Lane, Target, drive
-from deploy.bench.machine import describe_machine
 from deploy.free_port import free_port
-from deploy.policy_runs.outcomes import percentile
 from deploy.preparation import prepared
 from deploy.serve_app import run_service
 from sandbox_service.config import ServiceConfig
+from service_cli.bench.context import rounded
+from service_cli.bench.instances import create_body, instance_body, settle, step_body
+from service_cli.bench.load import Lane, Target, drive
+from service_cli.bench.machine import describe_machine
+from service_cli.policies.outcomes import percentile
 
 MIB = 1024 * 1024
 BOXES = 4

@@ -25,8 +25,8 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from deploy.cli.demo import unsolved
-from deploy.policy_runs.outcomes import EpisodeOutcome, Failed
+from service_cli.commands.demo import unsolved
+from service_cli.policies.outcomes import EpisodeOutcome, Failed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +86,14 @@ def load_averages() -> Iterator[list[float]]:
 
 def play(words: list[str], loops: int, longest_s: float) -> Round:
     """One run of the demo; the machine is busy from when the service is ready."""
-    command = [sys.executable, "-c", "from deploy.cli.app import main; main()", "demo", "--json", *words]
+    command = [
+        sys.executable,
+        "-c",
+        "from service_cli.commands.app import main; main()",
+        "demo",
+        "--json",
+        *words,
+    ]
     started = time.monotonic()
     with (
         contextlib.ExitStack() as load,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.bench.context import Sizes
-from deploy.bench.suites import CLIENT, DURABILITY, EPISODES, SUITES
+from service_cli.bench.context import Sizes
+from service_cli.bench.suites import CLIENT, DURABILITY, EPISODES, SUITES
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -22,7 +22,7 @@ def branches(figures: object, path: str = "") -> Iterator[tuple[str, dict[str, o
 
 
 def test_every_suite_runs_and_every_time_has_its_yardstick(tmp_path: Path) -> None:
-    main = "from deploy.cli.app import main; main()"
+    main = "from service_cli.commands.app import main; main()"
     words = ["bench", "--quick", "--kind", "process", "--output", "bench.json", "--env", "echo"]
     command = [sys.executable, "-c", main, *words]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=380, check=False)

@@ -21,7 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from deploy.bench.machine import describe_machine
+from service_cli.bench.machine import describe_machine
 from trainer.config.reading import read_run
 from trainer.errors import TrainerError
 from trainer.launch.service import sandbox_service

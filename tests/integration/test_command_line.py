@@ -14,7 +14,7 @@ from deploy.free_port import free_port
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]
 
-CLI = [sys.executable, "-c", "from deploy.cli.app import main; main()"]
+CLI = [sys.executable, "-c", "from service_cli.commands.app import main; main()"]
 
 
 @contextmanager

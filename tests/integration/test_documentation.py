@@ -17,7 +17,7 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-import deploy.cli.app
+import service_cli.commands.app
 import trainer.cli.app
 from clients import SandboxClient
 from deploy.config_file import read_config
@@ -103,8 +103,8 @@ def model_server():
 
 
 def command(program, *words):
-    package = {"sandbox-service": "deploy", "sandbox-trainer": "trainer"}[program]
-    return [sys.executable, "-c", f"from {package}.cli.app import main; main()", *words]
+    package = {"sandbox-service": "service_cli.commands", "sandbox-trainer": "trainer.cli"}[program]
+    return [sys.executable, "-c", f"from {package}.app import main; main()", *words]
 
 
 @of("python")
@@ -214,7 +214,8 @@ def send(words, service):
 def service_command(words, service, model_server, folder):
     if tuple(words[:1]) in READ_ONLY or tuple(words[:2]) in READ_ONLY:
         read(
-            deploy.cli.app.build_cli(), [str(folder) if word.startswith("/srv/") else word for word in words]
+            service_cli.commands.app.build_cli(),
+            [str(folder) if word.startswith("/srv/") else word for word in words],
         )
         return
     if words[0] == "serve":

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(400)]
 
 SHIPPED = Path(__file__).parents[2] / "deploy" / "serve.yaml"
 BIN = Path(sys.executable).parent
-CLI = [sys.executable, "-c", "from deploy.cli.app import main; main()"]
+CLI = [sys.executable, "-c", "from service_cli.commands.app import main; main()"]
 MARKER = "SANDBOX_TEST_CLUSTER"
 
 Deploy = Callable[[dict[str, Any]], int]

@@ -218,7 +218,7 @@ def test_a_signal_ends_the_command_and_everything_it_started(tmp_path: Path, num
         f"store.url=sqlite:///{tmp_path}/t.sqlite",
     ]
     with subprocess.Popen(
-        [sys.executable, "-c", "from deploy.cli.app import main; main()", "serve", *words],
+        [sys.executable, "-c", "from service_cli.commands.app import main; main()", "serve", *words],
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,

@@ -20,7 +20,7 @@ from sandbox_service.sandboxes.images import image_reference
 from tests.fakes.boxes import need_engine
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("sandbox_service", "clients", "trainer", "deploy")
+PACKAGES = ("sandbox_service", "clients", "trainer", "deploy", "service_cli")
 OUTSIDE = {"deploy/runs/README.md"}
 """What is for readers of the checkout."""
 PREFIX = "from-a-wheel.test/"
@@ -58,7 +58,7 @@ def pip(*words: str) -> None:
 
 
 def command_of(app: str, *words: str) -> list[str]:
-    return [sys.executable, "-P", "-c", f"from {app}.cli.app import main; main()", *words]
+    return [sys.executable, "-P", "-c", f"from {app}.app import main; main()", *words]
 
 
 def variables(site: Path) -> dict[str, str]:
@@ -87,7 +87,7 @@ def test_the_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
 
 
 def test_a_run_file_that_comes_with_the_wheel_is_found_with_its_data(site: Path, tmp_path: Path) -> None:
-    shown = run(site, tmp_path, command_of("trainer", "config", "deploy/runs/cpu_demo.toml"))
+    shown = run(site, tmp_path, command_of("trainer.cli", "config", "deploy/runs/cpu_demo.toml"))
     (demonstrations,) = re.findall(r'^demonstrations = "(.*)"', shown, re.MULTILINE)
     assert Path(demonstrations).is_relative_to(site)
     assert Path(demonstrations).is_file()
@@ -98,11 +98,11 @@ def test_a_run_file_that_comes_with_the_wheel_is_found_with_its_data(site: Path,
 def test_docker_boxes_are_served_from_an_empty_folder(site: Path, tmp_path: Path) -> None:
     need_engine()
     settings = [f"sandbox.image_prefix={PREFIX}", "environments.enabled=['code']"]
-    image = run(site, tmp_path, command_of("deploy", "images", "build", *settings)).strip()
+    image = run(site, tmp_path, command_of("service_cli.commands", "images", "build", *settings)).strip()
     try:
         assert image == image_reference(CodeCatalog.spec, PREFIX), "as the checkout would build it"
         words = ["--port", str(free_port()), "sandbox.kind=docker", "pools.code.max_boxes=1", *settings]
-        played = served(site, tmp_path, command_of("deploy", "serve", *words))
+        played = served(site, tmp_path, command_of("service_cli.commands", "serve", *words))
     finally:
         subprocess.run(["docker", "image", "rm", image], capture_output=True, check=False)
     assert played["overall"]["episodes"] == played["overall"]["successes"] == 2
@@ -119,7 +119,7 @@ def served(site: Path, folder: Path, command: list[str]) -> dict[str, dict[str, 
         ready = next((line for line in process.stdout if line.startswith("ready: ")), "")
         assert ready, (folder / "service.log").read_text()
         words = ["run", "--server", ready.split()[1], "--split", "easy", "--limit", "2", "--json"]
-        return dict(json.loads(run(site, folder, command_of("deploy", *words))))
+        return dict(json.loads(run(site, folder, command_of("service_cli.commands", *words))))
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=120)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy.policy_runs.demonstrations import demonstrations
 from sandbox_service.config import CodeConfig, ServiceConfig
 from sandbox_service.environments.code.catalog import CodeCatalog
 from sandbox_service.environments.registry import build_registry
+from service_cli.policies.demonstrations import demonstrations
 from tests.fakes import capacity_tables
 from trainer.capacity.machine import GIB, Machine
 from trainer.capacity.plan import capacity_plan

@@ -1,0 +1,1 @@
+"""The command ``sandbox-service``: its subcommands, the policies that play episodes, and the benchmarks."""

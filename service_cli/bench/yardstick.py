@@ -1,0 +1,101 @@
+"""The yardstick: a bare FastAPI echo on uvicorn, in a process of its own, on the same machine.
+
+What it takes is what HTTP and FastAPI alone cost here and now; the service is reported as a multiple of it.
+``/v1/step`` answers every step with the same valid result, so that a client can be measured alone.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from deploy.free_port import free_port
+
+from .load import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fastapi import FastAPI
+
+__all__ = ["build_echo", "main", "running_yardstick"]
+
+_START_S = 30.0
+_STOP_S = 5.0
+_STEP_RESULT = {
+    "instance_id": "yardstick",
+    "step_index": 0,
+    "observation": {"messages": [{"role": "user", "content": "step 0"}]},
+    "reward": 0.0,
+    "terminated": False,
+    "truncated": False,
+}
+
+
+def build_echo() -> FastAPI:
+    """The application: JSON in, the same JSON out."""
+    from fastapi import FastAPI
+
+    app = FastAPI()
+
+    @app.post("/echo")
+    async def echo(body: dict[str, Any]) -> dict[str, Any]:
+        return body
+
+    @app.post("/v1/step")
+    async def step(body: dict[str, Any]) -> dict[str, Any]:
+        return _STEP_RESULT
+
+    return app
+
+
+@contextmanager
+def running_yardstick() -> Iterator[Target]:
+    """The echo in a process of its own, ready."""
+    port = free_port()
+    process = subprocess.Popen([sys.executable, "-m", "service_cli.bench.yardstick", str(port)])
+    try:
+        _wait_until_open(port, process)
+        yield Target("127.0.0.1", port)
+    finally:
+        process.terminate()
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_until_open(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + _START_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"the yardstick ended with status {process.returncode}")
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise RuntimeError("the yardstick did not start")
+
+
+def main(port: int) -> None:
+    """Serve the echo."""
+    import uvicorn
+
+    uvicorn.run(
+        build_echo(),
+        host="127.0.0.1",
+        port=port,
+        loop="uvloop",
+        http="httptools",
+        access_log=False,
+        log_level="warning",
+    )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

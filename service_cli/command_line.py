@@ -1,0 +1,39 @@
+"""Starts the two commands, or says what to install: the core of the package has no command line.
+
+sandbox-service    needs the extra ``service``
+sandbox-trainer    needs the extra ``trainer``
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+__all__ = ["service", "trainer"]
+
+_OURS = frozenset({"clients", "deploy", "sandbox_service", "service_cli", "trainer"})
+_WRONG = 2
+
+
+def service() -> None:
+    """Run ``sandbox-service``."""
+    _run("service_cli.commands.app", "sandbox-service", "service")
+
+
+def trainer() -> None:
+    """Run ``sandbox-trainer``."""
+    _run("trainer.cli.app", "sandbox-trainer", "trainer")
+
+
+def _run(module: str, command: str, extra: str) -> None:
+    try:
+        application = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] in _OURS:
+            raise
+        sys.stderr.write(
+            f"error: {command} needs the package {error.name!r}, which the core does not bring; "
+            f"install it with: pip install 'training-sandbox[{extra}]'\n"
+        )
+        sys.exit(_WRONG)
+    application.main()

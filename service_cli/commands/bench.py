@@ -1,0 +1,118 @@
+"""``sandbox-service bench``: measure, and print JSON."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sandbox_service.config import SandboxConfig
+from sandbox_service.errors import ServiceError
+from sandbox_service.sandboxes.factory import open_engine
+from service_cli.bench.context import Sizes
+from service_cli.bench.environments import problems
+from service_cli.bench.load import LoadError
+from service_cli.bench.session import Plan, measure
+from service_cli.bench.suites import CLIENT, DURABILITY, EPISODES, SUITES
+from service_cli.bench.variants import VariantError, playable
+
+from .terminal import INTERRUPTED, WRONG, explained, fail, notes_line, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from service_cli.bench.context import Figures
+
+__all__ = ["bench"]
+
+_KINDS = ("process", "docker")
+_NAMES = (CLIENT, *SUITES, DURABILITY, EPISODES)
+_CLIENTS = [1, 8, 32, 128]
+
+
+def bench(
+    suites: Annotated[
+        list[str] | None, typer.Argument(metavar="[SUITE]...", help=f"All when missing: {', '.join(_NAMES)}.")
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(help="process, docker, or both; docker is taken where an engine answers when missing."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Little work: shows that all works.")] = False,
+    docker_instances: Annotated[
+        int | None, typer.Option(min=1, help="Containers that hold code instances at once.")
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--env", "-e", help="Environment of the suite episodes, repeatable; all that are set up."
+        ),
+    ] = None,
+    clients: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="Clients at once in the suite episodes, repeatable; 1, 8, 32 and 128."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", dir_okay=False, help="Write the JSON to a file, too.")
+    ] = None,
+) -> None:
+    """Measure the service through HTTP, beside a bare echo and on a quiet machine; print JSON.
+
+    Every time stands beside a yardstick of the same run and their ratio. Medians of several rounds. The suite
+    episodes plays reference solutions, about a minute for each environment; the exit code is 1 when one is
+    not solved.
+
+    Examples:
+
+        sandbox-service bench
+
+        sandbox-service bench noop_step batch --kind process
+
+        sandbox-service bench code_instances --kind docker --docker-instances 64
+
+        sandbox-service bench episodes --kind process --env bfcl --clients 32
+    """
+    chosen = suites or list(_NAMES)
+    unknown = set(chosen) - set(_NAMES)
+    if unknown:
+        raise fail(f"there is no suite {', '.join(sorted(unknown))}; there are: {', '.join(_NAMES)}", WRONG)
+    if set(kind or ()) - set(_KINDS):
+        raise fail(f"a kind is one of: {', '.join(_KINDS)}", WRONG)
+    sizes = Sizes.quick() if quick else Sizes()
+    if docker_instances is not None:
+        sizes = replace(sizes, docker_instances=docker_instances)
+    figures = _measured(chosen, kind, sizes, env or (), clients or _CLIENTS)
+    write_json(figures, output)
+    if wrong := problems(figures):
+        raise fail("; ".join(wrong))
+
+
+def _measured(
+    suites: Sequence[str],
+    kinds: Sequence[str] | None,
+    sizes: Sizes,
+    environments: Collection[str],
+    clients: Sequence[int],
+) -> Figures:
+    with explained():
+        try:
+            variants = playable(environments) if EPISODES in suites else []
+            plan = Plan(suites, kinds or asyncio.run(_available()), sizes, variants, clients)
+            return measure(plan, notes_line)
+        except (LoadError, VariantError) as error:
+            raise fail(str(error)) from error
+        except asyncio.CancelledError:
+            raise fail("interrupted", INTERRUPTED) from None
+
+
+async def _available() -> list[str]:
+    try:
+        engine = await open_engine(SandboxConfig())
+    except ServiceError as error:
+        notes_line(f"without docker: {error.detail}")
+        return ["process"]
+    await engine.close()
+    return list(_KINDS)

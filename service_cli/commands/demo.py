@@ -1,0 +1,96 @@
+"""``sandbox-service demo``: everything in one command: start, run the bundled tasks, show, stop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from clients import ClientLimits
+from deploy.config_file import read_config
+from deploy.free_port import free_port
+from deploy.preparation import prepared
+from deploy.serve_app import run_service
+from deploy.stoppable import until_stopped
+from service_cli.policies.player import PolicyRun
+from service_cli.policies.selection import PolicyChoice, make_policy
+
+from .options import ConfigOption, JsonOption, OverridesArgument
+from .run import report, run_policy
+from .terminal import explained, fail, notes, notes_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sandbox_service.config import ServiceConfig
+    from sandbox_service.contract.inspection import Trajectory
+    from service_cli.policies.outcomes import EpisodeOutcome
+
+__all__ = ["demo", "unsolved"]
+
+_SPLITS = ("easy", "medium", "hard")
+
+
+def demo(
+    overrides: OverridesArgument = None,
+    config: ConfigOption = None,
+    concurrency: Annotated[int, typer.Option("--concurrency", "-n", min=1, help="Episodes at a time.")] = 32,
+    as_json: JsonOption = False,
+) -> None:
+    """Start the service, run the reference policy over the bundled tasks, show what happened, stop.
+
+    Task files of the configuration (environments.code.task_files) are played, too. Fails, and says where,
+    when the reference does not solve a task. Docker sandboxes are used where an engine answers, process
+    sandboxes elsewhere. Nothing stays behind but the recorded episodes: look at them with
+    `sandbox-service trajectories list`.
+
+    Examples:
+
+        sandbox-service demo
+
+        sandbox-service demo --concurrency 8 sandbox.kind=process
+    """
+    with explained():
+        resolved = read_config(config, overrides or [])
+        port = free_port(resolved.server.port, resolved.server.host)
+        server = resolved.server.model_copy(update={"port": port})
+        environments = resolved.environments.model_copy(update={"enabled": ("code",)})
+        settled = prepared(
+            resolved.model_copy(update={"server": server, "environments": environments}), notes_line
+        )
+        played, shown = _play(settled, concurrency)
+    report(played, shown, as_json=as_json)
+    if not played.outcomes:
+        raise typer.Exit(1)
+    if wrong := unsolved(played.outcomes):
+        raise fail(f"{len(wrong)} of {len(played.outcomes)} references failed: {', '.join(wrong)}")
+
+
+def unsolved(outcomes: Sequence[EpisodeOutcome]) -> list[str]:
+    """Name the tasks that the reference did not solve, each with what became of it."""
+    return [
+        f"{each.task_id} (score {each.score:g})"
+        if each.failed is None and each.score is not None
+        else f"{each.task_id} ({each.failed.code if each.failed else 'not graded'})"
+        for each in outcomes
+        if not each.success
+    ]
+
+
+def _play(config: ServiceConfig, concurrency: int) -> tuple[PolicyRun, Trajectory | None]:
+    choice = PolicyChoice("reference")
+    splits = (*_SPLITS, *(file.stem for file in config.environments.code.task_files))
+    played = PolicyRun("code", splits, choice.name, make_policy(choice, "code", config), concurrency)
+    limits = ClientLimits(in_flight=max(64, concurrency), creating=concurrency)
+    shown: Trajectory | None = None
+    notes().print("starting the service ...")
+    with run_service(config) as service:
+        notes().print(f"ready: {service.url}, {config.sandbox.kind} sandboxes")
+        try:
+            work = run_policy(played, service.url, None, limits, show=True)
+            shown = asyncio.run(until_stopped(work, service.stopping))
+        except asyncio.CancelledError:
+            notes().print("interrupted; what was finished:")
+        notes().print("stopping the service ...")
+    return played, shown

@@ -1,0 +1,61 @@
+"""``sandbox-service envs references``: reference solutions as demonstrations to learn from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deploy.config_file import read_config
+from sandbox_service.environments.registry import build_registry
+from service_cli.policies.demonstrations import demonstrations
+
+from .options import ConfigOption
+from .run_options import LimitOption
+from .terminal import explained, fail, notes
+
+__all__ = ["references"]
+
+
+def references(
+    name: Annotated[str, typer.Argument(metavar="ENV", help="The environment's name.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", dir_okay=False, help="JSONL file to write.")
+    ],
+    split: Annotated[
+        list[str] | None, typer.Option(help="A split, or several; the environment's default when missing.")
+    ] = None,
+    limit: LimitOption = None,
+    text: Annotated[
+        bool,
+        typer.Option(
+            "--text", help="Write calls into the text, for models without tool calls: ```python, <tool_call>."
+        ),
+    ] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Write the environment's own solutions as demonstrations, a task a line.
+
+    A line is {"environment": ..., "task_id": ..., "messages": [assistant messages]}: what a trainer's warm
+    start imitates, and what `run --policy script --script FILE` plays. It needs no running service; it
+    reads the tasks, so it is for those who have them. Tasks without a solution are left out and counted.
+
+    Examples:
+
+        sandbox-service envs references code --split train -o demonstrations.jsonl
+
+        sandbox-service envs references code --split arithmetic_train_easy --limit 400 --text -o easy.jsonl
+    """
+    with explained():
+        catalog = build_registry(read_config(config).environments).catalog(name)
+        splits = split or [catalog.describe().default_split]
+        task_ids = list(dict.fromkeys(each for one in splits for each in catalog.task_ids(one)))[:limit]
+        found = [each for each in demonstrations(catalog, task_ids, text=text) if each.messages]
+    if not found:
+        raise fail(f"{name} has no reference solution for a task of {', '.join(splits)}")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text("".join(each.line() + "\n" for each in found), encoding="utf-8")
+    without = len(task_ids) - len(found)
+    left_out = f"; {without} tasks have no solution" if without else ""
+    notes().print(f"{output}: {len(found)} demonstrations{left_out}", markup=False, soft_wrap=True)

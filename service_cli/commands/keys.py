@@ -1,0 +1,49 @@
+"""``sandbox-service keys``: API keys."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from service_cli.api_keys import new_api_key
+
+from .options import JsonOption
+from .terminal import WRONG, fail, notes, results, write_json
+
+__all__ = ["build"]
+
+
+def build() -> typer.Typer:
+    """The sub-commands."""
+    cli = typer.Typer(help="Make API keys.", no_args_is_help=True)
+    cli.callback()(_keys)
+    cli.command("new")(new)
+    return cli
+
+
+def _keys() -> None:
+    """API keys tell tenants apart; beyond loopback a service demands them."""
+
+
+def new(
+    tenant: Annotated[str, typer.Argument(help="Who the key belongs to.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Make a key for a tenant: the key for the client, its SHA-256 for the service's configuration.
+
+    Example:
+
+        sandbox-service keys new team-a
+    """
+    try:
+        key = new_api_key(tenant)
+    except ValueError as error:
+        raise fail(str(error), WRONG) from error
+    if as_json:
+        write_json({"key": key.secret, "sha256": key.digest, "tenant": key.tenant})
+        return
+    notes().print("The key; it is shown this once, give it to clients as SANDBOX_API_KEY:")
+    results().print(key.secret, soft_wrap=True, markup=False)
+    notes().print("For the file that serve reads with --config:")
+    results().print(key.toml(), soft_wrap=True, markup=False)

@@ -1,0 +1,217 @@
+"""``sandbox-service run``: a policy over the tasks of a split, with progress and a score table."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from clients import (
+    AsyncSandboxClient,
+    ClientLimits,
+    RetryPolicy,
+    SandboxClient,
+    SandboxError,
+    TransportError,
+)
+from clients.errors import Failure
+from deploy.config_file import read_config
+from sandbox_service.contract.problems import FailureClass
+from service_cli.policies.display import summary_view
+from service_cli.policies.model_policy import Sampling
+from service_cli.policies.player import PolicyRun
+from service_cli.policies.records import EpisodeFile
+from service_cli.policies.selection import PolicyChoice, make_policy
+
+from .envs import unknown_environment
+from .options import DEFAULT_SERVER, ApiKeyOption, ConfigOption, JsonOption, ServerOption
+from .run_options import (
+    ConcurrencyOption,
+    EnvironmentOption,
+    LimitOption,
+    MaxStepsOption,
+    MaxTokensOption,
+    ModelKeyOption,
+    OutputOption,
+    PolicyOption,
+    RepeatOption,
+    ScriptOption,
+    SeedOption,
+    ShowOption,
+    SplitOption,
+    TemperatureOption,
+    TimeoutOption,
+    ToolForm,
+    ToolsOption,
+)
+from .terminal import FAILED, INTERRUPTED, WRONG, explained, fail, notes, results, write_json
+from .trajectory_view import trajectory_panels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sandbox_service.contract.inspection import Trajectory
+    from service_cli.policies.outcomes import EpisodeOutcome
+
+__all__ = ["report", "run", "run_policy"]
+
+
+_SHORT = 2000
+_COUNTED = {"solved": "solved", "not solved": "missed", "no verdict": "failed"}
+
+
+def run(
+    env: EnvironmentOption = "code",
+    split: SplitOption = None,
+    policy: PolicyOption = "reference",
+    script: ScriptOption = None,
+    concurrency: ConcurrencyOption = 32,
+    limit: LimitOption = None,
+    seed: SeedOption = 0,
+    repeat: RepeatOption = 1,
+    max_steps: MaxStepsOption = None,
+    temperature: TemperatureOption = None,
+    max_tokens: MaxTokensOption = None,
+    timeout: TimeoutOption = 240.0,
+    tools: ToolsOption = ToolForm.NATIVE,
+    model_key: ModelKeyOption = None,
+    output: OutputOption = None,
+    show: ShowOption = False,
+    server: ServerOption = DEFAULT_SERVER,
+    api_key: ApiKeyOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a policy over a split, through the API, and print success and scores by category.
+
+    Policies: reference (the environment's own solutions), random (an offered
+    action, or a random tool call), empty (one empty answer), script (messages
+    from --script FILE), openai:MODEL@URL (any OpenAI-compatible
+    chat-completions server; URL with or without /v1).
+
+    The exit code is 1 when an episode ended without a verdict: infrastructure
+    or model server failed. Those are counted by failure class, without a score.
+
+    Examples:
+
+        sandbox-service run --env code --split easy --concurrency 32 --show
+
+        sandbox-service run --env textcraft --policy random --seed 7 --limit 100
+
+        sandbox-service run -e bfcl -p openai:Qwen3-8B@http://127.0.0.1:8000 -k 4 -o episodes.jsonl
+    """
+    with explained():
+        _check_environment(env, server, api_key)
+        sampling = Sampling(temperature, max_tokens, text_tools=tools is ToolForm.TEXT)
+        choice = PolicyChoice(policy, script, seed, sampling, timeout, model_key)
+        acting = make_policy(choice, env, read_config(config))
+        limits = ClientLimits(in_flight=max(64, concurrency), creating=concurrency)
+        played = PolicyRun(
+            env, tuple(split or ()), choice.label, acting, concurrency, seed, repeat, max_steps
+        )
+        try:
+            with _kept(output, played):
+                shown = asyncio.run(run_policy(played, server, api_key, limits, limit=limit, show=show))
+        except KeyboardInterrupt:
+            notes().print("interrupted; what was finished:")
+            report(played, None, as_json=as_json)
+            raise typer.Exit(INTERRUPTED) from None
+    report(played, shown, as_json=as_json)
+    if played.summary().failures:
+        raise typer.Exit(FAILED)
+
+
+def _check_environment(env: str, server: str, api_key: str | None) -> None:
+    """Ask the service, since what this machine has set up may be something else."""
+    with SandboxClient(server, api_key, retry=RetryPolicy(attempts=2)) as client:
+        served = [environment.name for environment in client.environments().environments]
+    if env not in served:
+        raise fail(unknown_environment(env, served), WRONG)
+
+
+@contextmanager
+def _kept(output: Path | None, played: PolicyRun) -> Iterator[None]:
+    """Episodes go to a file as they end."""
+    if output is None:
+        yield
+        return
+    with EpisodeFile(output, played.environment, played.policy_name) as file:
+        played.keep = file.write
+        yield
+
+
+async def run_policy(
+    played: PolicyRun,
+    server: str,
+    api_key: str | None,
+    limits: ClientLimits,
+    *,
+    limit: int | None = None,
+    show: bool = False,
+) -> Trajectory | None:
+    """Play the split with a progress bar; one trajectory when asked for."""
+    client = AsyncSandboxClient(server, api_key, limits=limits, observer=played.recorder)
+    async with client:
+        if not await client.healthy():
+            raise TransportError(
+                Failure(f"nobody answers at {server}", "transport_error", FailureClass.SANDBOX)
+            )
+        task_ids = await played.choose(client)
+        with _progress() as progress:
+            bar = progress.add_task(
+                played.name, total=len(task_ids[:limit]) * played.repeat, solved=0, missed=0, failed=0
+            )
+            counts = {"solved": 0, "missed": 0, "failed": 0}
+
+            def advance(outcome: EpisodeOutcome) -> None:
+                counts["failed" if outcome.failed else "solved" if outcome.success else "missed"] += 1
+                progress.advance(bar)
+                progress.tasks[bar].fields.update(counts)
+
+            await played.play(client, task_ids[:limit], advance)
+        return await _trajectory(client, played) if show else None
+
+
+def _progress() -> Progress:
+    fields = (f"{text} {{task.fields[{name}]}}" for text, name in _COUNTED.items())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(", ".join(fields)),
+    )
+    return Progress(*columns, TimeElapsedColumn(), console=notes())
+
+
+async def _trajectory(client: AsyncSandboxClient, played: PolicyRun) -> Trajectory | None:
+    """Of the longest graded episode: it shows most."""
+    graded = [outcome for outcome in played.outcomes if outcome.instance_id and outcome.failed is None]
+    if not graded:
+        return None
+    longest = max(graded, key=lambda outcome: outcome.steps)
+    try:
+        return await client.trajectory(longest.instance_id or "")
+    except SandboxError as error:
+        notes().print(f"no trajectory to show: {error}", markup=False)
+        return None
+
+
+def report(played: PolicyRun, shown: Trajectory | None, *, as_json: bool) -> None:
+    """Print a run as tables, or as JSON."""
+    summary = played.summary()
+    if as_json:
+        body = asdict(summary) | {
+            "episodes_per_s": summary.episodes_per_s,
+            "episodes": [asdict(outcome) for outcome in played.outcomes],
+            "trajectory": shown.model_dump(mode="json") if shown else None,
+        }
+        write_json(body)
+        return
+    results().print(summary_view(summary, played.outcomes))
+    if shown is not None:
+        results().print(trajectory_panels(shown, most_characters=_SHORT))

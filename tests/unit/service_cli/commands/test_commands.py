@@ -1,0 +1,187 @@
+"""The commands that speak to a service, against the real gateway on a socket."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from sandbox_service.config import ServerConfig, ServiceConfig
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.gateway.app import build_app
+from sandbox_service.wire.frames import Op
+from service_cli.commands.app import build_cli
+from tests.fakes.backend import EchoBackend
+from tests.fakes.gateway import digest, make_registry
+from tests.fakes.http_server import serving
+
+WIDE = {"COLUMNS": "200"}
+
+
+@pytest.fixture
+def backend() -> EchoBackend:
+    return EchoBackend()
+
+
+@pytest.fixture
+def server(backend: EchoBackend) -> Iterator[str]:
+    with serving(build_app(ServerConfig(), make_registry(), backend)) as url:
+        yield url
+
+
+def invoke(*words: str) -> Result:
+    return CliRunner(env=WIDE).invoke(build_cli(), words)
+
+
+def test_the_reference_policy_solves_and_shows(server: str) -> None:
+    result = invoke("run", "--env", "echo", "--server", server, "--show")
+    assert result.exit_code == 0, result.output
+    assert "reference policy on echo/train: 2 episodes" in result.stdout
+    assert "100.0 %" in result.stdout
+    assert "Latency seen by the client" in result.stdout
+    assert "echo-10" in result.stdout
+
+
+def test_a_run_as_json_has_every_episode(server: str) -> None:
+    result = invoke("run", "--env", "echo", "--server", server, "--policy", "empty", "--json")
+    assert result.exit_code == 0, result.output
+    body = json.loads(result.stdout)
+    assert body["overall"]["episodes"] == 2
+    assert {episode["task_id"]: episode["success"] for episode in body["episodes"]} == {
+        "echo-1": True,
+        "echo-10": False,
+    }
+    assert body["failures"] == {}
+
+
+def test_a_run_can_be_limited_and_take_several_splits(server: str) -> None:
+    words = ("--split", "train", "--split", "endless", "--limit", "1", "--json")
+    result = invoke("run", "--env", "echo", "--server", server, *words)
+    body = json.loads(result.stdout)
+    assert (body["splits"], body["overall"]["episodes"]) == (["train", "endless"], 1)
+
+
+def test_an_infrastructure_failure_is_a_bad_exit_and_no_score(server: str, backend: EchoBackend) -> None:
+    backend.failures[Op.STEP] = ServiceError(ErrorCode.INSTANCE_LOST)
+    result = invoke("run", "--env", "echo", "--server", server)
+    assert result.exit_code == 1
+    assert "Episodes without a verdict" in result.stdout
+    assert "sandbox" in result.stdout
+
+
+def test_a_script_is_played(server: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.jsonl"
+    script.write_text('{"task_id": "echo-1", "messages": [{"role": "assistant", "content": "hello"}]}\n')
+    words = ("--policy", "script", "--script", str(script), "--limit", "1", "--json")
+    body = json.loads(invoke("run", "--env", "echo", "--server", server, *words).stdout)
+    assert body["overall"]["successes"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("run", "--env", "nowhere"), "no environment 'nowhere'"),
+        (("run", "--env", "echo", "--split", "nothing"), "no split 'nothing'"),
+        (("run", "--env", "echo", "--policy", "script"), "belong together"),
+        (("envs", "show", "nowhere"), "no environment 'nowhere'"),
+    ],
+)
+def test_mistakes_are_told_in_a_sentence(server: str, words: tuple[str, ...], sentence: str) -> None:
+    result = invoke(*words, "--server", server)
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_an_absent_service_is_told_with_a_remedy() -> None:
+    result = invoke("run", "--env", "echo", "--server", "http://127.0.0.1:1")
+    assert result.exit_code == 1
+    assert "sandbox-service serve" in result.stderr
+
+
+def test_environments_are_listed_and_shown(server: str) -> None:
+    assert "train 2, endless 1" in invoke("envs", "--server", server).stdout
+    shown = invoke("envs", "show", "tools", "--server", server).stdout
+    assert "tool shout" in shown
+    assert "volume" in shown
+    assert json.loads(invoke("envs", "show", "echo", "--server", server, "--json").stdout)["name"] == "echo"
+    assert len(json.loads(invoke("envs", "--server", server, "--json").stdout)["environments"]) == 2
+
+
+def test_the_status_is_a_table_or_json(server: str) -> None:
+    assert "instances" in invoke("status", "--once", "--server", server).stdout
+    assert "supervisors" in json.loads(invoke("status", "--json", "--server", server).stdout)
+
+
+def test_a_key_is_sent(backend: EchoBackend) -> None:
+    config = ServerConfig(api_keys={digest("secret"): "team"})
+    with serving(build_app(config, make_registry(), backend)) as url:
+        refused = invoke("envs", "--server", url)
+        allowed = invoke("envs", "--server", url, "--api-key", "secret")
+    assert (refused.exit_code, allowed.exit_code) == (1, 0)
+    assert "unauthenticated" in refused.stderr
+
+
+def test_the_resolved_configuration_is_printed() -> None:
+    result = invoke("serve", "--print-config", "--port", "9000", "sandbox.kind=process")
+    config = ServiceConfig.model_validate_json(result.stdout)
+    assert (config.server.port, config.sandbox.kind) == (9000, "process")
+
+
+def test_a_wrong_setting_is_told() -> None:
+    result = invoke("serve", "--print-config", "server.prot=1")
+    assert result.exit_code == 2
+    assert "server.prot" in result.stderr
+
+
+def test_an_exposed_service_without_keys_is_refused() -> None:
+    result = invoke("serve", "--host", "0.0.0.0")
+    assert result.exit_code == 2
+    assert "insecure" in result.stderr
+
+
+def test_process_boxes_are_refused_beyond_loopback_at_once() -> None:
+    result = invoke("serve", "--host", "0.0.0.0", "--insecure", "sandbox.kind=process")
+    assert result.exit_code == 2
+    assert "process sandboxes are no security boundary" in result.stderr
+    assert "starting" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["status"], ["envs"], ["envs", "show", "code"], ["run"], ["trajectories", "show", "x"]]
+)
+def test_an_address_without_a_scheme_comes_with_the_right_one(words: list[str]) -> None:
+    result = invoke(*words, "-s", "localhost:8080")
+    assert result.exit_code == 2
+    assert "did you mean http://localhost:8080?" in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_an_environment_that_the_service_does_not_have_comes_with_those_it_has(server: str) -> None:
+    for words in (("run", "--env", "ehco"), ("envs", "show", "ehco")):
+        result = invoke(*words, "--server", server)
+        assert result.exit_code == 2
+        assert "no environment 'ehco'; it has: echo, tools; did you mean echo?" in result.stderr
+
+
+def test_a_new_key_comes_with_its_configuration() -> None:
+    body = json.loads(invoke("keys", "new", "team", "--json").stdout)
+    assert body["sha256"] == digest(body["key"])
+    text = invoke("keys", "new", "team").output
+    assert "[server.api_keys]" in text
+    assert invoke("keys", "new", "bad tenant!").exit_code == 2
+
+
+def test_a_suite_that_does_not_exist_is_told_with_those_that_do() -> None:
+    result = invoke("bench", "nothing")
+    assert result.exit_code == 2
+    assert "noop_step" in result.stderr
+    assert invoke("bench", "--kind", "vm", "client").exit_code == 2
+
+
+def test_images_without_an_engine_are_told() -> None:
+    result = invoke("images", "build", "sandbox.docker_host=tcp://127.0.0.1:1")
+    assert result.exit_code == 1
+    assert "no Docker engine answers" in result.stderr

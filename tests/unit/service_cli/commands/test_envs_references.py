@@ -1,0 +1,48 @@
+"""Writing reference solutions from the command line."""
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner, Result
+
+from service_cli.commands.app import build_cli
+
+
+def references(*words: str) -> Result:
+    return CliRunner(env={"COLUMNS": "200"}).invoke(build_cli(), ["envs", "references", *words])
+
+
+def test_the_first_tasks_of_a_split_are_written_a_line_each(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "easy.jsonl"
+    result = references("code", "--split", "arithmetic_train_easy", "--limit", "3", "--text", "-o", str(file))
+    assert result.exit_code == 0, result.output
+    assert "3 demonstrations" in result.stderr
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [row["task_id"] for row in rows] == [f"arithmetic/train/easy/{number}" for number in (1, 2, 3)]
+    assert {row["environment"] for row in rows} == {"code"}
+    assert all(set(message) == {"role", "content"} for row in rows for message in row["messages"])
+
+
+def test_calls_are_native_unless_said_otherwise_and_splits_are_not_written_twice(tmp_path: Path) -> None:
+    file = tmp_path / "train.jsonl"
+    result = references("code", "--split", "train", "--split", "train", "-o", str(file))
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert len({row["task_id"] for row in rows}) == len(rows)
+    assert all(message["tool_calls"] for row in rows for message in row["messages"])
+
+
+def test_what_has_no_solution_or_is_not_there_is_said_and_nothing_is_written(tmp_path: Path) -> None:
+    own, file = tmp_path / "mine.jsonl", tmp_path / "out.jsonl"
+    own.write_text('{"id": "mine/1", "prompt": "?", "grader": {"kind": "exact", "answers": ["yes"]}}\n')
+    config = tmp_path / "service.toml"
+    config.write_text(f'[environments.code]\ntask_files = ["{own}"]\n')
+    for words, sentence in (
+        (("code", "--split", "mine", "--config", str(config)), "no reference solution"),
+        (("code", "--split", "nowhere"), "no split 'nowhere'"),
+        (("nothing",), "no environment 'nothing'"),
+    ):
+        result = references(*words, "-o", str(file))
+        assert result.exit_code == 1
+        assert sentence in result.stderr
+        assert not file.exists()

@@ -1,0 +1,158 @@
+"""``sandbox-service trajectories`` as it is typed."""
+
+import json
+
+import pyarrow.parquet
+import pytest
+from typer.testing import CliRunner
+
+from sandbox_service.config import StoreConfig
+from sandbox_service.trajectories.records import EventKind, record_id
+from sandbox_service.trajectories.store import open_store
+from service_cli.commands.trajectories import build
+from service_cli.commands.trajectory_view import plain
+from tests.fakes.episodes import START, Episode, create, event, failure, instance, record, step
+
+
+@pytest.fixture
+def run(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.delenv("SANDBOX_STORE_URL", raising=False)
+
+    def invoke(*words):
+        return CliRunner().invoke(build(), [str(word) for word in words])
+
+    return invoke
+
+
+@pytest.fixture
+async def url(tmp_path):
+    url = f"sqlite:///{tmp_path}/trajectories.sqlite"
+    store = open_store(StoreConfig(url=url))
+    record(store, Episode("s1.a"))
+    record(store, Episode("s1.b", score=0.0, at=START + 10))
+    store.open_instance(instance("s1.c", created_at=START + 20))
+    store.append(create("s1.c"))
+    store.append(step("s1.c", 1))
+    store.append(failure("s1.c", 2))
+    store.append(
+        event(
+            "s1.c", 3, response=b'{"observation": {"messages": [{"role": "tool", "content": "\\u001b[2J"}]}}'
+        )
+    )
+    store.open_instance(instance("s1.long", created_at=START - 10))
+    opening = {"observation": {"messages": [{"role": "user", "content": "word " * 1000}]}}
+    store.append(event("s1.long", 0, EventKind.CREATE, response=json.dumps(opening).encode()))
+    await store.close()
+    return url
+
+
+def test_show_tells_what_was_said_and_what_it_was_worth(run, url):
+    shown = run("show", "s1.a", "--url", url)
+    assert shown.exit_code == 0
+    for text in (
+        "Say something.",
+        "step 0",
+        'say({"text": "word 0"})',
+        "word 1",
+        "0.25",
+        "solved",
+        "run_ms 1.5",
+    ):
+        assert text in shown.stdout
+
+
+def test_show_tells_failures_and_lets_no_control_character_through(run, url):
+    shown = run("show", "s1.c", "--url", url)
+    assert "step failed: step_timeout: the step ran past its deadline" in shown.stdout
+    assert "\x1b" not in shown.stdout
+    assert "\ufffd[2J" in shown.stdout
+
+
+def test_show_as_json_is_the_trajectory(run, url):
+    shown = json.loads(run("show", "s1.a", "--url", url, "--json").stdout)
+    assert [one["operation"] for one in shown["events"]] == ["create", "step", "step", "evaluate", "release"]
+
+
+def test_long_messages_are_shortened_unless_asked_for_in_full(run, url):
+    short, full = (
+        run("show", "s1.long", "--url", url).stdout,
+        run("show", "s1.long", "--url", url, "--full").stdout,
+    )
+    assert (short.count("word"), "(3000" in short) == (400, True)
+    assert (full.count("word"), "(3000" in full) == (1000, False)
+
+
+def test_list_shows_the_latest_first(run, url):
+    listed = run("list", "--url", url, "--limit", 2)
+    assert listed.exit_code == 0
+    assert listed.stdout.index("s1.c") < listed.stdout.index("s1.b")
+    assert "s1.a" not in listed.stdout
+
+
+def test_list_of_nothing_says_so(run, url):
+    assert "No episodes" in run("list", "--url", url, "--tenant", "nobody").stdout
+
+
+def test_export_writes_what_is_wanted(run, url, tmp_path):
+    output = tmp_path / "solved.parquet"
+    done = run("export", "--url", url, "--format", "parquet", "--output", output, "--success")
+    assert done.exit_code == 0
+    assert "1 episodes written" in done.stderr
+    assert done.stdout == ""
+    assert pyarrow.parquet.read_table(output).num_rows == 1
+
+
+def test_export_does_not_replace_a_file_unless_forced(run, url, tmp_path):
+    output = tmp_path / "data.jsonl"
+    output.write_text("mine")
+    refused = run("export", "--url", url, "-o", output)
+    assert refused.exit_code == 2
+    assert "--force" in refused.stderr
+    assert output.read_text() == "mine"
+    assert run("export", "--url", url, "-o", output, "--force").exit_code == 0
+    assert len(output.read_text().splitlines()) == 4
+
+
+def test_export_to_a_place_that_cannot_be_written_says_so(run, url, tmp_path):
+    (tmp_path / "file").touch()
+    refused = run("export", "--url", url, "-o", tmp_path / "file" / "data.jsonl")
+    assert refused.exit_code == 1
+    assert "cannot be written" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        pytest.param(("show", "s1.zz"), "`trajectories list` shows the latest", id="unknown instance"),
+        pytest.param(("list", "--url", "sqlite:///nowhere/t.sqlite"), "--url", id="no file"),
+        pytest.param(("list", "--url", "mysql://host/db"), "only sqlite and postgresql", id="other database"),
+        pytest.param(("list", "--url", "nonsense"), "Could not parse", id="no URL"),
+        pytest.param(("list", "--url", "postgresql://127.0.0.1:1/x"), "is the database up?", id="no server"),
+        pytest.param(
+            ("show", "s1.a", "--server", "http://127.0.0.1:1"), "is the service running?", id="no service"
+        ),
+    ],
+)
+def test_errors_say_what_to_do_next(run, url, words, hint):
+    failed = run(*words, *(() if "--url" in words else ("--url", url)))
+    assert failed.exit_code == 1
+    assert hint in failed.stderr.replace("\n", "")
+
+
+def test_control_characters_are_replaced_and_line_ends_are_kept():
+    assert plain("a\x1b[31m\r\n\tb\x9b") == "a\ufffd[31m\ufffd\n\tb\ufffd"
+
+
+async def test_show_of_an_id_that_two_tenants_chose_asks_for_the_tenant(run, tmp_path):
+    url = f"sqlite:///{tmp_path}/two.sqlite"
+    store = open_store(StoreConfig(url=url))
+    for tenant in ("acme", "bees"):
+        record(store, Episode(record_id(tenant, "mine"), tenant=tenant))
+    await store.close()
+    refused = run("show", "mine", "--url", url)
+    assert refused.exit_code == 1
+    assert "--tenant (acme, bees)" in refused.output
+    shown = run("show", "mine", "--tenant", "bees", "--json", "--url", url)
+    assert (json.loads(shown.output)["instance_id"], json.loads(shown.output)["tenant"]) == ("mine", "bees")

@@ -1,0 +1,74 @@
+"""What status and envs print in a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console, RenderableType
+
+from sandbox_service.contract.inspection import PoolStats, Split, Stats, SupervisorStats
+from sandbox_service.environments.echo.catalog import EchoCatalog
+from service_cli.commands.envs import environments_view
+from service_cli.commands.status import stats_view
+
+
+def printed(view: RenderableType) -> list[str]:
+    text = io.StringIO()
+    Console(file=text, width=80, highlight=False).print(view)
+    return text.getvalue().splitlines()
+
+
+def pool(environment: str, sandbox: str) -> PoolStats:
+    return PoolStats(
+        environment=environment,
+        sandbox=sandbox,
+        starting=10,
+        idle=100,
+        busy=100,
+        resetting=10,
+        instances=16384,
+        queued=4096,
+        min_boxes=1,
+        max_boxes=256,
+        started_total=123456,
+        destroyed_total=123400,
+    )
+
+
+def test_the_status_of_a_full_fleet_keeps_its_words_and_numbers_whole():
+    pools = (pool("scienceworld", "process"), pool("code", "docker"))
+    supervisor = SupervisorStats(
+        name="s8f3a1b2c4dx0", node="trainer-0", draining=False, uptime_s=86400, pools=pools
+    )
+    stats = Stats(supervisors=(supervisor,), instances=32768, queued=8192)
+    lines = printed(stats_view(stats, "http://127.0.0.1:8080"))
+    (header,) = [line for line in lines if line.startswith("environment")]
+    assert header.split()[:3] == ["environment", "sandbox", "boxes"]
+    assert header.split()[3:] == ["idle", "busy", "starting", "resetting", "instances", "waiting"]
+    (row,) = [line for line in lines if line.startswith("scienceworld")]
+    assert row.split() == [
+        "scienceworld",
+        "process",
+        "220",
+        "of",
+        "256",
+        "100",
+        "100",
+        "10",
+        "10",
+        "16384",
+        "4096",
+    ]
+    assert any("246912 boxes started" in line for line in lines)
+
+
+def test_an_environment_of_many_splits_takes_a_few_lines_with_its_default_first():
+    splits = tuple(Split(name=f"category_{number}", size=number) for number in range(60))
+    described = EchoCatalog().describe()
+    update = {"name": "bfcl", "splits": splits, "default_split": "category_42"}
+    lines = printed(environments_view([described.model_copy(update=update)]))
+    text = " ".join(" ".join(lines).split())
+    assert text.startswith(f"bfcl {described.description}")
+    assert "category_42 42, category_0 0, category_1 1" in text
+    assert text.endswith("and 54 more splits (envs show bfcl)")
+    assert len([line for line in lines if line.strip()]) <= 5

@@ -1,0 +1,155 @@
+import asyncio
+import json
+
+import httpx
+import pytest
+
+from clients import AsyncSandboxClient, RetryPolicy
+from sandbox_service.config import ServerConfig
+from sandbox_service.contract.problems import ErrorCode
+from sandbox_service.environments.echo.catalog import EchoCatalog
+from sandbox_service.errors import ServiceError
+from sandbox_service.gateway.app import build_app
+from sandbox_service.wire.frames import Op
+from service_cli.policies.player import PolicyRun
+from service_cli.policies.policies import Actor, EmptyPolicy, Policy, PolicyError, ReferencePolicy
+from service_cli.policies.random_policy import RandomPolicy
+from tests.fakes.backend import EchoBackend
+from tests.fakes.gateway import make_registry
+
+
+def run_of(policy: Policy, splits: tuple[str, ...] = ()) -> PolicyRun:
+    return PolicyRun("echo", splits, "test", policy, 4)
+
+
+def client_of(backend: EchoBackend, run: PolicyRun) -> AsyncSandboxClient:
+    transport = httpx.ASGITransport(build_app(ServerConfig(), make_registry(), backend))
+    retry = RetryPolicy(base_s=0.0, attempts=2)
+    return AsyncSandboxClient("http://localhost", transport=transport, retry=retry, observer=run.recorder)
+
+
+async def test_the_reference_policy_solves_every_task_and_leaves_nothing() -> None:
+    backend, run = EchoBackend(), run_of(ReferencePolicy(EchoCatalog()))
+    async with client_of(backend, run) as client:
+        task_ids = await run.choose(client)
+        await run.play(client, task_ids)
+    summary = run.summary()
+    assert (summary.splits, summary.overall.episodes, summary.overall.successes) == (("train",), 2, 2)
+    assert summary.failures == {}
+    assert {row.verb for row in summary.latencies} >= {
+        "create_instance",
+        "step",
+        "evaluate",
+        "release_instance",
+    }
+    assert all(episode.released for episode in backend.episodes.values())
+
+
+async def test_the_empty_policy_is_graded_and_fails() -> None:
+    run = run_of(EmptyPolicy())
+    async with client_of(EchoBackend(), run) as client:
+        await run.play(client, ["echo-10"])
+    (outcome,) = run.outcomes
+    assert (outcome.success, outcome.failed, outcome.steps) == (False, None, 1)
+
+
+async def test_splits_are_joined_and_tasks_played_once() -> None:
+    run = run_of(EmptyPolicy(), ("train", "endless", "train"))
+    async with client_of(EchoBackend(), run) as client:
+        assert await run.choose(client) == ["echo-1", "echo-10", "echo-endless"]
+    assert run.name == "echo/train+endless+train"
+
+
+async def test_a_broken_sandbox_is_counted_apart_from_failed_tasks() -> None:
+    backend, run = EchoBackend(), run_of(ReferencePolicy(EchoCatalog()))
+    backend.failures[Op.EVALUATE] = ServiceError(ErrorCode.INSTANCE_LOST)
+    async with client_of(backend, run) as client:
+        await run.play(client, ["echo-1"] * 5)
+    summary = run.summary()
+    assert summary.failures == {"sandbox": 5}
+    assert (summary.overall.episodes, summary.overall.graded, summary.overall.successes) == (5, 0, 0)
+    assert all(episode.released for episode in backend.episodes.values())
+
+
+async def test_a_policy_without_words_fails_its_own_episode_only() -> None:
+    class Picky(ReferencePolicy):
+        def actor(self, task_id: str, seed: int) -> Actor:
+            if task_id == "echo-1":
+                raise PolicyError("nothing to say")
+            return super().actor(task_id, seed)
+
+    run = run_of(Picky(EchoCatalog()))
+    async with client_of(EchoBackend(), run) as client:
+        await run.play(client, ["echo-1", "echo-10"])
+    assert run.summary().failures == {"policy": 1}
+    assert run.summary().overall.successes == 1
+
+
+async def test_what_was_finished_before_a_cancellation_stays() -> None:
+    backend, run = EchoBackend(), run_of(ReferencePolicy(EchoCatalog()))
+    async with client_of(backend, run) as client:
+        done = asyncio.Event()
+        task = asyncio.create_task(run.play(client, ["echo-1"] * 1000, lambda _: done.set()))
+        await done.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert 0 < len(run.outcomes) < 1000
+    assert run.elapsed_s > 0
+    assert all(episode.released for episode in backend.episodes.values())
+
+
+async def test_each_repeat_is_an_episode_of_its_own_with_the_next_seed() -> None:
+    class Seeds(EmptyPolicy):
+        seen: list[tuple[str, int]] = []  # noqa: RUF012
+
+        def actor(self, task_id: str, seed: int) -> Actor:
+            self.seen.append((task_id, seed))
+            return super().actor(task_id, seed)
+
+    backend, policy = EchoBackend(), Seeds()
+    run = PolicyRun("echo", (), "test", policy, 1, seed=5, repeat=2)
+    async with client_of(backend, run) as client:
+        await run.play(client, ["echo-1", "echo-10"])
+    assert policy.seen == [("echo-1", 5), ("echo-10", 5), ("echo-1", 6), ("echo-10", 6)]
+    assert [outcome.repeat for outcome in run.outcomes] == [0, 0, 1, 1]
+    seeds = [json.loads(call.body)["seed"] for call in backend.calls if call.op is Op.CREATE]
+    assert seeds == [5, 5, 6, 6]
+
+
+async def test_what_was_said_is_kept_as_episodes_end() -> None:
+    kept = []
+    run = PolicyRun("echo", (), "test", ReferencePolicy(EchoCatalog()), 1)
+    run.keep = lambda outcome, conversation: kept.append((outcome.task_id, conversation))
+    async with client_of(EchoBackend(), run) as client:
+        await run.play(client, ["echo-1"])
+    ((task_id, conversation),) = kept
+    assert task_id == "echo-1"
+    assert [message.role for message in conversation.messages] == ["user", "assistant", "user"]
+    assert conversation.rewards == [1.0]
+
+
+async def test_the_random_policy_plays_to_an_end_and_a_limit_ends_what_has_none() -> None:
+    run = PolicyRun("echo", (), "random", RandomPolicy(1), 4, max_steps=12)
+    async with client_of(EchoBackend(), run) as client:
+        await run.play(client, ["echo-10", "echo-endless"])
+    assert {outcome.task_id: outcome.steps for outcome in run.outcomes} == {"echo-10": 10, "echo-endless": 12}
+    assert all(outcome.failed is None for outcome in run.outcomes)
+
+
+async def test_a_policy_that_cannot_begin_plays_nothing_and_is_closed() -> None:
+    class Unready(EmptyPolicy):
+        closed = False
+
+        async def prepare(self) -> None:
+            raise PolicyError("nobody answers", "model_unreachable")
+
+        async def aclose(self) -> None:
+            self.closed = True
+
+    backend, policy = EchoBackend(), Unready()
+    run = run_of(policy)
+    async with client_of(backend, run) as client:
+        with pytest.raises(PolicyError, match="nobody answers"):
+            await run.play(client, ["echo-1"])
+    assert (run.outcomes, backend.episodes, policy.closed) == ([], {}, True)

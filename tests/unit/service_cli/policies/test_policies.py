@@ -1,0 +1,60 @@
+from pathlib import Path
+
+import pytest
+
+from sandbox_service.environments.echo.catalog import EchoCatalog
+from service_cli.policies.policies import (
+    EmptyPolicy,
+    Policy,
+    PolicyError,
+    ReferencePolicy,
+    View,
+    read_script,
+)
+
+NOTHING = View((), (), {})
+
+
+async def said(policy: Policy, task_id: str) -> list[str | None]:
+    actor = policy.actor(task_id, 0)
+    texts = []
+    while (message := await actor.act(NOTHING)) is not None:
+        assert message.role == "assistant"
+        texts.append(message.content)
+    return texts
+
+
+async def test_the_reference_policy_says_what_the_catalog_says() -> None:
+    assert await said(ReferencePolicy(EchoCatalog()), "echo-10") == [f"step {index}" for index in range(10)]
+
+
+def test_a_task_without_a_reference_is_named() -> None:
+    class NoReference(EchoCatalog):
+        def reference(self, task_id: str) -> list[dict[str, object]]:  # type: ignore[override]
+            return []
+
+    with pytest.raises(PolicyError, match="echo-1 has no reference"):
+        ReferencePolicy(NoReference()).actor("echo-1", 0)
+
+
+async def test_the_empty_policy_says_nothing_once() -> None:
+    assert await said(EmptyPolicy(), "any") == [""]
+
+
+async def test_a_script_is_read_line_by_line(tmp_path: Path) -> None:
+    file = tmp_path / "script.jsonl"
+    file.write_text('{"task_id": "a", "messages": [{"role": "assistant", "content": "x"}]}\n\n')
+    script = read_script(file)
+    assert await said(script, "a") == ["x"]
+    with pytest.raises(PolicyError, match="no line for b"):
+        script.actor("b", 0)
+
+
+@pytest.mark.parametrize(
+    "line", ["{", '{"task_id": "a"}', '{"task_id": "a", "messages": [{"role": "robot"}]}']
+)
+def test_a_wrong_line_is_named_by_its_number(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "script.jsonl"
+    file.write_text(f'{{"task_id": "a", "messages": []}}\n{line}\n')
+    with pytest.raises(PolicyError, match="line 2"):
+        read_script(file)

@@ -1,0 +1,47 @@
+from pathlib import Path
+
+import pytest
+
+from sandbox_service.config import ServiceConfig
+from service_cli.policies.model_policy import ModelPolicy
+from service_cli.policies.policies import EmptyPolicy, PolicyError, ReferencePolicy, ScriptedPolicy
+from service_cli.policies.random_policy import RandomPolicy
+from service_cli.policies.selection import PolicyChoice, make_policy
+
+CONFIG = ServiceConfig()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("reference", ReferencePolicy), ("random", RandomPolicy), ("empty", EmptyPolicy)]
+)
+def test_a_word_means_a_policy(name: str, kind: type) -> None:
+    assert type(make_policy(PolicyChoice(name), "echo", CONFIG)) is kind
+
+
+def test_a_script_and_its_file_belong_together(tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    file.write_text("")
+    assert isinstance(make_policy(PolicyChoice("script", file), "echo", CONFIG), ScriptedPolicy)
+    for choice in (PolicyChoice("script"), PolicyChoice("random", file)):
+        with pytest.raises(PolicyError, match="belong together"):
+            make_policy(choice, "echo", CONFIG)
+
+
+def test_an_unknown_word_is_refused_and_those_there_are_named() -> None:
+    with pytest.raises(PolicyError, match=r"no policy 'clever'; there are: reference, random"):
+        make_policy(PolicyChoice("clever"), "echo", CONFIG)
+
+
+@pytest.mark.parametrize("name", ["openai:m", "openai:@http://h", "openai:m@ftp://h"])
+def test_a_model_without_a_name_or_an_address_is_refused(name: str) -> None:
+    with pytest.raises(PolicyError, match="write openai:MODEL@http"):
+        make_policy(PolicyChoice(name), "echo", CONFIG)
+
+
+async def test_names_of_models_may_have_slashes_and_at_signs() -> None:
+    choice = PolicyChoice("openai:org/m@v2@http://key:secret@h:1/v1")
+    policy = make_policy(choice, "echo", CONFIG)
+    assert choice.label == "openai:org/m@v2@http://h:1/v1"
+    assert isinstance(policy, ModelPolicy)
+    assert policy._model == "org/m@v2"
+    await policy.aclose()
