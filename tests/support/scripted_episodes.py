@@ -38,7 +38,10 @@ async def play(
             client, policy, tokenizer, RolloutConfig.model_validate(config or {}), times, **parts
         )
         spec = GroupSpec(index=index, task=TASK, seed=40, size=4, max_turns=max_turns)
-        return await player.play(spec, 2, SamplingConfig.model_validate(sampling or {}))
+        try:
+            return await player.play(spec, 2, SamplingConfig.model_validate(sampling or {}))
+        finally:
+            await player.close()
 
 
 def spoken(trajectory: Trajectory) -> list[str]:

@@ -25,6 +25,7 @@ from .failures import note_of
 from .offload import Offload
 from .policy import Finish, GenerationRequest, Sampling
 from .prepared import PreparedInstances
+from .releases import BackgroundReleases
 from .told_tools import told_tools
 from .turn_facts import turn_facts
 from .watch import Watch
@@ -89,14 +90,16 @@ class EpisodePlayer:
         self.grace_s = grace_s
         self.offload = Offload(shared=chat.threaded)
         self.prepared = PreparedInstances(self.open_episode, service.create_timeout_s)
+        self.releases = BackgroundReleases()
 
     def prepare(self, spec: GroupSpec, member: int) -> None:
         """Create the instance of an episode that is soon to be played."""
         self.prepared.prepare(spec, member)
 
     async def close(self) -> None:
-        """Release the instances of episodes that are not played."""
+        """Release the instances of episodes that are not played, and wait for releases under way."""
         await self.prepared.close()
+        await self.releases.close()
 
     def open_episode(self, spec: GroupSpec) -> AsyncEpisode:
         """An episode without an instance. The seed is the group's: all its members meet the same world."""
@@ -168,6 +171,8 @@ class _Played:
                 self._stop = await self._converse(episode)
                 verdict = episode.evaluate(params=self._config.evaluation_params)
                 self._verdict = await self._within("evaluate", service.evaluate_timeout_s, verdict)
+                stack.pop_all()  # graded: nothing waits for the release any more
+                self._player.releases.release(episode)
             finally:
                 self._player.watch.entered(self._id, "release", self.instance_id)
 

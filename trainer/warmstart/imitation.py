@@ -63,7 +63,10 @@ async def prepare_imitation(
         policy = ScriptedPolicy(demonstrator.says, chat)
         player = EpisodePlayer(client, policy, chat, run.rollout, run.service, watch)
         attempts = Attempts(player, run.rollout, Slots(config.concurrency), player.watch)
-        trajectories = await play_demonstrations(demonstrator, attempts)
+        try:
+            trajectories = await play_demonstrations(demonstrator, attempts)
+        finally:
+            await player.close()
         write_played(kept, trajectories)
     return imitation_of(trajectories, config, run.seed)
 

@@ -35,7 +35,7 @@ async def test_an_episode_is_played_in_the_instance_that_was_prepared_for_it():
         other = await player.play(SPEC, 0, SamplingConfig())
         assert (played.instance_id, other.instance_id) == ("i0", "i1")
         assert played.scored
-        assert service.live == {}
+        await until(lambda: service.live == {})
         assert len(service.bodies("create_instance")) == 2
         again = await player.play(SPEC, 1, SamplingConfig())
         assert again.instance_id == "i2"
