@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from .base import Branch, Count, Positive, Seconds
+from sandbox_settings import Branch, Count, Positive, Seconds
 
 __all__ = [
     "AlfworldConfig",

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from .base import Branch, Count, Positive, Seconds
+from sandbox_settings import Branch, Count, Positive, Seconds
+
 from .environments import EnvironmentsConfig
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from deploy.config_file import read_config
+from sandbox_service.config.reading import read_config
 from sandbox_service.environments.registry import build_registry
 from service_cli.policies.demonstrations import demonstrations
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deploy.config_file import read_config
+from sandbox_service.config.reading import read_config
 from sandbox_service.environments.installation import install, note_operator_data, prune
 from sandbox_service.environments.provisions import default_root, recipes
 from sandbox_service.errors import ServiceError

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from deploy.config_file import read_config
 from deploy.preparation import images_built
+from sandbox_service.config.reading import read_config
 
 from .options import ConfigOption, OverridesArgument
 from .terminal import explained, notes_line, results

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from deploy.config_file import read_config
 from deploy.haproxy import find_haproxy
 from deploy.ray_cluster import node_variables
+from sandbox_service.config.reading import read_config
 
 from .options import ConfigOption, OverridesArgument
 from .terminal import explained, fail, notes_line, results

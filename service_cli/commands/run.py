@@ -20,7 +20,7 @@ from clients import (
     TransportError,
 )
 from clients.errors import Failure
-from deploy.config_file import read_config
+from sandbox_service.config.reading import read_config
 from sandbox_service.contract.problems import FailureClass
 from service_cli.policies.display import summary_view
 from service_cli.policies.model_policy import Sampling

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deploy.config_file import read_config
 from deploy.exposure import check_reach
 from deploy.preparation import prepared
 from deploy.serve_app import run_service
+from sandbox_service.config.reading import read_config
 from sandbox_service.environments.registry import build_registry
 
 from .options import ConfigOption, OverridesArgument

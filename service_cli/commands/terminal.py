@@ -11,10 +11,10 @@ import typer
 from rich.console import Console
 
 from clients import NotFoundError, SandboxError, TransportError
-from deploy.config_file import ConfigError
 from deploy.readiness import NotReadyError
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.auth import ExposureError
+from sandbox_settings import SettingsError
 from service_cli.policies.policies import PolicyError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def explained() -> Iterator[None]:
         yield
     except TransportError as error:
         raise fail(f"{error} (is the service running? start one with: sandbox-service serve)") from error
-    except (ConfigError, ExposureError, NotFoundError) as error:
+    except (SettingsError, ExposureError, NotFoundError) as error:
         raise fail(str(error), WRONG) from error
     except PolicyError as error:
         raise fail(str(error), WRONG if error.code == "usage" else FAILED) from error

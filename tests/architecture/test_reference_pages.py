@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.config_file import read_config
 from sandbox_service.config import EnvironmentsConfig, LeaseConfig, ServerConfig, ServiceConfig
+from sandbox_service.config.reading import read_config
 from sandbox_service.contract.inspection import PoolStats, SupervisorStats
 from sandbox_service.contract.problems import FailureClass
 from sandbox_service.environments.registry import build_registry

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from sandbox_settings import settings_of
 from tests.fakes import capacity_tables
 from trainer.config import LearnerConfig
 from trainer.config.algorithm import MismatchConfig
-from trainer.config.settings import settings_of
 from trainer.update.objective import mismatch_metrics
 
 ROOT = Path(__file__).parents[2]

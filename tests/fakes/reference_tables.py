@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from sandbox_service.contract.problems import ERROR_SPECS
+from sandbox_settings import settings_of
 from trainer.config import RunConfig
-from trainer.config.settings import settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trainer.config.settings import Setting
+    from sandbox_settings import Setting
 
 
 RUN_PAGE = Path(__file__).parents[2] / "docs" / "trainer" / "configuration.md"

@@ -20,9 +20,9 @@ from typer.testing import CliRunner
 import service_cli.commands.app
 import trainer.cli.app
 from clients import SandboxClient
-from deploy.config_file import read_config
 from deploy.free_port import free_port
 from sandbox_service.config import ServiceConfig
+from sandbox_service.config.reading import read_config
 from sandbox_service.environments.provisions import find
 from tests.fakes.chat_server import FakeChatServer, says
 from tests.fakes.http_server import serving

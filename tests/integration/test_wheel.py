@@ -20,7 +20,7 @@ from sandbox_service.sandboxes.images import image_reference
 from tests.fakes.boxes import need_engine
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("sandbox_service", "clients", "trainer", "deploy", "service_cli")
+PACKAGES = ("sandbox_service", "clients", "trainer", "deploy", "service_cli", "sandbox_settings")
 OUTSIDE = {"deploy/runs/README.md"}
 """What is for readers of the checkout."""
 PREFIX = "from-a-wheel.test/"

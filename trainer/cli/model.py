@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from trainer.config import TinyModel
-from trainer.config.reading import read_settings
+from trainer.config.reading import read_part
 
 from .options import driver_of
 from .terminal import explained, results
@@ -40,6 +40,6 @@ def model(
         sandbox-trainer model var/wide hidden=256 layers=6 vocabulary=1024 tokenizer=bytes
     """
     with explained():
-        settings = read_settings(TinyModel, None, words or (), example="hidden=256")
+        settings = read_part(TinyModel, words or (), example="hidden=256")
         driver_of(context).make_model(settings, folder)
     results().print(f"made {folder}", markup=False)

@@ -9,10 +9,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from sandbox_settings import settings_of, to_toml
 from trainer.config import RunConfig
 from trainer.config.reading import read_run
-from trainer.config.settings import settings_of
-from trainer.config.writing import to_toml
 
 from .options import JsonOption, WordsArgument
 from .terminal import explained, results, write_json
@@ -20,7 +19,7 @@ from .terminal import explained, results, write_json
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from trainer.config.settings import Setting
+    from sandbox_settings import Setting
 
 __all__ = ["config"]
 

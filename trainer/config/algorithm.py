@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
-from .base import Branch, NonNegative, Positive, Share
+from sandbox_settings import Branch, NonNegative, Positive, Share
 
 __all__ = [
     "AdvantageConfig",

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from .base import Branch, NonNegative, Positive, Seconds
+from sandbox_settings import Branch, NonNegative, Positive, Seconds
 
 __all__ = ["EngineConfig", "SyncConfig"]
 

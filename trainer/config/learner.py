@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from .base import Branch, Count, NonNegative, Positive, Seconds, Share
+from sandbox_settings import Branch, Count, NonNegative, Positive, Seconds, Share
+
 from .model import LoraConfig
 
 __all__ = ["CheckpointConfig", "LearnerConfig", "OptimizerConfig"]

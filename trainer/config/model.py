@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, JsonValue
 
-from .base import Branch, InputFile, Positive
+from sandbox_settings import Branch, InputFile, Positive
 
 __all__ = ["ChatConfig", "LoraConfig", "ModelConfig", "PretrainedModel", "TinyModel"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from .base import Branch, Positive
+from sandbox_settings import Branch, Positive
 
 __all__ = ["RayConfig", "TrackingConfig"]
 

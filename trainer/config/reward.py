@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from .base import Branch
+from sandbox_settings import Branch
 
 __all__ = ["RewardConfig", "TermWeights"]
 

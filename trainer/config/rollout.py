@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, JsonValue, field_validator
 
-from .base import Branch, Count, NonNegative, Positive, Seconds, Share
+from sandbox_settings import Branch, Count, NonNegative, Positive, Seconds, Share
 
 __all__ = [
     "FailFast",

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from pydantic import Field, model_validator
 
+from sandbox_settings import Branch, Count
+
 from .algorithm import AlgorithmConfig
-from .base import Branch, Count
 from .engine import EngineConfig, SyncConfig
 from .learner import CheckpointConfig, LearnerConfig
 from .learning import nothing_to_learn

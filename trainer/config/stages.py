@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .base import Branch, Count, InputFile, NonNegative, Positive, Seconds, Share
+from sandbox_settings import Branch, Count, InputFile, NonNegative, Positive, Seconds, Share
+
 from .learner import OptimizerConfig
 
 __all__ = ["EvaluationConfig", "WarmStartConfig"]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from .base import Branch, Count, NonNegative, Positive, Share
+from sandbox_settings import Branch, Count, NonNegative, Positive, Share
 
 __all__ = ["CurriculumConfig", "HorizonConfig", "ReplayConfig", "TasksConfig"]
 

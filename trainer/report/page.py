@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from trainer.config.writing import to_toml
+from sandbox_settings import to_toml
 
 from .about import about
 from .episodes import shown_episodes

@@ -1,7 +1,7 @@
 import pytest
 
-from deploy.config_file import read_config
 from deploy.preparation import prepared
+from sandbox_service.config.reading import read_config
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.host import Host
 

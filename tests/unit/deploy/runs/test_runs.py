@@ -79,7 +79,7 @@ def test_evaluation_data_are_not_trained_on(path: Path) -> None:
 
 @each_run
 def test_its_service_understands_what_it_is_started_with(path: Path) -> None:
-    from deploy.config_file import read_config
+    from sandbox_service.config.reading import read_config
 
     run = read_run(path)
     read_config(None, run.service.start)

@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
+from sandbox_settings import to_toml
 from trainer.config import RunConfig
 from trainer.config.algorithm import Gae, Grpo
 from trainer.config.model import PretrainedModel, TinyModel
 from trainer.config.reading import read_run
-from trainer.config.writing import to_toml
 from trainer.errors import ConfigError
 
 
@@ -224,12 +224,12 @@ def test_what_cannot_be_extended_is_told(tmp_path, text, sentence):
 
 def test_a_tiny_model_is_told_no_tools_unless_it_is_asked_for() -> None:
     assert read_run().chat.tools == "none"
-    assert read_run(words=["chat.tools=prompt"]).chat.tools == "prompt"
-    assert read_run(words=["model.kind=pretrained", "model.path=a/b"]).chat.tools == "template"
+    assert read_run(overrides=["chat.tools=prompt"]).chat.tools == "prompt"
+    assert read_run(overrides=["model.kind=pretrained", "model.path=a/b"]).chat.tools == "template"
 
 
 def test_arguments_of_the_template_are_read_and_those_of_the_trainer_refused() -> None:
-    chat = read_run(words=["chat.template_kwargs.enable_thinking=false"]).chat
+    chat = read_run(overrides=["chat.template_kwargs.enable_thinking=false"]).chat
     assert chat.template_kwargs == {"enable_thinking": False}
     with pytest.raises(ConfigError, match="the trainer sets tools itself"):
-        read_run(words=["chat.template_kwargs.tools=[]"])
+        read_run(overrides=["chat.template_kwargs.tools=[]"])

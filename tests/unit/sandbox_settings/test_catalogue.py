@@ -1,8 +1,7 @@
 from typing import Literal
 
+from sandbox_settings import Branch, Setting, settings_of
 from trainer.config import RunConfig
-from trainer.config.base import Branch
-from trainer.config.settings import Setting, settings_of
 
 
 class Left(Branch):

@@ -1,4 +1,4 @@
-"""What every branch of a run's configuration is: frozen, closed, and documented under its fields."""
+"""The base of a group of settings: frozen, closed, and documented under its fields."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ __all__ = ["Setting", "models_in", "settings_of"]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One key that a file or a word may set."""
+    """One key that a file or an override may set."""
 
     key: str
     """With dots, from the root."""

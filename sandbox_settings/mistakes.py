@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in the words that were written, with the nearest right ones."""
+"""Explain validation errors by the keys as they were written, with the nearest valid names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
-from .settings import models_in, settings_of
+from .catalogue import models_in, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ _MOST_PROPOSED = 3
 
 
 def mistakes(errors: Sequence[ErrorDetails], model: type[BaseModel], tree: Tree) -> str:
-    """Return one clause a key, in which alternatives of one value are joined."""
+    """Return one clause for each key; the alternatives of one value are joined."""
     by_key: dict[str, list[str]] = {}
     unknown: dict[tuple[str, ...], list[str]] = {}
     for error in errors:

@@ -1,4 +1,4 @@
-"""A configuration as TOML that ``reading`` understands: what a run was told, with all that it left out."""
+"""Write settings as TOML, defaults included, which ``read_settings`` reads back."""
 
 from __future__ import annotations
 

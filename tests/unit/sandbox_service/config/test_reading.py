@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.config_file import ConfigError, read_config
 from sandbox_service.config import ServiceConfig
+from sandbox_service.config.reading import read_config
+from sandbox_settings import SettingsError, to_toml
 
 
 def test_without_anything_all_is_default() -> None:
@@ -38,6 +39,20 @@ def test_lists_and_paths_are_understood() -> None:
     assert config.sandbox.state_dir == Path("/tmp/x")
 
 
+def test_none_switches_an_optional_setting_off(tmp_path: Path) -> None:
+    file = tmp_path / "service.toml"
+    file.write_text('[fleet]\naddress = "auto"\n')
+    assert read_config(file).fleet.address == "auto"
+    assert read_config(file, ["fleet.address=none"]).fleet.address is None
+
+
+def test_what_is_written_reads_as_the_same_configuration(tmp_path: Path) -> None:
+    config = read_config(None, ["server.port=9001", "pools.code.max_boxes=5", "sandbox.kind=process"])
+    file = tmp_path / "service.toml"
+    file.write_text(to_toml(config), encoding="utf-8")
+    assert read_config(file) == config
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -50,14 +65,14 @@ def test_lists_and_paths_are_understood() -> None:
     ],
 )
 def test_what_is_wrong_is_named(words: list[str], sentence: str) -> None:
-    with pytest.raises(ConfigError, match=sentence):
+    with pytest.raises(SettingsError, match=sentence):
         read_config(None, words)
 
 
 def test_a_missing_or_broken_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(SettingsError, match="cannot be read"):
         read_config(tmp_path / "none.toml")
     broken = tmp_path / "broken.toml"
     broken.write_text("[server\n")
-    with pytest.raises(ConfigError, match="not TOML"):
+    with pytest.raises(SettingsError, match="not TOML"):
         read_config(broken)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.config_file import read_config
+from sandbox_service.config.reading import read_config
+from sandbox_settings import SettingsError
 from trainer.config.reading import read_run
 from trainer.errors import ConfigError
 
@@ -25,7 +26,7 @@ def test_a_value_that_is_misspelt_comes_with_the_nearest_one():
 
 
 def test_a_setting_without_its_group_comes_with_the_group():
-    with pytest.raises(ConfigError, match=r"port: there is no such setting; did you mean server\.port\?"):
+    with pytest.raises(SettingsError, match=r"port: there is no such setting; did you mean server\.port\?"):
         read_config(None, ["port=9000"])
 
 

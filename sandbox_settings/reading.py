@@ -1,0 +1,106 @@
+"""Read settings from a TOML file and ``key=value`` overrides; what neither sets keeps its default.
+
+A file may extend others beside it: ``extends = "base.toml"``, or a list of them. A later file wins over an
+earlier one, and the file itself over all of them; a group of another ``kind`` replaces the earlier one.
+Relative paths are relative to the working directory; an input file is also looked for beside the file that
+names it. Errors name the keys as they were written, with the nearest valid one.
+"""
+
+from __future__ import annotations
+
+import copy
+import tomllib
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from .branch import FOLDER
+from .errors import SettingsError
+from .mistakes import Tree, mistakes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+__all__ = ["read_settings"]
+
+_EXTENDS = "extends"
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def read_settings(
+    model: type[Model], path: Path | None = None, overrides: Iterable[str] = (), *, example: str
+) -> Model:
+    """Return validated settings; overrides win over the file.
+
+    ``example`` is a correct override, for the error message about one that is not of the form key=value.
+    Raises SettingsError.
+    """
+    tree = {} if path is None else _read(path)
+    for override in overrides:
+        _apply(tree, override, example)
+    try:
+        return model.model_validate(tree, context=None if path is None else {FOLDER: path.parent})
+    except ValidationError as error:
+        raise SettingsError(f"the configuration is wrong: {mistakes(error.errors(), model, tree)}") from error
+
+
+def _read(path: Path, above: tuple[Path, ...] = ()) -> Tree:
+    """Return a file's tree merged over those that it extends; ``above`` are the files that extend it."""
+    if path.resolve() in above:
+        raise SettingsError(f"{path} extends itself, by way of {', '.join(file.name for file in above)}")
+    try:
+        own: Tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not TOML: {error}") from error
+    tree: Tree = {}
+    for name in _extended(own.pop(_EXTENDS, []), path):
+        _merge(tree, _read(path.parent / name, (*above, path.resolve())))
+    _merge(tree, own)
+    return tree
+
+
+def _extended(value: object, path: Path) -> list[str]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise SettingsError(f"{path}: extends takes the name of a file beside it, or a list of names")
+    return names
+
+
+def _merge(tree: Tree, over: Tree) -> None:
+    """Put one tree over another, group by group."""
+    for name, value in over.items():
+        below = tree.get(name)
+        if (
+            isinstance(below, dict)
+            and isinstance(value, dict)
+            and value.get("kind", below.get("kind")) == below.get("kind")
+        ):
+            _merge(below, value)
+        else:
+            tree[name] = copy.deepcopy(value)
+
+
+def _apply(tree: Tree, override: str, example: str) -> None:
+    key, equals, text = override.partition("=")
+    names = key.split(".")
+    if not equals or not all(names):
+        raise SettingsError(f"{override!r} is not of the form key=value, such as {example}")
+    branch: Tree = tree
+    for name in names[:-1]:
+        below = branch.setdefault(name, {})
+        if not isinstance(below, dict):
+            raise SettingsError(f"{override!r}: {name} is a value, not a group of settings")
+        branch = below
+    branch[names[-1]] = _value(text)
+
+
+def _value(text: str) -> object:
+    """Return a TOML value, or the text itself: ``9000``, ``true``, ``["a"]``, ``docker``."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
