@@ -14,10 +14,11 @@ import secrets
 import time
 from typing import TYPE_CHECKING
 
-from .descendants import Descendants
+from local_processes.descendants import Descendants
+from local_processes.readiness import Deadline, NotReadyError
+from local_processes.run_folder import run_folder
+
 from .haproxy import find_haproxy, front_environment
-from .readiness import Deadline, NotReadyError
-from .run_folder import run_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

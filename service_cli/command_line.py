@@ -11,7 +11,9 @@ from importlib import import_module
 
 __all__ = ["service", "trainer"]
 
-_OURS = frozenset({"clients", "deploy", "sandbox_service", "sandbox_settings", "service_cli", "trainer"})
+_OURS = frozenset(
+    {"clients", "deploy", "local_processes", "sandbox_service", "sandbox_settings", "service_cli", "trainer"}
+)
 _WRONG = 2
 
 

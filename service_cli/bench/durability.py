@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 import uvloop
 
-from deploy.stoppable import until_stopped
+from local_processes.stoppable import until_stopped
 from sandbox_service.config import Durability
 
 from .context import beside

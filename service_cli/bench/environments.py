@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
-from deploy.readiness import NotReadyError
-from deploy.stoppable import until_stopped
+from local_processes.readiness import NotReadyError
+from local_processes.stoppable import until_stopped
 from sandbox_service.config import ServiceConfig
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.errors import ServiceError

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from deploy.free_port import free_port
 from deploy.preparation import prepared
 from deploy.serve_app import run_service
-from deploy.stoppable import until_stopped
+from local_processes.ports import free_port
+from local_processes.stoppable import until_stopped
 from sandbox_service.config import ServiceConfig
 
 from .context import Bench

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from deploy.stoppable import until_stopped
+from local_processes.stoppable import until_stopped
 from sandbox_service.config import ServiceConfig
 
 from .client import queued_calls

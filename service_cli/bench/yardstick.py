@@ -13,7 +13,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from deploy.free_port import free_port
+from local_processes.ports import free_port
 
 from .load import Target
 

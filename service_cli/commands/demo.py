@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from clients import ClientLimits
-from deploy.free_port import free_port
 from deploy.preparation import prepared
 from deploy.serve_app import run_service
-from deploy.stoppable import until_stopped
+from local_processes.ports import free_port
+from local_processes.stoppable import until_stopped
 from sandbox_service.config.reading import read_config
 from service_cli.policies.player import PolicyRun
 from service_cli.policies.selection import PolicyChoice, make_policy

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from clients import NotFoundError, SandboxError, TransportError
-from deploy.readiness import NotReadyError
+from local_processes.readiness import NotReadyError
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.auth import ExposureError
 from sandbox_settings import SettingsError

@@ -8,7 +8,9 @@ import pytest
 HEAVY = {"ray", "fastapi", "starlette", "torch", "docker", "sqlalchemy", "structlog", "typer", "pyarrow"}
 
 
-@pytest.mark.parametrize("package", ["sandbox_service.contract", "sandbox_settings", "clients"])
+@pytest.mark.parametrize(
+    "package", ["sandbox_service.contract", "sandbox_settings", "local_processes", "clients"]
+)
 def test_importing_it_stays_light(package: str) -> None:
     script = (
         "import importlib, pkgutil, sys\n"

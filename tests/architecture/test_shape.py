@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("sandbox_service", "clients", "trainer", "deploy", "service_cli", "sandbox_settings")
+PACKAGES = (
+    "sandbox_service",
+    "clients",
+    "trainer",
+    "deploy",
+    "service_cli",
+    "sandbox_settings",
+    "local_processes",
+)
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 BANNED = {"utils", "util", "common", "misc", "helpers", "manager"}
 

@@ -23,8 +23,8 @@ from pathlib import Path
 
 import httpx
 
-from deploy.free_port import free_port
 from deploy.serve_app import run_service
+from local_processes.ports import free_port
 from sandbox_service.config import Durability, ServiceConfig
 from service_cli.bench.processes import processes_of
 from tests.support.counted_steps import Client, Toll

@@ -24,9 +24,9 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from deploy.free_port import free_port
 from deploy.preparation import prepared
 from deploy.serve_app import run_service
+from local_processes.ports import free_port
 from sandbox_service.config import ServiceConfig
 from service_cli.bench.context import rounded
 from service_cli.bench.instances import create_body, instance_body, settle, step_body

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.free_port import free_port
+from local_processes.ports import free_port
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]
 

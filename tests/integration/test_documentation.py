@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import service_cli.commands.app
 import trainer.cli.app
 from clients import SandboxClient
-from deploy.free_port import free_port
+from local_processes.ports import free_port
 from sandbox_service.config import ServiceConfig
 from sandbox_service.config.reading import read_config
 from sandbox_service.environments.provisions import find

@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from clients import SandboxClient
-from deploy.descendants import Descendants
-from deploy.free_port import free_port
+from local_processes.descendants import Descendants
+from local_processes.ports import free_port
 from sandbox_service.contract.messages import Message
 from tests.integration.test_service import descendants, listening
 

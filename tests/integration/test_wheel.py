@@ -14,13 +14,21 @@ from pathlib import Path
 
 import pytest
 
-from deploy.free_port import free_port
+from local_processes.ports import free_port
 from sandbox_service.environments.code.catalog import CodeCatalog
 from sandbox_service.sandboxes.images import image_reference
 from tests.fakes.boxes import need_engine
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("sandbox_service", "clients", "trainer", "deploy", "service_cli", "sandbox_settings")
+PACKAGES = (
+    "sandbox_service",
+    "clients",
+    "trainer",
+    "deploy",
+    "service_cli",
+    "sandbox_settings",
+    "local_processes",
+)
 OUTSIDE = {"deploy/runs/README.md"}
 """What is for readers of the checkout."""
 PREFIX = "from-a-wheel.test/"

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import httpx
 
-from deploy.free_port import free_port
 from deploy.haproxy import find_haproxy, front_environment
+from local_processes.ports import free_port
 from sandbox_service.config import ServiceConfig
 
 __all__ = ["front", "replica"]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import ray.train
 from ray.train.torch import TorchConfig, TorchTrainer
 
+from local_processes.threads import apart
 from trainer.errors import TrainerError
 from trainer.loop.final import final_error, forget_final
 from trainer.loop.worker import WorkerSettings, train_worker
 
 from .cluster import ray_logs
-from .waiting import apart
 
 if TYPE_CHECKING:
     from trainer.config import LearnerConfig, RunConfig

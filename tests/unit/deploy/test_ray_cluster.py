@@ -8,9 +8,9 @@ from contextlib import nullcontext
 import pytest
 
 from deploy import ray_cluster
-from deploy.descendants import Descendants
 from deploy.ray_cluster import STARTS, _start_in_time, node_variables
-from deploy.readiness import NotReadyError
+from local_processes.descendants import Descendants
+from local_processes.readiness import NotReadyError
 from sandbox_service.config import ServiceConfig
 
 READ = "from ray.serve._private.constants import PROXY_READY_CHECK_TIMEOUT_S as found; print(found)"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.readiness import NotReadyError
 from deploy.serve_app import _check_port, _settled, _url, fleet_name
+from local_processes.readiness import NotReadyError
 from sandbox_service.config import ServiceConfig
 
 

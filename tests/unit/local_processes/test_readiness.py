@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from deploy.readiness import Deadline, NotReadyError, _sentence, reachable_host, wait_until_ready
+from local_processes.readiness import Deadline, NotReadyError, _sentence, reachable_host, wait_until_ready
 
 
 @pytest.fixture

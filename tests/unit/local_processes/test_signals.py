@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from deploy.signals import Phase, SignalDesk
+from local_processes.signals import Phase, SignalDesk
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from deploy.stoppable import until_stopped
+from local_processes.stoppable import until_stopped
 
 
 async def test_work_that_ends_gives_its_result() -> None:

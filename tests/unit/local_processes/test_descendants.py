@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from deploy.descendants import Descendants
+from local_processes.descendants import Descendants
 
 NAME = "SANDBOX_SERVICE_TEST_RUN"
 

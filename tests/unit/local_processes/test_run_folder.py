@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from deploy.run_folder import run_folder, sweep
+from local_processes.run_folder import run_folder, sweep
 
 HOLD = "import sys,time;f=open(sys.argv[1],'w');print('open',flush=True);time.sleep(600)"
 

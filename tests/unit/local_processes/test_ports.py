@@ -1,6 +1,6 @@
 import socket
 
-from deploy.free_port import free_port
+from local_processes.ports import free_port
 
 
 def test_a_free_preference_is_kept_and_a_taken_one_replaced() -> None:

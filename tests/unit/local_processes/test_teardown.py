@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from deploy.teardown import take_down
+from local_processes.teardown import take_down
 
 
 def test_steps_run_in_order():

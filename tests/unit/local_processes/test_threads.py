@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from trainer.launch.waiting import apart
+from local_processes.threads import apart
 
 
 def test_the_work_is_not_in_the_main_thread_and_its_outcome_is_the_callers():
