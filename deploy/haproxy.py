@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import resource
 import shlex
-import socket
 import stat
 import sys
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+from local_processes.ports import free_port
 from sandbox_service.contract.problems import ERROR_SPECS, PROBLEM_MEDIA_TYPE, ErrorCode, Problem
 
 from . import haproxy_guard
@@ -74,7 +74,7 @@ def front_environment(config: ServiceConfig, binary: str, folder: Path) -> dict[
         "RAY_SERVE_HAPROXY_METRICS_ENABLED": "0",
         "RAY_SERVE_HAPROXY_NBTHREAD": "2",
         # Ray shares the default port among all services of a machine.
-        "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(_free_port()),
+        "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(free_port()),
         "RAY_SERVE_HAPROXY_MAXCONN": str(_connections()),
         "RAY_SERVE_HAPROXY_TIMEOUT_CLIENT_S": str(_SILENCE_S),
         # Room for a head that is too large, so that it can be refused with a problem.
@@ -119,12 +119,6 @@ def _answer(problem: Problem) -> bytes:
     if problem.retry_after_s is not None:
         head.append(f"retry-after: {problem.retry_after_s:.0f}")
     return "\r\n".join(head).encode() + b"\r\n\r\n" + body
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _connections() -> int:

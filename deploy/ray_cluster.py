@@ -11,12 +11,12 @@ import itertools
 import logging
 import os
 import secrets
-import time
 from typing import TYPE_CHECKING
 
 from local_processes.descendants import Descendants
-from local_processes.readiness import Deadline, NotReadyError
+from local_processes.readiness import NotReadyError
 from local_processes.run_folder import run_folder
+from local_processes.waiting import Deadline
 
 from .haproxy import find_haproxy, front_environment
 
@@ -89,7 +89,7 @@ def _start_in_time(
     config: ServiceConfig, folder: Path, family: Descendants, run: str, *, show_logs: bool
 ) -> None:
     """Start Ray, again while there is time: it gives a node 30 s, which a busy machine may not have."""
-    deadline = Deadline(time.monotonic(), config.fleet.start_timeout_s)
+    deadline = Deadline.after(config.fleet.start_timeout_s)
     for attempt in itertools.count(1):
         try:
             # Only while Ray starts, since whatever else this process starts is not ours to end.

@@ -15,9 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local_processes.readiness import Deadline, NotReadyError, reachable_host, wait_until_ready
+from local_processes.readiness import NotReadyError, reachable_host, wait_until_ready
 from local_processes.signals import Phase, SignalDesk
 from local_processes.teardown import take_down
+from local_processes.waiting import Deadline
 from sandbox_service.config import ServiceConfig
 
 from .exposure import check_reach, listening_with_serve

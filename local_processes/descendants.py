@@ -9,7 +9,6 @@ buried when they end, which is what init would do. Other children of this proces
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import threading
@@ -17,12 +16,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from .prctl import adopting_orphans
+from .waiting import Deadline, wait_until
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["Descendants", "Process"]
 
-_PR_SET_CHILD_SUBREAPER = 36
 _POLL_S = 0.05
 _BURIAL_S = 2.0
 
@@ -46,15 +47,13 @@ class Descendants:
     @contextlib.contextmanager
     def adopting(self) -> Iterator[None]:
         """Adopt orphans while the block runs, and bury them."""
-        libc = ctypes.CDLL(None, use_errno=True)
         ended = threading.Event()
         burying = threading.Thread(target=self._bury_until, args=(ended,), name="bury orphans", daemon=True)
-        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         burying.start()
         try:
-            yield
+            with adopting_orphans():
+                yield
         finally:
-            libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
             ended.set()
             burying.join()
 
@@ -99,9 +98,7 @@ class Descendants:
 
     def end(self, patience_s: float) -> list[Process]:
         """Wait for all to end by themselves, then kill the rest; those that had to be killed."""
-        deadline = time.monotonic() + patience_s
-        while self.alive() and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
+        wait_until(lambda: not self.alive(), Deadline.after(patience_s), poll_s=_POLL_S)
         killed: set[Process] = set()
         while left := self.alive():
             for process in left:

@@ -1,4 +1,4 @@
-"""A port that nobody listens on, for services that live as long as one command."""
+"""Find a free TCP port, for services that live as long as one command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ __all__ = ["free_port"]
 
 
 def free_port(preferred: int | None = None, host: str = "127.0.0.1") -> int:
-    """The preferred port when it is free, else one that the kernel picks."""
+    """Return the preferred port if it is free, else one that the kernel picks.
+
+    Another process may take the port before the caller listens on it: listen soon.
+    """
     for port in (preferred, 0):
         if port is None:
             continue

@@ -1,18 +1,21 @@
-"""Waits until the service answers that it is ready, as its users would ask."""
+"""Wait until a service answers that it is ready, asking it as its users would."""
 
 from __future__ import annotations
 
 import http.client
 import json
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from .waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Deadline", "NotReadyError", "reachable_host", "wait_until_ready"]
+    from .waiting import Deadline
 
-_POLL_S = 0.1
+__all__ = ["NotReadyError", "reachable_host", "wait_until_ready"]
+
 _ANSWER_S = 5.0
 _MOST_BYTES = 64 * 1024
 _MOST_SHOWN = 300
@@ -20,17 +23,6 @@ _MOST_SHOWN = 300
 
 class NotReadyError(RuntimeError):
     """The service did not become ready in time; the sentence says what it answered last."""
-
-
-class Deadline(NamedTuple):
-    """When a start that began at a monotonic time is given up."""
-
-    began: float
-    timeout_s: float
-
-    @property
-    def passed(self) -> bool:
-        return time.monotonic() >= self.began + self.timeout_s
 
 
 def reachable_host(host: str) -> str:
@@ -43,15 +35,21 @@ def wait_until_ready(host: str, port: int, deadline: Deadline, check: Callable[[
 
     ``check`` runs in between, and raises when waiting is in vain. Raises NotReadyError.
     """
-    while (answer := _ask(host, port)) is not None:
-        check()
-        if deadline.passed:
-            took_s = time.monotonic() - deadline.began
-            raise NotReadyError(
-                f"not ready after {took_s:.0f} s: {answer}; if this machine is busy, try again, "
-                f"or give it longer: fleet.start_timeout_s is {deadline.timeout_s:g}"
-            )
-        time.sleep(_POLL_S)
+    answer: str | None = None
+
+    def ready() -> bool:
+        nonlocal answer
+        answer = _ask(host, port)
+        if answer is not None:
+            check()
+        return answer is None
+
+    if not wait_until(ready, deadline):
+        took_s = time.monotonic() - deadline.began
+        raise NotReadyError(
+            f"not ready after {took_s:.0f} s: {answer}; if this machine is busy, try again, "
+            f"or give it longer: fleet.start_timeout_s is {deadline.timeout_s:g}"
+        )
 
 
 def _ask(host: str, port: int) -> str | None:

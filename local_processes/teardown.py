@@ -1,4 +1,4 @@
-"""Runs the steps that take a service down, unless the cluster that they talk to is gone.
+"""Run the steps that take a service down, unless the cluster that they talk to is gone.
 
 Calls to a dead cluster wait for minutes and then end the process. A cluster dies before its service when
 a signal goes to all processes at once, as systemd sends it; what is left then is killed as processes.
@@ -7,15 +7,14 @@ a signal goes to all processes at once, as systemd sends it; what is left then i
 from __future__ import annotations
 
 import logging
-import threading
 from typing import TYPE_CHECKING
+
+from .threads import AbandonedError, run_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = ["take_down"]
-
-_LOOK_S = 0.2
 
 logger = logging.getLogger(__name__)
 
@@ -34,13 +33,11 @@ def take_down(steps: Sequence[Callable[[], object]], alive: Callable[[], bool]) 
             except Exception as error:  # noqa: BLE001 - the next step must run; the failure is raised below
                 failures.append(error)
 
-    thread = threading.Thread(target=run, name="take down", daemon=True)
-    thread.start()
-    while thread.is_alive():
-        if not alive():
-            logger.warning("the cluster ended before the service; killing what is left")
-            return False
-        thread.join(_LOOK_S)
+    try:
+        run_in_thread(run, name="take down", worth_waiting=alive)
+    except AbandonedError:
+        logger.warning("the cluster ended before the service; killing what is left")
+        return False
     if failures:
         raise failures[0]
     return True

@@ -1,37 +1,58 @@
-"""Work in a thread of its own, while the main thread waits and answers Ctrl-C."""
+"""Run a call in a thread of its own, and stop waiting for it when there is a reason to."""
 
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["apart"]
+__all__ = ["AbandonedError", "run_in_thread"]
 
 T = TypeVar("T")
 
-_LOOK_S = 0.5
+_POLL_S = 0.2
 
 
-def apart(work: Callable[[], T]) -> T:
-    """What the work returns or raises. KeyboardInterrupt leaves it behind, in a thread
-    that ends with the process.
+class AbandonedError(TimeoutError):
+    """A call in a thread was given up; the thread goes on until the process ends."""
 
-    For libraries that put their own handler in place of the one for SIGINT when the main thread calls them.
+
+def run_in_thread(
+    work: Callable[[], T],
+    *,
+    name: str,
+    timeout_s: float | None = None,
+    worth_waiting: Callable[[], bool] | None = None,
+) -> T:
+    """Return what the work returns, or raise what it raises.
+
+    The calling thread stays free to handle signals, since it waits in short steps: a KeyboardInterrupt there
+    leaves the work behind in a daemon thread. That suits libraries that install a handler for SIGINT when the
+    main thread calls them, and calls that never return when their peer has died.
+
+    Raises:
+        AbandonedError: the timeout passed, or ``worth_waiting`` returned False.
     """
     done: Future[T] = Future()
 
     def run() -> None:
         try:
             done.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it is the caller's
+        except BaseException as error:  # noqa: BLE001 - the caller's, whatever it is
             done.set_exception(error)
 
-    thread = threading.Thread(target=run, name="apart", daemon=True)
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
     thread.start()
     while thread.is_alive():
-        thread.join(_LOOK_S)
+        if worth_waiting is not None and not worth_waiting():
+            raise AbandonedError(f"{name}: there is nothing left to wait for")
+        left_s = _POLL_S if deadline is None else min(_POLL_S, deadline - time.monotonic())
+        if left_s <= 0:
+            raise AbandonedError(f"{name} did not end within {timeout_s:g} s")
+        thread.join(left_s)
     return done.result()

@@ -1,4 +1,4 @@
-"""When starts of boxes fail: how long the pool waits before the next, and when waiting has no sense.
+"""Space out starts of boxes that fail, and decide when to give up.
 
 One success forgets all failures. While failures are remembered, a single start at a time is a probe.
 """
@@ -6,6 +6,8 @@ One success forgets all failures. While failures are remembered, a single start 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from local_processes.waiting import exponential_wait_s
 
 __all__ = ["StartBackoff"]
 
@@ -26,8 +28,8 @@ class StartBackoff:
 
     def failed(self, now: float, *, lasting: bool) -> None:
         """Remember a failure; each one in a row doubles the wait."""
-        wait = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** min(self.failures, 10))
         self.failures += 1
+        wait = exponential_wait_s(_FIRST_WAIT_S, _LONGEST_WAIT_S, self.failures)
         self.until = now + wait
         self.lasting = lasting
 

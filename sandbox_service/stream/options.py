@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from local_processes.waiting import exponential_wait_s
 from sandbox_service.contract.problems import ErrorCode
 
 __all__ = ["BackOff", "ServerOptions", "StreamOptions"]
@@ -71,5 +72,5 @@ class BackOff:
         """Seconds to wait before the next attempt; none before the first."""
         if not self._failures:
             return 0.0
-        ceiling = min(self._maximum_s, self._minimum_s * 2.0 ** min(self._failures - 1, 32))
+        ceiling = exponential_wait_s(self._minimum_s, self._maximum_s, self._failures)
         return random.uniform(0.0, ceiling)

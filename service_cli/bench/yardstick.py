@@ -9,11 +9,11 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from local_processes.ports import free_port
+from local_processes.waiting import Deadline, wait_until
 
 from .load import Target
 
@@ -71,15 +71,14 @@ def running_yardstick() -> Iterator[Target]:
 
 
 def _wait_until_open(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + _START_S
-    while time.monotonic() < deadline:
+    def listens() -> bool:
         if process.poll() is not None:
             raise RuntimeError(f"the yardstick ended with status {process.returncode}")
         with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise RuntimeError("the yardstick did not start")
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    if not wait_until(listens, Deadline.after(_START_S), poll_s=0.05):
+        raise RuntimeError(f"the yardstick did not listen on port {port} within {_START_S:g} s")
 
 
 def main(port: int) -> None:

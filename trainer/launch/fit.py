@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import ray.train
 from ray.train.torch import TorchConfig, TorchTrainer
 
-from local_processes.threads import apart
+from local_processes.threads import run_in_thread
 from trainer.errors import TrainerError
 from trainer.loop.final import final_error, forget_final
 from trainer.loop.worker import WorkerSettings, train_worker
@@ -44,7 +44,7 @@ def fit(config: RunConfig, settings: WorkerSettings, checkpoints: Path) -> None:
     )
     try:
         # In the main thread Ray Train takes Ctrl-C over, and then ends the process as if all had gone well.
-        result = apart(trainer.fit)
+        result = run_in_thread(trainer.fit, name="ray train")
     except ray.train.TrainingFailedError as error:
         raise _failure(folder, error) from error
     if result.error is not None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from local_processes.ports import free_port
+from local_processes.prctl import end_with_parent
+from local_processes.waiting import Deadline, wait_until
 from trainer.errors import ServiceUnavailable
 
 if TYPE_CHECKING:
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["sandbox_service"]
 
 _STOP_S = 60.0
-_LOOK_S = 0.25
-_PR_SET_PDEATHSIG = 1
+_POLL_S = 0.25
 
 
 @contextlib.contextmanager
@@ -36,7 +35,7 @@ def sandbox_service(config: RunConfig, logs: Path) -> Iterator[str]:
         _await_ready(config.service.url, config.service.start_timeout_s, None, None)
         yield config.service.url
         return
-    port = _free_port()
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     log = logs / "service.log"
     with log.open("ab") as output:
@@ -46,7 +45,7 @@ def sandbox_service(config: RunConfig, logs: Path) -> Iterator[str]:
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is for the trainer, which then ends the service
-            preexec_fn=_end_with_parent,
+            preexec_fn=end_with_parent,  # a trainer that is killed leaves no service behind
         )
     try:
         _await_ready(url, config.service.start_timeout_s, process, log)
@@ -68,29 +67,17 @@ def _words(config: RunConfig) -> list[str]:
     return words
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _end_with_parent() -> None:
-    """A trainer that is killed leaves no service behind."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
 def _await_ready(
     url: str, timeout_s: float, process: subprocess.Popen[bytes] | None, log: Path | None
 ) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not _ready(url):
+    def ready() -> bool:
         if process is not None and process.poll() is not None:
             raise ServiceUnavailable(f"the sandbox service ended while it started:\n{_tail(log)}")
-        if time.monotonic() > deadline:
-            told = f":\n{_tail(log)}" if log else "; start one with: sandbox-service serve"
-            raise ServiceUnavailable(f"no sandbox service is ready at {url} after {timeout_s:g} s{told}")
-        time.sleep(_LOOK_S)
+        return _ready(url)
+
+    if not wait_until(ready, Deadline.after(timeout_s), poll_s=_POLL_S):
+        told = f":\n{_tail(log)}" if log else "; start one with: sandbox-service serve"
+        raise ServiceUnavailable(f"no sandbox service is ready at {url} after {timeout_s:g} s{told}")
 
 
 def _ready(url: str) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from local_processes.waiting import exponential_wait_s
 from trainer.types import TrajectoryGroup
 
 from .strategies import needed
@@ -110,7 +111,7 @@ class Collector:
         played = await self._group(spec)
         self._failed_in_turn = 0 if played.end is GroupEnd.PLAYED else self._failed_in_turn + 1
         if played.end is GroupEnd.FAILED:
-            await self._sleep(min(_FIRST_PAUSE_S * 2.0 ** (self._failed_in_turn - 1), _LONGEST_PAUSE_S))
+            await self._sleep(exponential_wait_s(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, self._failed_in_turn))
         source.ended(played)
 
     async def _group(self, spec: GroupSpec) -> PlayedGroup:

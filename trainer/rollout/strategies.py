@@ -11,6 +11,7 @@ import math
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from local_processes.waiting import exponential_wait_s
 from sandbox_service.contract.problems import ErrorCode, FailureClass
 from trainer.config.rollout import FailFast, MinimumGroup
 
@@ -69,7 +70,7 @@ def patience_s(strategy: StrategyConfig, attempt: int, retry_after_s: float | No
         return 0.0
     if retry_after_s is not None:
         return min(retry_after_s, _LONGEST_PATIENCE_S)
-    return min(strategy.backoff_s * 2.0 ** (attempt - 1), _LONGEST_PATIENCE_S)
+    return exponential_wait_s(strategy.backoff_s, _LONGEST_PATIENCE_S, attempt)
 
 
 def needed(strategy: StrategyConfig, size: int) -> int:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import pickle
-import threading
 from typing import TYPE_CHECKING, Any
 
 import torch
 from vllm.distributed.weight_transfer.base import ParamMeta, WeightSource
 
+from local_processes.threads import AbandonedError, run_in_thread
 from trainer.errors import EngineError, EngineLost, Stalled
 
 from .weights import complete
@@ -115,26 +115,19 @@ def _connect(info: Callable[[str], Mapping[str, object]]) -> Callable[[Any], Any
 
 
 def within(timeout_s: float, what: str, work: Callable[[], None]) -> None:
-    """Do it in a thread and wait: a collective whose peer has died never returns by itself.
+    """Run the work in a thread, with a deadline: a collective whose peer has died never returns by itself.
 
     Raises:
         Stalled: it did not return; the thread is left behind, and the process had better end.
     """
-    failed: list[BaseException] = []
     device = torch.cuda.current_device() if torch.cuda.is_available() else None
 
     def run() -> None:
-        try:
-            if device is not None:
-                torch.cuda.set_device(device)
-            work()
-        except BaseException as error:  # noqa: BLE001 - raised by whoever waits
-            failed.append(error)
+        if device is not None:
+            torch.cuda.set_device(device)  # the current device is a thread's own
+        work()
 
-    thread = threading.Thread(target=run, name=what, daemon=True)
-    thread.start()
-    thread.join(timeout_s)
-    if thread.is_alive():
-        raise Stalled(f"{what} did not end within {timeout_s:g} s")
-    if failed:
-        raise failed[0]
+    try:
+        run_in_thread(run, name=what, timeout_s=timeout_s)
+    except AbandonedError as error:
+        raise Stalled(str(error)) from None

@@ -1,4 +1,4 @@
-"""Work beside the main thread."""
+"""Calls in a thread, beside a caller that may stop waiting."""
 
 import os
 import signal
@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
-from local_processes.threads import apart
+from local_processes.threads import AbandonedError, run_in_thread
 
 
 def test_the_work_is_not_in_the_main_thread_and_its_outcome_is_the_callers():
-    assert apart(threading.current_thread) is not threading.main_thread()
+    assert run_in_thread(threading.current_thread, name="work") is not threading.main_thread()
 
 
 def test_an_error_of_the_work_is_the_callers():
@@ -18,7 +18,7 @@ def test_an_error_of_the_work_is_the_callers():
         raise LookupError("no such thing")
 
     with pytest.raises(LookupError, match="no such thing"):
-        apart(work)
+        run_in_thread(work, name="work", timeout_s=60)
 
 
 def test_ctrl_c_is_answered_while_the_work_goes_on():
@@ -29,5 +29,20 @@ def test_ctrl_c_is_answered_while_the_work_goes_on():
         over.wait()
 
     with pytest.raises(KeyboardInterrupt):
-        apart(work)
+        run_in_thread(work, name="work")
+    over.set()
+
+
+def test_work_that_passes_its_deadline_is_left_behind():
+    over = threading.Event()
+    with pytest.raises(AbandonedError, match=r"sending the weights did not end within 0\.05 s"):
+        run_in_thread(over.wait, name="sending the weights", timeout_s=0.05)
+    over.set()
+
+
+def test_work_that_is_no_longer_worth_waiting_for_is_left_behind():
+    over = threading.Event()
+    looks = iter([True, False])
+    with pytest.raises(AbandonedError, match="take down: there is nothing left to wait for"):
+        run_in_thread(over.wait, name="take down", worth_waiting=lambda: next(looks))
     over.set()
