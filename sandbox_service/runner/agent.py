@@ -12,10 +12,11 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
+from sandbox_service.runner.io.packets import MAX_BLOB, JsonObject, receive_packet, send_packet
+
 from .allowance import Allowance, kept_waiting
 from .candidates import CandidateProcess
 from .capture import Capture
-from .packets import MAX_BLOB, JsonObject, receive_packet, send_packet
 from .session_end import SessionEnd
 from .usage import Usage, usage_of
 from .world import Execution, FileInfo, WorldError

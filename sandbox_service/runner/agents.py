@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import channel
-from .message_link import MessageLink
+from sandbox_service.runner.io import message_socket
+from sandbox_service.runner.io.message_connection import MessageLink
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from .channel import Message
-    from .loop import Loop
+    from sandbox_service.runner.io.event_loop import Loop
+    from sandbox_service.runner.io.message_socket import Message
 
 __all__ = ["Agents"]
 
@@ -35,7 +35,7 @@ class Agents:
 
     def open(self, serial: int, copy_of: int | None = None) -> socket.socket:
         """Announce an instance; the socket over which its worker speaks with the launcher."""
-        ours, theirs = channel.pair()
+        ours, theirs = message_socket.pair()
         self._link.send({"do": "open", "serial": serial, "copy_of": copy_of}, (theirs,))
         return ours
 

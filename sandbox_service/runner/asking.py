@@ -11,7 +11,7 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
-from .packets import receive_packet, send_packet
+from sandbox_service.runner.io.packets import receive_packet, send_packet
 
 if TYPE_CHECKING:
     import socket

@@ -11,7 +11,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING
 
-from .packets import JsonObject, receive_packet, send_packet
+from sandbox_service.runner.io.packets import JsonObject, receive_packet, send_packet
 
 if TYPE_CHECKING:
     import socket

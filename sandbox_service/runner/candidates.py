@@ -6,11 +6,13 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from .packets import JsonObject, receive_packet, send_packet
+from sandbox_service.runner.io.packets import JsonObject, receive_packet, send_packet
+
 from .usage import usage_of
 
 if TYPE_CHECKING:
-    from .channel import Message
+    from sandbox_service.runner.io.message_socket import Message
+
     from .control import Control
     from .usage import Usage
 

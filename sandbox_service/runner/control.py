@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .channel import Message, receive, send
+from sandbox_service.runner.io.message_socket import Message, receive, send
 
 if TYPE_CHECKING:
     import socket

@@ -12,9 +12,10 @@ import signal
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sandbox_service.runner.io.message_socket import Message, receive, send
+
 from . import spawn
 from .candidate import load_ahead
-from .channel import Message, receive, send
 from .workspace_copy import copy_workspace
 
 if TYPE_CHECKING:

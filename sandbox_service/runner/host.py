@@ -14,14 +14,13 @@ import struct
 import time
 from typing import TYPE_CHECKING
 
+from sandbox_service.runner.io.frame_connection import FrameLink, Gauge
 from sandbox_service.wire.frames import Frame, Op
-
-from .link import FrameLink, Gauge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .loop import Loop
+    from sandbox_service.runner.io.event_loop import Loop
 
 __all__ = ["Host"]
 

@@ -13,12 +13,13 @@ import signal
 import socket
 from functools import partial
 
+from sandbox_service.runner.io.message_socket import Message, receive, send
+from sandbox_service.runner.io.sigchld import drain, woken_by_children
+
 from . import kernel
-from .channel import Message, receive, send
 from .config import RunnerConfig
 from .desk import Desk
 from .premises import Premises
-from .wakeup import drain, woken_by_children
 
 __all__ = ["run_launcher"]
 

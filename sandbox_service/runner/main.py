@@ -11,7 +11,9 @@ import os
 import signal
 import sys
 
-from . import channel, kernel
+from sandbox_service.runner.io import message_socket
+
+from . import kernel
 from .launcher import run_launcher
 from .leaving import run_and_leave
 from .server import Server
@@ -30,7 +32,7 @@ def main() -> None:
     kernel.become_reaper()
     gc.collect()
     gc.freeze()
-    ours, theirs = channel.pair()
+    ours, theirs = message_socket.pair()
     launcher = os.fork()
     if launcher == 0:
         ours.close()

@@ -13,22 +13,23 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from sandbox_service.runner.io import message_socket
+from sandbox_service.runner.io.event_loop import Loop
+from sandbox_service.runner.io.message_connection import MessageLink
+from sandbox_service.runner.io.sigchld import drain, woken_by_children
 from sandbox_service.wire.frames import Frame, Op
 
-from . import channel, kernel, sweep
+from . import kernel, sweep
 from .agents import Agents
 from .box import Box
 from .config import RunnerConfig
 from .host import Host
 from .leaving import run_and_leave
-from .loop import Loop
-from .message_link import MessageLink
 from .processes import descendants, snapshot
-from .wakeup import drain, woken_by_children
 from .zygote import run_zygote
 
 if TYPE_CHECKING:
-    from .channel import Message
+    from sandbox_service.runner.io.message_socket import Message
 
 __all__ = ["Server"]
 
@@ -133,7 +134,7 @@ class Server:
         self._config = config
         self._host.refused_uids = range(config.uid_base, config.uid_base + config.uid_count)
         self._agents.configure(asdict(config))
-        ours, theirs = channel.pair()
+        ours, theirs = message_socket.pair()
         pid = os.fork()
         if pid == 0:
             run_and_leave(lambda: _become_zygote(theirs, config))

@@ -19,8 +19,9 @@ import traceback
 import types
 from typing import TYPE_CHECKING
 
+from sandbox_service.runner.io.packets import JsonObject, receive_packet_with_descriptors, send_packet
+
 from .asking import Line, connect
-from .packets import JsonObject, receive_packet_with_descriptors, send_packet
 from .siblings import fork_sibling
 
 if TYPE_CHECKING:

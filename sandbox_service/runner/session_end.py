@@ -7,7 +7,8 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from .packets import JsonObject, receive_packet, send_packet
+from sandbox_service.runner.io.packets import JsonObject, receive_packet, send_packet
+
 from .usage import usage_of
 
 if TYPE_CHECKING:

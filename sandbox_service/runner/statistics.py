@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .processes import Process, descendants, memory, snapshot
 
 if TYPE_CHECKING:
-    from .channel import Message
+    from sandbox_service.runner.io.message_socket import Message
 
 __all__ = ["describe_processes"]
 

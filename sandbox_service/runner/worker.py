@@ -10,13 +10,13 @@ import socket
 import sys
 from typing import TYPE_CHECKING
 
+from sandbox_service.runner.io.fds import receive_with_descriptors
 from sandbox_service.wire.frames import Decoder, Frame, FrameError, Op
 
 from .agent import BoxAgent
 from .box_files import serve_file_frame
 from .control import Control
 from .copying import copy_process
-from .descriptors import receive_with_descriptors
 from .episode import Episode, Refusal
 from .world import WorldError
 

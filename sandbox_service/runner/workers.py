@@ -12,16 +12,15 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .link import FrameLink, Gauge
+from sandbox_service.runner.io.frame_connection import FrameLink, Gauge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sandbox_service.runner.io.event_loop import Loop
+    from sandbox_service.runner.io.message_connection import MessageLink
+    from sandbox_service.runner.io.message_socket import Message
     from sandbox_service.wire.frames import Frame
-
-    from .channel import Message
-    from .loop import Loop
-    from .message_link import MessageLink
 
 __all__ = ["Waiting", "Worker", "Workers"]
 

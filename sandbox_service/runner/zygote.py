@@ -16,13 +16,14 @@ import socket
 import sys
 from typing import TYPE_CHECKING
 
+from sandbox_service.runner.io.message_socket import Message, receive, send
+from sandbox_service.runner.io.sigchld import drain, woken_by_children
+
 from . import kernel, sweep
-from .channel import Message, receive, send
 from .confinement import confine
 from .leaving import run_and_leave
 from .loopback import bring_up_loopback
 from .processes import descendants, has_children, snapshot, tree
-from .wakeup import drain, woken_by_children
 from .worker import Worker
 
 if TYPE_CHECKING:

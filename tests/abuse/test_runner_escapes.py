@@ -181,7 +181,7 @@ def test_a_session_that_destroys_itself_costs_only_itself(act: Any, code: str) -
         "import linecache, traceback; linecache.cache = None; traceback.format_exception = None; 1 / 0",
         "import gc; [o.clear() for o in gc.get_objects() if type(o) is dict and 'act' in o]",
         "globals().clear()",
-        "import sys; sys.modules['sandbox_service.runner.packets'].send_packet = None",
+        "import sys; sys.modules['sandbox_service.runner.io.packets'].send_packet = None",
     ],
     ids=[
         *("none", "closed", "bad-stream", "fds", "builtins", "timer", "str", "group"),

@@ -9,7 +9,7 @@ import json
 import socket
 from typing import Any
 
-from .descriptors import receive_with_descriptors, send_with_descriptors
+from .fds import receive_with_descriptors, send_with_descriptors
 
 __all__ = ["Message", "pair", "receive", "send"]
 

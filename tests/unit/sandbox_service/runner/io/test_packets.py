@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox_service.runner.packets import (
+from sandbox_service.runner.io.packets import (
     receive_packet,
     receive_packet_with_descriptors,
     send_packet,

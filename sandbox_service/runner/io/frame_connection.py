@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.wire.frames import Decoder, Frame, FrameError
 
-from .descriptors import send_with_descriptors
+from .fds import send_with_descriptors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .loop import Loop
+    from .event_loop import Loop
 
 __all__ = ["FrameLink", "Gauge"]
 

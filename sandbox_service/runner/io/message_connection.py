@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from .channel import Message, receive, send
+from .message_socket import Message, receive, send
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from .loop import Loop
+    from .event_loop import Loop
 
 __all__ = ["MessageLink"]
 

@@ -13,7 +13,7 @@ import struct
 import time
 from typing import Any
 
-from .descriptors import receive_with_descriptors, send_with_descriptors
+from .fds import receive_with_descriptors, send_with_descriptors
 
 __all__ = ["MAX_BLOB", "MAX_JSON", "receive_packet", "receive_packet_with_descriptors", "send_packet"]
 
