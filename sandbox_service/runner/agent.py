@@ -13,12 +13,12 @@ import time
 from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io.packets import MAX_BLOB, JsonObject, receive_packet, send_packet
+from sandbox_service.runner.kernel.cpu_usage import Usage, usage_of
 
 from .allowance import Allowance, kept_waiting
 from .candidates import CandidateProcess
 from .capture import Capture
 from .session_end import SessionEnd
-from .usage import Usage, usage_of
 from .world import Execution, FileInfo, WorldError
 
 if TYPE_CHECKING:

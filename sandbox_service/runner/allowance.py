@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .usage import Usage
+    from sandbox_service.runner.kernel.cpu_usage import Usage
 
 __all__ = ["Allowance", "kept_waiting"]
 

@@ -7,14 +7,13 @@ import time
 from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io.packets import JsonObject, receive_packet, send_packet
-
-from .usage import usage_of
+from sandbox_service.runner.kernel.cpu_usage import usage_of
 
 if TYPE_CHECKING:
     from sandbox_service.runner.io.message_socket import Message
+    from sandbox_service.runner.kernel.cpu_usage import Usage
 
     from .control import Control
-    from .usage import Usage
 
 __all__ = ["CandidateProcess"]
 

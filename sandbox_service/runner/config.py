@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .kernel import Limits
+from sandbox_service.runner.kernel.privileges import Limits
 
 __all__ = ["RunnerConfig"]
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from sandbox_service.runner.kernel.fork_sibling import fork_sibling
+
 from .episode import Refusal, patience
-from .siblings import fork_sibling
 
 if TYPE_CHECKING:
     import socket

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from . import kernel
+from sandbox_service.runner.kernel import privileges
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,8 +92,8 @@ def _serve(work: Callable[[], list[str]], begin: int, waiting: int, report: int)
     """Be the child."""
     code = 1
     try:
-        kernel.die_with_parent()
-        kernel.reset_signals()
+        privileges.die_with_parent()
+        privileges.reset_signals()
         signal.alarm(_LONGEST_S)
         os.close(waiting)
         os.read(begin, 1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .quarters import Quarters
+    from sandbox_service.runner.kernel.mount_namespace import Quarters
 
 __all__ = ["HELPERS", "Family", "Root"]
 

@@ -12,9 +12,15 @@ import signal
 import stat
 from typing import TYPE_CHECKING
 
-from . import sweep
-from .cleaning import find_owned, owns_nothing, paths_below, remove_owned, remove_tree
-from .kernel import Identity, ipc_objects, remove_ipc_objects
+from sandbox_service.runner.kernel import killing
+from sandbox_service.runner.kernel.privileges import Identity, ipc_objects, remove_ipc_objects
+from sandbox_service.runner.kernel.removal import (
+    find_owned,
+    owns_nothing,
+    paths_below,
+    remove_owned,
+    remove_tree,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterator
@@ -84,7 +90,7 @@ class Janitor:
         # Most agents open nothing, and a look costs less than a process.
         if not any(True for _ in self._open_to_others(uid)):
             return True
-        return sweep.run_as(Identity(uid, self._config.keeper_uid), close) == 0
+        return killing.run_as(Identity(uid, self._config.keeper_uid), close) == 0
 
     def _open_to_others(self, uid: int) -> Iterator[tuple[str, int]]:
         """What ``uid`` owns at the top of shared directories and others have rights to, with its mode."""
@@ -132,7 +138,7 @@ class Janitor:
 
         identity = None if uid is None else Identity(uid, self._config.keeper_uid)
         try:
-            return sweep.run_as(identity, remove) == 0
+            return killing.run_as(identity, remove) == 0
         except OSError:
             return False
 
@@ -170,7 +176,7 @@ class Janitor:
                 self._as(uid, [], self._shared)
             left = look()
         if left:
-            sweep.run_as(Identity.of(config.env_uid), remove)
+            killing.run_as(Identity.of(config.env_uid), remove)
             left = look()
         return left
 

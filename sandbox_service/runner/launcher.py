@@ -15,8 +15,8 @@ from functools import partial
 
 from sandbox_service.runner.io.message_socket import Message, receive, send
 from sandbox_service.runner.io.sigchld import drain, woken_by_children
+from sandbox_service.runner.kernel import privileges
 
-from . import kernel
 from .config import RunnerConfig
 from .desk import Desk
 from .premises import Premises
@@ -26,7 +26,7 @@ __all__ = ["run_launcher"]
 
 def run_launcher(upstream: socket.socket) -> None:
     """Serve until the runner is gone, then end and clean up everything. Called in a fork of its own."""
-    kernel.become_reaper()
+    privileges.become_reaper()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     Launcher(upstream).run()

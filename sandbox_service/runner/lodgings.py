@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sandbox_service.runner.kernel.mount_namespace import Quarters
+
 from .errands import Errands
 from .janitor import Janitor
-from .quarters import Quarters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

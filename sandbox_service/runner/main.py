@@ -12,10 +12,10 @@ import signal
 import sys
 
 from sandbox_service.runner.io import message_socket
+from sandbox_service.runner.kernel import privileges
+from sandbox_service.runner.kernel.fork_exit import run_and_leave
 
-from . import kernel
 from .launcher import run_launcher
-from .leaving import run_and_leave
 from .server import Server
 
 __all__ = ["main"]
@@ -28,8 +28,8 @@ def main() -> None:
     os.chdir("/")
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
-    kernel.be_undumpable()
-    kernel.become_reaper()
+    privileges.be_undumpable()
+    privileges.become_reaper()
     gc.collect()
     gc.freeze()
     ours, theirs = message_socket.pair()

@@ -14,11 +14,12 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from . import sweep
+from sandbox_service.runner.kernel import killing
+from sandbox_service.runner.kernel.privileges import Identity, Limits
+from sandbox_service.runner.kernel.procfs import Process, children, descendants, look_up, snapshot
+
 from .families import HELPERS, Family, Root
-from .kernel import Identity, Limits
 from .lodgings import Lodgings
-from .processes import Process, children, descendants, look_up, snapshot
 from .spawn import Place, fork_child
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Premises:
         return ended
 
     def _reap(self) -> None:
-        sweep.reap(self._note)
+        killing.reap(self._note)
 
     def _note(self, pid: int, code: int) -> None:
         root = self._roots.pop(pid, None)
@@ -131,7 +132,7 @@ class Premises:
         if self.holds or self._owned >= set(children()):
             return True
         self._catch_orphans()
-        if sweep.end(lambda: self._strays(snapshot()), self._reap):
+        if killing.end(lambda: self._strays(snapshot()), self._reap):
             return True
         # Something forks faster than we look: its whole user id goes.
         processes = snapshot()
@@ -148,7 +149,7 @@ class Premises:
             return descendants(processes, {pid} & self._roots.keys()) | self._strays(processes)
 
         self._catch_orphans()
-        return sweep.end(look, self._reap)
+        return killing.end(look, self._reap)
 
     def _catch_orphans(self) -> None:
         """Kill strays the moment they become ours.
@@ -174,7 +175,7 @@ class Premises:
         if family.uid is not None and family.members == {serial}:
             return self._end_uid(family.uid)
         self._catch_orphans()
-        return sweep.end(self._tree_of(serial), self._reap)
+        return killing.end(self._tree_of(serial), self._reap)
 
     def kill_agent(self, serial: int) -> bool:
         """End an instance's agent and keep candidates from what it left open."""
@@ -190,7 +191,7 @@ class Premises:
             return True
         uid = self._lodgings.candidate_uid(serial)
         tree = self._tree_of(serial, candidate=True)
-        ended = sweep.end(tree, self._reap) if uid is None else self._end_uid(uid)
+        ended = killing.end(tree, self._reap) if uid is None else self._end_uid(uid)
         if not ended:
             self._left.setdefault(serial, []).append(f"processes of candidate {serial}")
         self._lodgings.clear_candidate(serial)
@@ -200,10 +201,10 @@ class Premises:
         """Stop or resume every process of an instance's agent."""
         family = self._families[serial]
         uid = family.uid if family.members == {serial} else None
-        look = self._tree_of(serial) if uid is None else sweep.holders({uid})
-        if uid is None or not sweep.signal_uid(uid, self.config.sweeper_uid, number):
-            sweep.signal_all(look, number)
-        return number != signal.SIGSTOP or sweep.await_stopped(look)
+        look = self._tree_of(serial) if uid is None else killing.holders({uid})
+        if uid is None or not killing.signal_uid(uid, self.config.sweeper_uid, number):
+            killing.signal_all(look, number)
+        return number != signal.SIGSTOP or killing.await_stopped(look)
 
     def _tree_of(self, serial: int, candidate: bool = False) -> Callable[[], set[int]]:
         def look() -> set[int]:
@@ -223,10 +224,10 @@ class Premises:
         # What they leave behind becomes our child. Where there is none, as mostly, all is dead already.
         if self._await_end(uid):
             return True
-        if sweep.signal_uid(uid, self.config.sweeper_uid, signal.SIGKILL):
+        if killing.signal_uid(uid, self.config.sweeper_uid, signal.SIGKILL):
             self._await_end(uid)
         # The look afterwards is the proof, and the way out when no process could be made for the first.
-        return sweep.end(sweep.holders({uid}), self._reap)
+        return killing.end(killing.holders({uid}), self._reap)
 
     def _await_end(self, uid: int) -> bool:
         """Give the killed a moment to be dead; True when they are, and nothing came of them."""
@@ -297,4 +298,4 @@ class Premises:
                 found |= {p.pid for p in processes.values() if any(uid in ours for uid in p.uids)}
             return found
 
-        return sweep.end(look, self._reap)
+        return killing.end(look, self._reap)

@@ -17,15 +17,15 @@ from sandbox_service.runner.io import message_socket
 from sandbox_service.runner.io.event_loop import Loop
 from sandbox_service.runner.io.message_connection import MessageLink
 from sandbox_service.runner.io.sigchld import drain, woken_by_children
+from sandbox_service.runner.kernel import killing, privileges
+from sandbox_service.runner.kernel.fork_exit import run_and_leave
+from sandbox_service.runner.kernel.procfs import descendants, snapshot
 from sandbox_service.wire.frames import Frame, Op
 
-from . import kernel, sweep
 from .agents import Agents
 from .box import Box
 from .config import RunnerConfig
 from .host import Host
-from .leaving import run_and_leave
-from .processes import descendants, snapshot
 from .zygote import run_zygote
 
 if TYPE_CHECKING:
@@ -70,11 +70,11 @@ class Server:
         """Launcher and zygote clean up and leave by themselves; if not, we end what is below us."""
         deadline = time.monotonic() + 10
         while self._pids and time.monotonic() < deadline:
-            sweep.reap(self._forget)
+            killing.reap(self._forget)
             time.sleep(0.005)
 
         own = os.getpid()
-        sweep.end(lambda: descendants(snapshot(), [own]) - {own}, lambda: sweep.reap(lambda *_: None))
+        killing.end(lambda: descendants(snapshot(), [own]) - {own}, lambda: killing.reap(lambda *_: None))
 
     def _forget(self, pid: int, _code: int) -> None:
         self._pids.pop(pid, None)
@@ -90,7 +90,7 @@ class Server:
             if self._pids.pop(pid, None) is not None:
                 self._end()
 
-        sweep.reap(note)
+        killing.reap(note)
 
     def _host_left(self) -> None:
         """End the box if no host comes back for too long."""
@@ -194,5 +194,5 @@ class Server:
 
 def _become_zygote(upstream: socket.socket, config: RunnerConfig) -> None:
     os.dup2(upstream.fileno(), 3, inheritable=False)
-    kernel.close_all_but(4)
+    privileges.close_all_but(4)
     run_zygote(socket.socket(fileno=3), config)

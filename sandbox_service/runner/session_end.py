@@ -8,16 +8,16 @@ import time
 from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io.packets import JsonObject, receive_packet, send_packet
-
-from .usage import usage_of
+from sandbox_service.runner.kernel.cpu_usage import usage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sandbox_service.runner.kernel.cpu_usage import Usage
+
     from .allowance import Allowance
     from .capture import Capture
     from .control import Control
-    from .usage import Usage
 
 __all__ = ["SessionEnd"]
 

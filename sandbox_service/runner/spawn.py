@@ -16,17 +16,18 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from . import kernel
+from sandbox_service.runner.kernel import privileges
+from sandbox_service.runner.kernel.confinement import confine, keep_abstract_sockets_apart
+
 from .candidate import serve_candidate
-from .confinement import confine, keep_abstract_sockets_apart
 from .files import serve_files
 from .session import serve_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .kernel import Identity, Limits
-    from .quarters import Quarters
+    from sandbox_service.runner.kernel.mount_namespace import Quarters
+    from sandbox_service.runner.kernel.privileges import Identity, Limits
 
 __all__ = ["Place", "fork_child", "run_candidate", "run_files", "run_session", "run_shell"]
 
@@ -101,21 +102,21 @@ def fork_child(place: Place, descriptors: list[int], run: Callable[[], None]) ->
 
 def _settle(place: Place, descriptors: list[int]) -> None:
     os.setsid()
-    kernel.reset_signals()
+    privileges.reset_signals()
     if place.quarters is not None:
         place.quarters.enter()
     _arrange(descriptors)
     # While undumpable, /proc/self belongs to root.
-    kernel.be_undumpable(False)
-    kernel.make_first_victim()
+    privileges.be_undumpable(False)
+    privileges.make_first_victim()
     if place.identity is not None:
-        kernel.become(place.identity)
+        privileges.become(place.identity)
         # A change of user ids makes a process undumpable again; /dev/stdout needs it dumpable.
-        kernel.be_undumpable(place.identity.real != place.identity.effective)
+        privileges.be_undumpable(place.identity.real != place.identity.effective)
     elif os.geteuid() == 0:
-        kernel.give_up_capabilities()
-    kernel.refuse_new_privileges()
-    kernel.die_with_parent()
+        privileges.give_up_capabilities()
+    privileges.refuse_new_privileges()
+    privileges.die_with_parent()
     place.limits.apply()
     if place.system_calls:
         keep_abstract_sockets_apart()
@@ -135,7 +136,7 @@ def _arrange(descriptors: list[int]) -> None:
         os.dup2(null, target)
     for target, source in enumerate(given, start=FIRST):
         os.dup2(source, target, inheritable=False)
-    kernel.close_all_but(FIRST + len(given))
+    privileges.close_all_but(FIRST + len(given))
 
 
 def run_session(place: Place) -> None:
@@ -151,7 +152,7 @@ def run_shell(place: Place) -> None:
     os.close(FIRST + 1)
     place.enter()
     size = os.fstat(FIRST).st_size
-    kernel.default_signals()
+    privileges.default_signals()
     shell = next(filter(os.path.exists, _SHELLS))
     if size <= _LONGEST_ARGUMENT:
         command = os.fsdecode(os.pread(FIRST, size, 0).replace(b"\0", b""))

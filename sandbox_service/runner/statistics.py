@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from .processes import Process, descendants, memory, snapshot
+from sandbox_service.runner.kernel.procfs import Process, descendants, memory, snapshot
 
 if TYPE_CHECKING:
     from sandbox_service.runner.io.message_socket import Message

@@ -7,7 +7,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from .cleaning import remove_tree
+from sandbox_service.runner.kernel.removal import remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable

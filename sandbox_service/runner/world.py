@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
-    from .usage import Usage
+    from sandbox_service.runner.kernel.cpu_usage import Usage
 
 __all__ = [
     "Agent",

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io.message_socket import Message, receive, send
 from sandbox_service.runner.io.sigchld import drain, woken_by_children
+from sandbox_service.runner.kernel import killing, privileges
+from sandbox_service.runner.kernel.confinement import confine
+from sandbox_service.runner.kernel.fork_exit import run_and_leave
+from sandbox_service.runner.kernel.loopback import bring_up_loopback
+from sandbox_service.runner.kernel.procfs import descendants, has_children, snapshot, tree
 
-from . import kernel, sweep
-from .confinement import confine
-from .leaving import run_and_leave
-from .loopback import bring_up_loopback
-from .processes import descendants, has_children, snapshot, tree
 from .worker import Worker
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ __all__ = ["run_zygote"]
 
 def run_zygote(upstream: socket.socket, config: RunnerConfig) -> None:
     """Import the world, say so, and fork workers until the runner is gone. Called in a fork of its own."""
-    kernel.become_reaper()
+    privileges.become_reaper()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     # Until the loop below, children are those of imports that run a program.
@@ -47,9 +47,9 @@ def run_zygote(upstream: socket.socket, config: RunnerConfig) -> None:
         bring_up_loopback()
     if config.drop_uids:
         groups = (config.env_group,) if config.env_group else ()
-        kernel.become(kernel.Identity.of(config.env_uid), groups)
-    kernel.refuse_new_privileges()
-    kernel.be_undumpable()
+        privileges.become(privileges.Identity.of(config.env_uid), groups)
+    privileges.refuse_new_privileges()
+    privileges.be_undumpable()
     if config.system_calls:
         confine(config.filter)
     try:
@@ -95,7 +95,7 @@ class Zygote:
                 self._reap()
 
     def _reap(self) -> None:
-        sweep.reap(self._note)
+        killing.reap(self._note)
 
     def _note(self, pid: int, code: int) -> None:
         for number, worker in list(self._workers.items()):
@@ -140,7 +140,7 @@ class Zygote:
         self._workers[number] = pid
 
     def _become_worker(self, descriptor: int) -> None:
-        kernel.die_with_parent()
+        privileges.die_with_parent()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._selector.close()
@@ -173,4 +173,4 @@ class Zygote:
     def _end_all(self) -> bool:
         """End everything below us. Orphans become our children: when we have none, nothing is left."""
         own = os.getpid()
-        return sweep.end(lambda: tree([own]) - {own}, self._reap)
+        return killing.end(lambda: tree([own]) - {own}, self._reap)

@@ -32,8 +32,9 @@ _OLDEST = (3, 11)
 _CONFINEMENT_PROBE = """
 import sys
 sys.path.insert(0, sys.argv.pop(1))
-from sandbox_service.runner import confinement, kernel
-kernel.refuse_new_privileges()
+from sandbox_service.runner.kernel import privileges
+from sandbox_service.runner.kernel import confinement
+privileges.refuse_new_privileges()
 if confinement.keep_abstract_sockets_apart():
     print("apart", flush=True)
 confinement.confine(bytes.fromhex(sys.argv[1]))

@@ -19,7 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sandbox_service.runner.usage import Usage, usage_of
+from sandbox_service.runner.kernel.cpu_usage import Usage, usage_of
 from sandbox_service.runner.world import Execution, FileInfo
 
 if TYPE_CHECKING:

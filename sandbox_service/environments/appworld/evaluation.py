@@ -20,9 +20,9 @@ from appworld import evaluator
 from appworld import task as appworld_task
 from appworld.apps.model_lib import Database, ModelHashHandler
 
-from sandbox_service.runner import kernel
 from sandbox_service.runner.allowance import Allowance
-from sandbox_service.runner.usage import usage_of
+from sandbox_service.runner.kernel import privileges
+from sandbox_service.runner.kernel.cpu_usage import usage_of
 
 from .engine import BEGINNING, OUTPUT
 
@@ -82,7 +82,7 @@ def evaluate(engine: Engine, task_id: str, patience_s: float) -> Score:
 def _leave_with(writing: int, engine: Engine, task_id: str) -> None:
     """Never returns: this is the fork."""
     try:
-        kernel.die_with_parent()
+        privileges.die_with_parent()
         os.write(writing, json.dumps(_evaluate(engine, task_id)).encode())
     except BaseException as error:  # noqa: BLE001  # graders are foreign code
         sys.excepthook(type(error), error, error.__traceback__)

@@ -22,7 +22,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from sandbox_service.runner.allowance import Allowance
-from sandbox_service.runner.usage import usage_of
+from sandbox_service.runner.kernel.cpu_usage import usage_of
 
 from .proxies import CandidateLost, CandidateTimeout, Session
 from .snapshots import NotLiveError

@@ -16,7 +16,7 @@ import scienceworld.constants
 from py4j.java_gateway import GatewayParameters, JavaGateway, find_jar_path
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from sandbox_service.runner import kernel
+from sandbox_service.runner.kernel import privileges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,7 @@ class Jvm:
             stderr=subprocess.DEVNULL,
             cwd=_FOLDER,
             env={"LANG": "C.UTF-8"},
-            preexec_fn=kernel.die_with_parent,
+            preexec_fn=privileges.die_with_parent,
         )
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
         assert self.process.stdout is not None

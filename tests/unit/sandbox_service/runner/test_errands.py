@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from sandbox_service.runner import sweep
 from sandbox_service.runner.errands import Errands
+from sandbox_service.runner.kernel import killing
 
 
 def outcome(errands: Errands) -> None:
-    errands.await_all(lambda: sweep.reap(lambda pid, code: _hear(errands, pid, code)))
+    errands.await_all(lambda: killing.reap(lambda pid, code: _hear(errands, pid, code)))
 
 
 def _hear(errands: Errands, pid: int, code: int) -> None:

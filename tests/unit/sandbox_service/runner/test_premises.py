@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox_service.runner.sweep import signal_uid
+from sandbox_service.runner.kernel.killing import signal_uid
 from sandbox_service.wire.frames import Frame, Op
 from tests.support.runner_box import error_code, is_alive, runner_box, uid_drop_missing
 

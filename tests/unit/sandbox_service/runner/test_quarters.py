@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox_service.runner.quarters import Quarters
+from sandbox_service.runner.kernel.mount_namespace import Quarters
 from tests.support.runner_box import runner_box, uid_drop_missing
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .processes import look_up, read_proc, tree
+from .procfs import look_up, read_proc, tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

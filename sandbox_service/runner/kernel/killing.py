@@ -14,8 +14,8 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from .kernel import Identity, become
-from .processes import is_stopped, snapshot
+from .privileges import Identity, become
+from .procfs import is_stopped, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable

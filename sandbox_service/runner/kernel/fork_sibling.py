@@ -13,7 +13,7 @@ import signal
 import struct
 import time
 
-from . import kernel
+from . import privileges
 
 __all__ = ["fork_sibling"]
 
@@ -32,7 +32,7 @@ def fork_sibling() -> int:
     pid = _clone(call) if call is not None and alone else _fork_twice()
     if pid == 0:
         # The parent's own bond does not pass to a copy.
-        kernel.die_with_parent()
+        privileges.die_with_parent()
     return pid
 
 

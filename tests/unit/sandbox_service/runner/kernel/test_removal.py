@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_service.runner.cleaning import find_owned, owns_nothing, paths_below, remove_owned, remove_tree
+from sandbox_service.runner.kernel.removal import (
+    find_owned,
+    owns_nothing,
+    paths_below,
+    remove_owned,
+    remove_tree,
+)
 
 OWN = os.geteuid()
 OTHER = 54_321

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox_service.runner import kernel
-from sandbox_service.runner.confinement import confine, keep_abstract_sockets_apart
+from sandbox_service.runner.kernel import privileges
+from sandbox_service.runner.kernel.confinement import confine, keep_abstract_sockets_apart
 from sandbox_service.sandboxes.seccomp import filter_program
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def outcome(action: Callable[[], object]) -> int:
     if pid == 0:
         code = 255
         try:
-            kernel.refuse_new_privileges()
+            privileges.refuse_new_privileges()
             action()
             code = 0
         except OSError as error:
@@ -65,9 +65,9 @@ def test_a_confined_process_does_ordinary_work() -> None:
     [
         lambda: socket.socket(AF_VSOCK, socket.SOCK_STREAM),
         lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW),
-        lambda: kernel.check(kernel.libc().unshare(CLONE_NEWUSER)),
-        lambda: kernel.check(kernel.libc().shmget(0, 4096, 0o600)),
-        lambda: kernel.check(kernel.libc().mount(b"none", b"/tmp", b"tmpfs", 0, None)),
+        lambda: privileges.check(privileges.libc().unshare(CLONE_NEWUSER)),
+        lambda: privileges.check(privileges.libc().shmget(0, 4096, 0o600)),
+        lambda: privileges.check(privileges.libc().mount(b"none", b"/tmp", b"tmpfs", 0, None)),
     ],
     ids=["vsock", "netlink", "user namespace", "System V shared memory", "mount"],
 )

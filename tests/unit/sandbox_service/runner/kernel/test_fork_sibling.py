@@ -13,16 +13,17 @@ ROOT = Path(__file__).resolve().parents[4]
 _PRELUDE = """
 import ctypes, os, signal, sys, threading, time
 sys.path.insert(0, sys.argv[1])
-from sandbox_service.runner import kernel, siblings
+from sandbox_service.runner.kernel import privileges
+from sandbox_service.runner.kernel import fork_sibling
 """
 _FAMILY = """
-kernel.become_reaper()
+privileges.become_reaper()
 top = os.getpid()
 source = os.fork()
 if source == 0:
     prepare()
     state = ["mine"]
-    copy = siblings.fork_sibling()
+    copy = fork_sibling.fork_sibling()
     if copy == 0:
         os.register_at_fork(after_in_child=lambda: None)
         state.append("copied")
@@ -47,7 +48,7 @@ def run(code: str) -> str:
     "prepare",
     [
         "def prepare(): pass",
-        "def prepare(): siblings._CLONE_CALL.clear()",
+        "def prepare(): fork_sibling._CLONE_CALL.clear()",
         "def prepare(): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
     ],
     ids=["one-call", "unknown-machine", "threads"],
@@ -58,10 +59,10 @@ def test_a_copy_is_a_child_of_the_parent_and_goes_its_own_way(prepare: str) -> N
 
 def test_a_copy_forks_and_signals_as_any_process_does() -> None:
     code = """
-kernel.become_reaper()
+privileges.become_reaper()
 source = os.fork()
 if source == 0:
-    if siblings.fork_sibling() == 0:
+    if fork_sibling.fork_sibling() == 0:
         child = os.fork()
         if child == 0:
             os.abort()
@@ -84,7 +85,7 @@ os.setresuid(1999999999, 1999999999, 1999999999)
 resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
 before = os.getpid()
 try:
-    siblings.fork_sibling()
+    fork_sibling.fork_sibling()
 except OSError as error:
     print(type(error).__name__, os.getpid() == before)
 """

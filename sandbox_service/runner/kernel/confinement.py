@@ -11,7 +11,7 @@ import ctypes
 import os
 import platform
 
-from . import kernel
+from . import privileges
 
 __all__ = ["confine", "keep_abstract_sockets_apart"]
 
@@ -49,7 +49,7 @@ def confine(program: bytes) -> None:
     """
     pointer = ctypes.byref(_Program(len(program) // _INSTRUCTION_BYTES, program))
     mode, zero = ctypes.c_ulong(_SECCOMP_MODE_FILTER), ctypes.c_ulong(0)
-    kernel.check(kernel.libc().prctl(_PR_SET_SECCOMP, mode, pointer, zero, zero))
+    privileges.check(privileges.libc().prctl(_PR_SET_SECCOMP, mode, pointer, zero, zero))
 
 
 def keep_abstract_sockets_apart() -> bool:
@@ -59,7 +59,7 @@ def keep_abstract_sockets_apart() -> bool:
     """
     if platform.machine() not in _LANDLOCK_MACHINES:
         return False
-    call = kernel.libc().syscall
+    call = privileges.libc().syscall
     version = call(
         ctypes.c_long(_LANDLOCK_CREATE_RULESET), None, ctypes.c_size_t(0), _LANDLOCK_CREATE_RULESET_VERSION
     )
@@ -68,9 +68,9 @@ def keep_abstract_sockets_apart() -> bool:
     rules = _Ruleset(0, 0, _SCOPE_ABSTRACT_UNIX_SOCKET)
     size = ctypes.c_size_t(ctypes.sizeof(rules))
     descriptor = call(ctypes.c_long(_LANDLOCK_CREATE_RULESET), ctypes.byref(rules), size, 0)
-    kernel.check(descriptor)
+    privileges.check(descriptor)
     try:
-        kernel.check(call(ctypes.c_long(_LANDLOCK_RESTRICT_SELF), descriptor, 0))
+        privileges.check(call(ctypes.c_long(_LANDLOCK_RESTRICT_SELF), descriptor, 0))
     finally:
         os.close(descriptor)
     return True

@@ -13,7 +13,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from . import kernel
+from . import privileges
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +39,7 @@ class Quarters:
         directory, which is the root. Raises OSError.
         """
         outside = _outside()
-        kernel.check(kernel.libc().unshare(_CLONE_NEWNS))
+        privileges.check(privileges.libc().unshare(_CLONE_NEWNS))
         try:
             _mount("none", "/", None, _MS_REC | _MS_PRIVATE, "")
             for path, options in rooms.items():
@@ -63,11 +63,11 @@ def _outside() -> int:
 
 
 def _enter(namespace: int) -> None:
-    kernel.check(kernel.libc().setns(namespace, _CLONE_NEWNS))
+    privileges.check(privileges.libc().setns(namespace, _CLONE_NEWNS))
 
 
 def _mount(source: str, target: str, kind: str | None, flags: int, data: str) -> None:
     texts = (source, target, kind)
     source_, target_, kind_ = (None if text is None else os.fsencode(text) for text in texts)
-    libc = kernel.libc()
-    kernel.check(libc.mount(source_, target_, kind_, ctypes.c_ulong(flags), data.encode()))
+    libc = privileges.libc()
+    privileges.check(libc.mount(source_, target_, kind_, ctypes.c_ulong(flags), data.encode()))
