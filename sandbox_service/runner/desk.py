@@ -13,10 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io.message_socket import Message, receive, send
+from sandbox_service.runner.untrusted.candidate import load_ahead
+from sandbox_service.runner.untrusted.workspace_copy import copy_workspace
 
 from . import spawn
-from .candidate import load_ahead
-from .workspace_copy import copy_workspace
 
 if TYPE_CHECKING:
     import socket

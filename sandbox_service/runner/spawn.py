@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.runner.kernel import privileges
 from sandbox_service.runner.kernel.confinement import confine, keep_abstract_sockets_apart
-
-from .candidate import serve_candidate
-from .files import serve_files
-from .session import serve_session
+from sandbox_service.runner.untrusted.candidate import serve_candidate
+from sandbox_service.runner.untrusted.files import serve_files
+from sandbox_service.runner.untrusted.session import serve_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -232,7 +232,7 @@ def test_questions_that_no_api_answers_are_refused(
     answer = told(
         episode,
         f"""
-        asking = load("sandbox_service.runner.asking", fromlist=["ask"])
+        asking = load("sandbox_service.runner.untrusted.ask_world", fromlist=["ask"])
         print(json.dumps(asking.ask({request_!r})))
         """,
     )

@@ -29,7 +29,7 @@ __all__ = ["FakeAgent", "FakeCandidate"]
 
 _SESSION = """
 import ast, io, json, os, sys, traceback, types
-from sandbox_service.runner import asking
+from sandbox_service.runner.untrusted import ask_world
 replies = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 sys.modules["__main__"] = types.ModuleType("__main__")
@@ -41,7 +41,7 @@ def say(value):
 def ask(request):
     say({"ask": request})
     return json.loads(sys.stdin.readline())
-asking.connect(ask)
+ask_world.connect(ask)
 for line in sys.stdin:
     output = io.StringIO()
     sys.stdout = sys.stderr = output

@@ -12,7 +12,7 @@ import types
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from sandbox_service.runner.asking import ask
+from sandbox_service.runner.untrusted.ask_world import ask
 
 from .values import encode
 

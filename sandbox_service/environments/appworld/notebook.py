@@ -23,7 +23,7 @@ import textwrap
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from sandbox_service.runner.asking import ask
+from sandbox_service.runner.untrusted.ask_world import ask
 
 from .names import install
 

@@ -196,7 +196,7 @@ def test_a_candidates_daemons_end_with_it(act: Any) -> None:
 def test_only_code_of_ours_is_imported_where_candidates_are_forked(entry: str, imported: str) -> None:
     program = (
         "import sys\n"
-        "from sandbox_service.runner.candidate import load_ahead\n"
+        "from sandbox_service.runner.untrusted.candidate import load_ahead\n"
         "load_ahead(sys.argv[1])\n"
         "print(sys.argv[1].partition(':')[0] in sys.modules)"
     )

@@ -11,7 +11,7 @@ from tests.support.busy import ON_A_BUSY_CPU, busy_cpu
 _PROGRAM = """
 import json, sys, types
 job = json.load(sys.stdin)
-from sandbox_service.runner import asking
+from sandbox_service.runner.untrusted import ask_world
 heard = sys.stderr
 def serve(request):
     print(json.dumps(request), file=heard)
@@ -19,7 +19,7 @@ def serve(request):
         return {"apis": {"notes": ["read", "write"]}, "preamble": "\\nimport json\\nimport pendulum\\n",
                 "moment": "2023-05-18T12:00:00", "seed": 100}
     return job["answer"]
-asking.connect(serve)
+ask_world.connect(serve)
 sys.modules["__main__"] = types.ModuleType("__main__")
 from sandbox_service.environments.appworld.notebook import run
 said = []

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sandbox_service.runner.asking import ask, connect
+from sandbox_service.runner.untrusted.ask_world import ask, connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.support.runner_box import RunnerBox
 
-ASK = "from sandbox_service.runner.asking import ask\n"
+ASK = "from sandbox_service.runner.untrusted.ask_world import ask\n"
 PACKET = (
     "import json, os, struct, sys\n"
     "def packet(**message):\n"

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from sandbox_service.runner.io.packets import JsonObject, receive_packet_with_descriptors, send_packet
 from sandbox_service.runner.kernel.fork_sibling import fork_sibling
 
-from .asking import Line, connect
+from .ask_world import Line, connect
 
 if TYPE_CHECKING:
     from types import TracebackType

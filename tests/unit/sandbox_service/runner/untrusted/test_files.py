@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sandbox_service.runner.files import components
+from sandbox_service.runner.untrusted.files import components
 from sandbox_service.wire.frames import Op
 from tests.support.runner_box import error_code
 
