@@ -14,8 +14,8 @@ import sys
 from sandbox_service.runner.io import message_socket
 from sandbox_service.runner.kernel import privileges
 from sandbox_service.runner.kernel.fork_exit import run_and_leave
+from sandbox_service.runner.launcher.launcher import run_launcher
 
-from .launcher import run_launcher
 from .server import Server
 
 __all__ = ["main"]

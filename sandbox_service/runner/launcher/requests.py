@@ -21,8 +21,8 @@ from . import spawn
 if TYPE_CHECKING:
     import socket
 
-    from .families import Root
-    from .premises import Premises
+    from .ownership import Premises
+    from .uid_groups import Root
 
 __all__ = ["Desk"]
 

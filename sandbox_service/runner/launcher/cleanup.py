@@ -25,7 +25,7 @@ from sandbox_service.runner.kernel.removal import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterator
 
-    from .config import RunnerConfig
+    from sandbox_service.runner.config import RunnerConfig
 
 __all__ = ["Janitor"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from sandbox_service.runner.errands import Errands
 from sandbox_service.runner.kernel import killing
+from sandbox_service.runner.launcher.cleanup_processes import Errands
 
 
 def outcome(errands: Errands) -> None:

@@ -18,14 +18,14 @@ from sandbox_service.runner.kernel import killing
 from sandbox_service.runner.kernel.privileges import Identity, Limits
 from sandbox_service.runner.kernel.procfs import Process, children, descendants, look_up, snapshot
 
-from .families import HELPERS, Family, Root
-from .lodgings import Lodgings
 from .spawn import Place, fork_child
+from .storage import Lodgings
+from .uid_groups import HELPERS, Family, Root
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .config import RunnerConfig
+    from sandbox_service.runner.config import RunnerConfig
 
 __all__ = ["Premises"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sandbox_service.runner.config import RunnerConfig
-from sandbox_service.runner.janitor import Janitor
+from sandbox_service.runner.launcher.cleanup import Janitor
 from tests.support.runner_box import uid_drop_missing
 
 if TYPE_CHECKING:

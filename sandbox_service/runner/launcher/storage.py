@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.runner.kernel.mount_namespace import Quarters
 
-from .errands import Errands
-from .janitor import Janitor
+from .cleanup import Janitor
+from .cleanup_processes import Errands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from .config import RunnerConfig
-    from .families import Family
+    from sandbox_service.runner.config import RunnerConfig
+
+    from .uid_groups import Family
 
 __all__ = ["Lodgings", "Stand"]
 

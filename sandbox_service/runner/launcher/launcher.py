@@ -13,13 +13,13 @@ import signal
 import socket
 from functools import partial
 
+from sandbox_service.runner.config import RunnerConfig
 from sandbox_service.runner.io.message_socket import Message, receive, send
 from sandbox_service.runner.io.sigchld import drain, woken_by_children
 from sandbox_service.runner.kernel import privileges
 
-from .config import RunnerConfig
-from .desk import Desk
-from .premises import Premises
+from .ownership import Premises
+from .requests import Desk
 
 __all__ = ["run_launcher"]
 
