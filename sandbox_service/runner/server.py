@@ -20,13 +20,13 @@ from sandbox_service.runner.io.sigchld import drain, woken_by_children
 from sandbox_service.runner.kernel import killing, privileges
 from sandbox_service.runner.kernel.fork_exit import run_and_leave
 from sandbox_service.runner.kernel.procfs import descendants, snapshot
+from sandbox_service.runner.worker.zygote import run_zygote
 from sandbox_service.wire.frames import Frame, Op
 
 from .agents import Agents
 from .box import Box
 from .config import RunnerConfig
 from .host import Host
-from .zygote import run_zygote
 
 if TYPE_CHECKING:
     from sandbox_service.runner.io.message_socket import Message

@@ -22,7 +22,7 @@ from sandbox_service.environments.code import answers
 from sandbox_service.environments.code.actions import parse_actions
 from sandbox_service.environments.games.actions import parse_moves
 from sandbox_service.environments.textworld import words as textworld
-from sandbox_service.runner.budget import OverBudget, cpu_budget
+from sandbox_service.runner.worker.cpu_budget import OverBudget, cpu_budget
 from trainer.chat.thoughts import divide, marked
 from trainer.chat.tool_formats import TOOL_FORMATS
 

@@ -20,9 +20,9 @@ from appworld import evaluator
 from appworld import task as appworld_task
 from appworld.apps.model_lib import Database, ModelHashHandler
 
-from sandbox_service.runner.allowance import Allowance
 from sandbox_service.runner.kernel import privileges
 from sandbox_service.runner.kernel.cpu_usage import usage_of
+from sandbox_service.runner.worker.allowance import Allowance
 
 from .engine import BEGINNING, OUTPUT
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from sandbox_service.runner.budget import OverBudget, cpu_budget
+from sandbox_service.runner.worker.cpu_budget import OverBudget, cpu_budget
 
 from .engine import official
 

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sandbox_service.runner.allowance import kept_waiting
+from sandbox_service.runner.worker.allowance import kept_waiting
 from sandbox_service.runner.world import Verdict, WorldError
 
 from .answers import exact, numeric, picks, rouge_l, token_f1

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from sandbox_service.runner.allowance import Allowance
 from sandbox_service.runner.kernel.cpu_usage import usage_of
+from sandbox_service.runner.worker.allowance import Allowance
 
 from .proxies import CandidateLost, CandidateTimeout, Session
 from .snapshots import NotLiveError

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from sandbox_service.runner.kernel.cpu_usage import Usage
 
     from .allowance import Allowance
-    from .capture import Capture
     from .control import Control
+    from .output_capture import Capture
 
 __all__ = ["SessionEnd"]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from .agent import BoxAgent
     from .episode import Episode
-    from .session_end import SessionEnd
+    from .session_client import SessionEnd
 
 __all__ = ["copy_process"]
 

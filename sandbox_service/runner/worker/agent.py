@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io.packets import MAX_BLOB, JsonObject, receive_packet, send_packet
 from sandbox_service.runner.kernel.cpu_usage import Usage, usage_of
+from sandbox_service.runner.world import Execution, FileInfo, WorldError
 
 from .allowance import Allowance, kept_waiting
-from .candidates import CandidateProcess
-from .capture import Capture
-from .session_end import SessionEnd
-from .world import Execution, FileInfo, WorldError
+from .candidate_client import CandidateProcess
+from .output_capture import Capture
+from .session_client import SessionEnd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

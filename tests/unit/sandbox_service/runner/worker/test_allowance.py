@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sandbox_service.runner.allowance import Allowance
 from sandbox_service.runner.kernel.cpu_usage import Usage
+from sandbox_service.runner.worker.allowance import Allowance
 from sandbox_service.wire.frames import Op
 from tests.support.busy import ON_A_BUSY_CPU, ON_A_QUIET_CPU, busy_cpu, come_first
 from tests.support.runner_box import error_code, runner_box

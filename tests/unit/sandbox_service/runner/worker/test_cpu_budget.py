@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from sandbox_service.runner.budget import OverBudget, cpu_budget
+from sandbox_service.runner.worker.cpu_budget import OverBudget, cpu_budget
 
 
 def spin() -> None:

@@ -12,14 +12,15 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from .budget import OverBudget, cpu_budget
-from .world import Context, Outcome, Verdict, WorldError
+from sandbox_service.runner.world import Context, Outcome, Verdict, WorldError
+
+from .cpu_budget import OverBudget, cpu_budget
 
 if TYPE_CHECKING:
+    from sandbox_service.runner.world import JsonObject, World
     from sandbox_service.wire.frames import Frame
 
     from .agent import BoxAgent
-    from .world import JsonObject, World
 
 __all__ = ["Episode", "Refusal"]
 

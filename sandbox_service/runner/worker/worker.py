@@ -11,19 +11,19 @@ import sys
 from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io.fds import receive_with_descriptors
+from sandbox_service.runner.world import WorldError
 from sandbox_service.wire.frames import Decoder, Frame, FrameError, Op
 
 from .agent import BoxAgent
-from .box_files import serve_file_frame
 from .control import Control
-from .copying import copy_process
 from .episode import Episode, Refusal
-from .world import WorldError
+from .file_frames import serve_file_frame
+from .forking import copy_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .world import World
+    from sandbox_service.runner.world import World
 
 __all__ = ["Worker"]
 

@@ -29,8 +29,8 @@ from .worker import Worker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .config import RunnerConfig
-    from .world import World
+    from sandbox_service.runner.config import RunnerConfig
+    from sandbox_service.runner.world import World
 
 __all__ = ["run_zygote"]
 
