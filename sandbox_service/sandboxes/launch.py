@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["Places", "RunnerConfig", "RunnerLimits", "configure", "interpreter_arguments"]
 
 _BOOTSTRAP = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); from sandbox_service.runner.main import main; main()"
+    "import sys; sys.path.insert(0, sys.argv.pop(1));"
+    " from sandbox_service.runner.main_process.main import main; main()"
 )
 _LONGEST_SOCKET_PATH = 107
 _UIDS_OF_THE_RUNNER = 16

@@ -16,7 +16,7 @@ TITLES = {
     "experience": ("ray::ExperienceActor", "-experience"),
 }
 """What the titles of Ray's processes have in them; while a method runs it may be the actor's name."""
-RUNNER = "sandbox_service.runner.main"
+RUNNER = "sandbox_service.runner.main_process.main"
 
 
 class Process(NamedTuple):

@@ -27,7 +27,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SYSTEM_PYTHON = "/usr/bin/python3"
 INTERPRETER = SYSTEM_PYTHON if os.access(SYSTEM_PYTHON, os.X_OK) else sys.executable
 BOOTSTRAP = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); from sandbox_service.runner.main import main; main()"
+    "import sys; sys.path.insert(0, sys.argv.pop(1));"
+    " from sandbox_service.runner.main_process.main import main; main()"
 )
 ECHO = "sandbox_service.environments.echo.world"
 _ranges = itertools.count(2_000_000_000 + (os.getpid() % 16_384) * 65_536, 4096)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[5]
 _PRELUDE = """
 import ctypes, os, signal, sys, threading, time
 sys.path.insert(0, sys.argv[1])

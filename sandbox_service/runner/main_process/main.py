@@ -1,7 +1,7 @@
 r"""Entry of the runner: forks the launcher while memory is pristine, then serves.
 
     python3 -I -c "import sys; sys.path.insert(0, sys.argv.pop(1)); \
-        from sandbox_service.runner.main import main; main()" PATH SOCKET
+        from sandbox_service.runner.main_process.main import main; main()" PATH SOCKET
 """
 
 from __future__ import annotations

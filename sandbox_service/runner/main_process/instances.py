@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sandbox_service.runner.io.frame_connection import Gauge
 from sandbox_service.wire.frames import Frame, Op
 
-from .departures import Departures
+from .releases import Departures
 from .statistics import describe_processes
 from .workers import Workers
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
+    from sandbox_service.runner.config import RunnerConfig
     from sandbox_service.runner.io.event_loop import Loop
     from sandbox_service.runner.io.message_connection import MessageLink
     from sandbox_service.runner.io.message_socket import Message
 
-    from .agents import Agents
-    from .config import RunnerConfig
+    from .launcher_client import Agents
     from .workers import Waiting, Worker
 
 __all__ = ["Box", "Instance"]

@@ -13,6 +13,7 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from sandbox_service.runner.config import RunnerConfig
 from sandbox_service.runner.io import message_socket
 from sandbox_service.runner.io.event_loop import Loop
 from sandbox_service.runner.io.message_connection import MessageLink
@@ -23,10 +24,9 @@ from sandbox_service.runner.kernel.procfs import descendants, snapshot
 from sandbox_service.runner.worker.zygote import run_zygote
 from sandbox_service.wire.frames import Frame, Op
 
-from .agents import Agents
-from .box import Box
-from .config import RunnerConfig
 from .host import Host
+from .instances import Box
+from .launcher_client import Agents
 
 if TYPE_CHECKING:
     from sandbox_service.runner.io.message_socket import Message

@@ -9,8 +9,8 @@ from sandbox_service.wire.frames import Frame, Op
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .agents import Agents
-    from .box import Instance
+    from .instances import Instance
+    from .launcher_client import Agents
     from .workers import Workers
 
 __all__ = ["Departures"]
