@@ -43,7 +43,12 @@ def code_root() -> Path:
     copied = Path(tempfile.mkdtemp(prefix="rb-code-", dir="/tmp"))
     atexit.register(shutil.rmtree, copied, ignore_errors=True)
     skip = shutil.ignore_patterns("__pycache__", "packs")
-    for part in ("sandbox_service/runner", "sandbox_service/environments", "tests/support"):
+    for part in (
+        "sandbox_service/runner",
+        "sandbox_service/wire",
+        "sandbox_service/environments",
+        "tests/support",
+    ):
         shutil.copytree(ROOT / part, copied / part, ignore=skip)
     shutil.copy(ROOT / "sandbox_service/__init__.py", copied / "sandbox_service")
     copied.chmod(0o755)
