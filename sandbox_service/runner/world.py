@@ -11,6 +11,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from sandbox_service.wire.codes import BoxErrorCode
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
@@ -37,7 +39,7 @@ JsonObject = dict[str, Any]
 class WorldError(Exception):
     """The environment cannot go on; ``code`` is an error code of the contract (default ``task_invalid``)."""
 
-    def __init__(self, detail: str, code: str = "task_invalid") -> None:
+    def __init__(self, detail: str, code: BoxErrorCode = BoxErrorCode.TASK_INVALID) -> None:
         super().__init__(detail)
         self.detail = detail
         self.code = code
@@ -48,7 +50,7 @@ def wants_sparse(params: JsonObject) -> bool:
     sparse = params.get("sparse", False)
     if set(params) - {"sparse"} or not isinstance(sparse, bool):
         detail = 'evaluate takes the parameter {"sparse": true} or {"sparse": false}'
-        raise WorldError(detail, "invalid_request")
+        raise WorldError(detail, BoxErrorCode.INVALID_REQUEST)
     return sparse
 
 

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from sandbox_service.runner.world import Context, Outcome, Start, Verdict, World, WorldError, wants_sparse
+from sandbox_service.wire.codes import BoxErrorCode
 
 from .actions import Action, read_actions
 from .cells import Cells, read_preamble
@@ -45,7 +46,7 @@ class AppWorldWorld(World):
         unknown = sorted(set(context.params) - set(_PARAMS))
         if unknown:
             detail = f"appworld has no parameter {unknown[0]!r}; there are: {', '.join(_PARAMS)}"
-            raise WorldError(detail, "invalid_request")
+            raise WorldError(detail, BoxErrorCode.INVALID_REQUEST)
         if context.agent is None:
             raise WorldError("AppWorld needs an agent to run code")
         if not _loaded:
@@ -85,7 +86,7 @@ class AppWorldWorld(World):
         if not over:
             return Outcome(messages)
         # Nothing can change any more, so this is what every later evaluation would say.
-        self._final = score = self._evaluate(end - time.monotonic(), "step_timeout")
+        self._final = score = self._evaluate(end - time.monotonic(), BoxErrorCode.STEP_TIMEOUT)
         reward = float(score.success) if self._flags["sparse"] else score.share
         return Outcome(messages, reward, terminated=True)
 
@@ -96,11 +97,11 @@ class AppWorldWorld(World):
 
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
         sparse = wants_sparse(params)
-        score = self._final or self._evaluate(self.evaluate_timeout_s, "deadline_exceeded")
+        score = self._final or self._evaluate(self.evaluate_timeout_s, BoxErrorCode.DEADLINE_EXCEEDED)
         details = {"passes": score.passes, "failures": score.failures, "completed": self._engine.completed()}
         return Verdict(float(score.success) if sparse else score.share, score.success, details)
 
-    def _evaluate(self, patience_s: float, late: str) -> Score:
+    def _evaluate(self, patience_s: float, late: BoxErrorCode) -> Score:
         # A little of it is left for finding out why an evaluation is late. The agent stands still meanwhile:
         # processes of its own must not make the machine look too busy.
         assert self.context.agent is not None, "checked at the start"
@@ -110,9 +111,9 @@ class AppWorldWorld(World):
         except StarvedError as error:
             raise WorldError(str(error), late) from None
         except OSError as error:
-            raise WorldError(f"the sandbox could not grade: {error}", "sandbox_failed") from error
+            raise WorldError(f"the sandbox could not grade: {error}", BoxErrorCode.SANDBOX_FAILED) from error
         except EvaluationError as error:
-            raise WorldError(str(error), "grader_failed") from error
+            raise WorldError(str(error), BoxErrorCode.GRADER_FAILED) from error
 
 
 def _message(action: Action, text: str) -> JsonObject:
@@ -124,7 +125,7 @@ def _message(action: Action, text: str) -> JsonObject:
 def _flag(params: JsonObject, name: str, *, default: bool) -> bool:
     value = params.get(name, default)
     if not isinstance(value, bool):
-        raise WorldError(f"the parameter {name} is true or false", "invalid_request")
+        raise WorldError(f"the parameter {name} is true or false", BoxErrorCode.INVALID_REQUEST)
     return value
 
 

@@ -12,6 +12,7 @@ import minigrid  # noqa: F401  # registers the levels
 
 from sandbox_service.environments.games.world import GameWorld, Turn
 from sandbox_service.runner.world import WorldError
+from sandbox_service.wire.codes import BoxErrorCode
 
 from .moves import CHECK, Carried, moves
 from .picture import see
@@ -66,7 +67,7 @@ class BabyaiWorld(GameWorld):
 
     def open(self) -> Turn:
         if not isinstance(self.context.params.get("efficiency", False), bool):
-            raise WorldError("efficiency is true or false", "invalid_request")
+            raise WorldError("efficiency is true or false", BoxErrorCode.INVALID_REQUEST)
         self.reward = 0.0
         self.env, picture = _level(self.task["name"], self.task["seed"])
         self.image = picture["image"]

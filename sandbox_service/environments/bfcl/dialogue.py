@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sandbox_service.runner.world import Outcome, Start, WorldError
+from sandbox_service.wire.codes import BoxErrorCode
 
 from .prompts import FUNCTION_CALLS
 
@@ -67,14 +68,14 @@ def read_options(params: Mapping[str, Any]) -> Options:
     unknown = sorted(set(params) - set(_PARAMS))
     if unknown:
         detail = f"bfcl has no parameter {unknown[0]!r}; there are: {', '.join(_PARAMS)}"
-        raise WorldError(detail, "invalid_request")
+        raise WorldError(detail, BoxErrorCode.INVALID_REQUEST)
     for name in ("final_reward", "is_open_query", "step_rewards"):
         if not isinstance(params.get(name, False), bool):
-            raise WorldError(f"{name} is true or false", "invalid_request")
+            raise WorldError(f"{name} is true or false", BoxErrorCode.INVALID_REQUEST)
     if params.get("final_reward") and params.get("step_rewards"):
-        raise WorldError("final_reward and step_rewards exclude each other", "invalid_request")
+        raise WorldError("final_reward and step_rewards exclude each other", BoxErrorCode.INVALID_REQUEST)
     if not isinstance(params.get("memory", {}), dict):
-        raise WorldError("memory is an object", "invalid_request")
+        raise WorldError("memory is an object", BoxErrorCode.INVALID_REQUEST)
     return Options(**params)
 
 

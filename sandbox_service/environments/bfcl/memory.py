@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sandbox_service.environments.actions.calls import parse_calls, plain_text
 from sandbox_service.runner.world import JsonObject, Outcome, WorldError
+from sandbox_service.wire.codes import BoxErrorCode
 
 from . import checkers, engine
 from .dialogue import Graded, opened
@@ -48,7 +49,7 @@ class MemoryTask(MultiTurn):
         given = empty if self.options.memory is None else self.options.memory
         if not _fits(given, empty):
             detail = f"memory is an object with {', '.join(empty)}, such as an evaluation gives it"
-            raise WorldError(detail, "invalid_request")
+            raise WorldError(detail, BoxErrorCode.INVALID_REQUEST)
         return engine.make_memory(name, given)
 
     def _opening(self) -> list[JsonObject]:

@@ -20,6 +20,7 @@ from sandbox_service.runner.world import (
     WorldError,
     wants_sparse,
 )
+from sandbox_service.wire.codes import BoxErrorCode
 
 from .dialogue import Dialogue, read_options
 from .memory import MemoryTask
@@ -74,7 +75,7 @@ class BfclWorld(World):
         category = task["category"]
         kind = MemoryTask if "memory" in category else MultiTurn if "multi_turn" in category else SingleTurn
         if options.memory is not None and kind is not MemoryTask:
-            raise WorldError("only memory tasks take the parameter memory", "invalid_request")
+            raise WorldError("only memory tasks take the parameter memory", BoxErrorCode.INVALID_REQUEST)
         self.category: str = category
         self.dialogue: Dialogue = kind(shelf, task, self.task["limits"], options)
         self.final_reward = options.final_reward

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sandbox_service.runner.worker.allowance import kept_waiting
 from sandbox_service.runner.world import Verdict, WorldError
+from sandbox_service.wire.codes import BoxErrorCode
 
 from .answers import exact, numeric, picks, rouge_l, token_f1
 from .tools import MAX_ANSWER_BYTES
@@ -85,7 +86,7 @@ def grade(
             return Verdict(0.0, success=False, details={"reason": missing})
         score = check(answer, grading)
     except (KeyError, TypeError) as error:
-        raise WorldError(f"the task's grader is malformed: {error!r}", "grader_failed") from None
+        raise WorldError(f"the task's grader is malformed: {error!r}", BoxErrorCode.GRADER_FAILED) from None
     return Verdict(score, score >= grading.get("threshold", 1.0), {"kind": grading["kind"]})
 
 
@@ -168,4 +169,4 @@ def _results(agent: Agent, source: str, tests: list[HiddenTest], deadline: float
 
 def _too_busy(run: int, total: int) -> WorldError:
     detail = f"the machine is too busy to grade: {run} of {total} hidden tests were run in time; try again"
-    return WorldError(detail, "deadline_exceeded")
+    return WorldError(detail, BoxErrorCode.DEADLINE_EXCEEDED)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sandbox_service.runner.worker.allowance import kept_waiting
 from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World, WorldError, wants_sparse
+from sandbox_service.wire.codes import BoxErrorCode
 
 from .actions import parse_actions
 from .grading import Submission, collect, grade
@@ -43,10 +44,12 @@ class CodeWorld(World):
         try:
             self.weights = parse_weights(self.context.params.get("shaping"))
         except ValueError as error:
-            raise WorldError(str(error), "invalid_request") from None
+            raise WorldError(str(error), BoxErrorCode.INVALID_REQUEST) from None
         unknown = sorted(set(self.context.params) - {"shaping"})
         if unknown:
-            raise WorldError(f"code has no parameter {unknown[0]!r}; there is: shaping", "invalid_request")
+            raise WorldError(
+                f"code has no parameter {unknown[0]!r}; there is: shaping", BoxErrorCode.INVALID_REQUEST
+            )
         self.steps = 0
         self.evaluations = 0
         self.submitted = False
@@ -155,7 +158,7 @@ class CodeWorld(World):
         used_s = patience_s - sum(result.waited_s for result in results)
         if kept_waiting(used_s, patience_s, patience_s, self._agent.still):
             detail = f"the machine is too busy: the calls of this step had {used_s:.1f} s of {patience_s:g} s"
-            raise WorldError(detail, "step_timeout")
+            raise WorldError(detail, BoxErrorCode.STEP_TIMEOUT)
 
     def _shape(self, message: JsonObject, results: list[ToolResult]) -> dict[str, float]:
         before = self.milestones
@@ -188,7 +191,7 @@ class CodeWorld(World):
 
 
 def _not_graded(error: OSError) -> WorldError:
-    return WorldError(f"the sandbox could not grade: {error}", "sandbox_failed")
+    return WorldError(f"the sandbox could not grade: {error}", BoxErrorCode.SANDBOX_FAILED)
 
 
 def _file_bytes(content: str | dict[str, str]) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World, WorldError, wants_sparse
+from sandbox_service.wire.codes import BoxErrorCode
 
 __all__ = ["WORLD"]
 
@@ -12,7 +13,9 @@ class EchoWorld(World):
 
     def start(self) -> Start:
         if self.context.params:
-            raise WorldError(f"echo has no parameter {sorted(self.context.params)[0]!r}", "invalid_request")
+            raise WorldError(
+                f"echo has no parameter {sorted(self.context.params)[0]!r}", BoxErrorCode.INVALID_REQUEST
+            )
         self.heard = 0
         info: JsonObject = {key: self.task[key] for key in ("category", "max_steps") if key in self.task}
         return Start(messages=[{"role": "user", "content": str(self.task["prompt"])}], info=info)

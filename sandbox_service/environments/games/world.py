@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World, WorldError, wants_sparse
+from sandbox_service.wire.codes import BoxErrorCode
 
 from .actions import ACT, ACT_TOOL, parse_moves
 
@@ -64,7 +65,9 @@ class GameWorld(World):
         unknown = sorted(set(self.context.params) - set(self.PARAMS))
         if unknown:
             known = ", ".join(self.PARAMS) or "none"
-            raise WorldError(f"there is no parameter {unknown[0]!r}; there is: {known}", "invalid_request")
+            raise WorldError(
+                f"there is no parameter {unknown[0]!r}; there is: {known}", BoxErrorCode.INVALID_REQUEST
+            )
         self.turn = self.open()
         messages = [
             {"role": "system", "content": self.instructions()},

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from sandbox_service.environments.games.world import GameWorld, Turn
 from sandbox_service.runner.world import WorldError
+from sandbox_service.wire.codes import BoxErrorCode
 
 from .engine import Engine, EngineError, EngineLost, Observation
 
@@ -67,7 +68,7 @@ class ScienceWorld(GameWorld):
         simplifications = _simplifications(self.context.params.get("simplifications", "easy"), self.task)
         self._with_valid = self.context.params.get("valid_actions", False)
         if not isinstance(self._with_valid, bool):
-            raise WorldError("valid_actions is true or false", "invalid_request")
+            raise WorldError("valid_actions is true or false", BoxErrorCode.INVALID_REQUEST)
         self._points = 0
         try:
             self._game = _engine().open(self.task["task"], self.task["variation"], simplifications)
@@ -120,16 +121,18 @@ def _simplifications(wanted: object, task: dict[str, object]) -> str:
     """The engine's word for the simplifications. Raises WorldError."""
     known = ", ".join(_SIMPLIFICATIONS)
     if not isinstance(wanted, str):
-        raise WorldError(f"simplifications is a text with commas of {known}", "invalid_request")
+        raise WorldError(f"simplifications is a text with commas of {known}", BoxErrorCode.INVALID_REQUEST)
     names = [name.strip() for name in wanted.split(",") if name.strip()]
     for name in names:
         if name not in _SIMPLIFICATIONS:
-            raise WorldError(f"there is no simplification {name!r}; there are: {known}", "invalid_request")
+            raise WorldError(
+                f"there is no simplification {name!r}; there are: {known}", BoxErrorCode.INVALID_REQUEST
+            )
     if "easy" in names and len(names) > 1:
-        raise WorldError("easy stands alone: it is a set of the others", "invalid_request")
+        raise WorldError("easy stands alone: it is a set of the others", BoxErrorCode.INVALID_REQUEST)
     electrical = any(part in str(task["task"]) for part in ("power-component", "conductivity"))
     if electrical and "noElectricalAction" in names:
-        raise WorldError("this task needs electrical actions", "invalid_request")
+        raise WorldError("this task needs electrical actions", BoxErrorCode.INVALID_REQUEST)
     return ",".join(names)
 
 

@@ -12,6 +12,7 @@ import textworld
 
 from sandbox_service.environments.games.world import GameWorld, Turn
 from sandbox_service.runner.world import WorldError
+from sandbox_service.wire.codes import BoxErrorCode
 
 from .words import plain, told, withheld
 
@@ -57,7 +58,7 @@ class TextWorld(GameWorld):
     def open(self) -> Turn:
         self._with_valid = self.context.params.get("valid_actions", False)
         if not isinstance(self._with_valid, bool):
-            raise WorldError("valid_actions is true or false", "invalid_request")
+            raise WorldError("valid_actions is true or false", BoxErrorCode.INVALID_REQUEST)
         try:
             self._game = _games[self.task["game"]]
         except KeyError:

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from sandbox_service.environments.games.world import GameWorld, Turn
 from sandbox_service.runner.world import WorldError
+from sandbox_service.wire.codes import BoxErrorCode
 
 from . import pages
 from .goals import Goal
@@ -56,7 +57,7 @@ class WebshopWorld(GameWorld):
     def open(self) -> Turn:
         show = self.context.params.get("show_attrs", False)
         if not isinstance(show, bool):
-            raise WorldError("show_attrs is true or false", "invalid_request")
+            raise WorldError("show_attrs is true or false", BoxErrorCode.INVALID_REQUEST)
         self.goal = Goal.from_json(self.task["goal"])
         try:
             self.shop.product(self.goal.asin)

@@ -15,6 +15,7 @@ import time
 from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io.frame_connection import FrameLink, Gauge
+from sandbox_service.wire.codes import BoxErrorCode
 from sandbox_service.wire.frames import Frame, Op
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class Host:
         self._guests.discard(link)
         token = str(frame.meta.get("token", ""))
         if frame.op is not Op.HELLO or not self._admit(token):
-            link.send(frame.error("unauthenticated", "the token is not this box's"))
+            link.send(frame.error(BoxErrorCode.UNAUTHENTICATED, "the token is not this box's"))
             link.flush()
             link.close()
             return

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io.frame_connection import Gauge
+from sandbox_service.wire.codes import BoxErrorCode
 from sandbox_service.wire.frames import Frame, Op
 
 from .releases import Departures
@@ -86,15 +87,15 @@ class Box:
         elif frame.op is Op.PING:
             answer(frame.reply())
         else:
-            answer(frame.error("invalid_request", f"a runner does not serve {frame.op.name}"))
+            answer(frame.error(BoxErrorCode.INVALID_REQUEST, f"a runner does not serve {frame.op.name}"))
 
     def _create(self, frame: Frame, answer: Callable[[Frame], None]) -> None:
         if frame.instance_id in self.instances:
-            answer(frame.error("duplicate_instance", f"there is an instance {frame.instance_id}"))
+            answer(frame.error(BoxErrorCode.DUPLICATE_INSTANCE, f"there is an instance {frame.instance_id}"))
             return
         serial = self._next_serial() if self._config.agent_code else None
         if self._resetting or serial == 0:
-            answer(frame.error("sandbox_failed", "the box takes no more instances"))
+            answer(frame.error(BoxErrorCode.SANDBOX_FAILED, "the box takes no more instances"))
             return
         worker = self._worker()
         instance = Instance(frame.instance_id, worker, serial)
@@ -137,7 +138,7 @@ class Box:
     def _forward(self, frame: Frame, answer: Callable[[Frame], None]) -> None:
         instance = self.instances.get(frame.instance_id)
         if instance is None:
-            answer(frame.error("unknown_instance", f"there is no instance {frame.instance_id}"))
+            answer(frame.error(BoxErrorCode.UNKNOWN_INSTANCE, f"there is no instance {frame.instance_id}"))
         else:
             self.workers.submit(instance.worker, frame, _deadline(frame), answer)
 
@@ -145,9 +146,9 @@ class Box:
         source = self.instances.get(frame.instance_id)
         copy_id = str(frame.meta["copy_id"])
         if source is None:
-            answer(frame.error("unknown_instance", f"there is no instance {frame.instance_id}"))
+            answer(frame.error(BoxErrorCode.UNKNOWN_INSTANCE, f"there is no instance {frame.instance_id}"))
         elif copy_id in self.instances:
-            answer(frame.error("duplicate_instance", f"there is an instance {copy_id}"))
+            answer(frame.error(BoxErrorCode.DUPLICATE_INSTANCE, f"there is an instance {copy_id}"))
         elif self._config.many_per_worker:
             self._fork_object(frame, source, copy_id, answer)
         else:
@@ -171,7 +172,7 @@ class Box:
     ) -> None:
         serial = self._next_serial() if source.serial is not None else None
         if serial == 0:
-            answer(frame.error("sandbox_failed", "the box takes no more instances"))
+            answer(frame.error(BoxErrorCode.SANDBOX_FAILED, "the box takes no more instances"))
             return
         meta = dict(frame.meta)
         worker, end = self.workers.prepare()
@@ -206,13 +207,17 @@ class Box:
         for position, each in enumerate(waiting):
             told.add(each.frame.instance_id)
             if worker.late and position == 0:
-                each.answer(each.frame.error("step_timeout", "the operation ran past its deadline"))
+                each.answer(
+                    each.frame.error(BoxErrorCode.STEP_TIMEOUT, "the operation ran past its deadline")
+                )
             elif position == 0 or not self._config.many_per_worker or self._resetting:
-                each.answer(each.frame.error("instance_lost", "the instance's worker is gone"))
+                each.answer(each.frame.error(BoxErrorCode.INSTANCE_LOST, "the instance's worker is gone"))
             elif each.frame.op is Op.CREATE and each.frame.instance_id not in released:
                 self._move(each)
             else:
-                failure = each.frame.error("instance_lost", "a neighbour ended the worker of the instance")
+                failure = each.frame.error(
+                    BoxErrorCode.INSTANCE_LOST, "a neighbour ended the worker of the instance"
+                )
                 failure.meta["unstarted"] = True
                 each.answer(failure)
         reason = "a neighbour ran past its deadline" if worker.late else "the instance's worker is gone"

@@ -22,6 +22,7 @@ from sandbox_service.runner.kernel import killing, privileges
 from sandbox_service.runner.kernel.fork_exit import run_and_leave
 from sandbox_service.runner.kernel.procfs import descendants, snapshot
 from sandbox_service.runner.worker.zygote import run_zygote
+from sandbox_service.wire.codes import BoxErrorCode
 from sandbox_service.wire.frames import Frame, Op
 
 from .host import Host
@@ -118,7 +119,7 @@ class Server:
             return
         for frame in self._greetings:
             if self._failure is not None:
-                self._host.greet(frame.error("sandbox_failed", self._failure))
+                self._host.greet(frame.error(BoxErrorCode.SANDBOX_FAILED, self._failure))
             else:
                 self._host.greet(frame.reply())
         self._greetings.clear()
@@ -160,13 +161,13 @@ class Server:
             self._host.send(frame.reply())
             self._end()
         elif self._box is None:
-            self._host.send(frame.error("sandbox_failed", self._failure or "the box is not ready"))
+            self._host.send(frame.error(BoxErrorCode.SANDBOX_FAILED, self._failure or "the box is not ready"))
         else:
             try:
                 self._box.handle(frame, self._answer)
             except (KeyError, TypeError, ValueError) as error:
                 detail = f"the frame's meta does not fit: {type(error).__name__}"
-                self._answer(frame.error("invalid_request", detail))
+                self._answer(frame.error(BoxErrorCode.INVALID_REQUEST, detail))
         self._balance()
 
     def _answer(self, frame: Frame) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from sandbox_service.runner.io.packets import MAX_BLOB, JsonObject, receive_packet, send_packet
 from sandbox_service.runner.kernel.cpu_usage import Usage, usage_of
 from sandbox_service.runner.world import Execution, FileInfo, WorldError
+from sandbox_service.wire.codes import BoxErrorCode
 
 from .allowance import Allowance, kept_waiting
 from .candidate_client import CandidateProcess
@@ -169,7 +170,9 @@ class BoxAgent:
                 raise OSError("the file helper ended") from error
             except TimeoutError:
                 if kept_waiting(0.0, _FILE_PATIENCE_S, _FILE_PATIENCE_S, self.still):
-                    raise WorldError("the machine is too busy to reach a file", "step_timeout") from None
+                    raise WorldError(
+                        "the machine is too busy to reach a file", BoxErrorCode.STEP_TIMEOUT
+                    ) from None
                 raise
             finally:
                 self._control.answer()
@@ -186,7 +189,7 @@ class BoxAgent:
             raise WorldError(
                 f"the machine is too busy: agent code got {allowance.charged_s:.1f} s of its time in"
                 f" {allowance.patience_s:g} s; take a new instance, and run fewer at a time",
-                "step_timeout",
+                BoxErrorCode.STEP_TIMEOUT,
             )
 
     @contextlib.contextmanager

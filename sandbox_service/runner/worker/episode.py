@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from sandbox_service.runner.world import Context, Outcome, Verdict, WorldError
+from sandbox_service.wire.codes import BoxErrorCode
 
 from .cpu_budget import OverBudget, cpu_budget
 
@@ -29,7 +30,12 @@ _EXHAUSTED: dict[type[BaseException], str] = {
     MemoryError: "memory",
     RecursionError: "recursion",
 }
-_NOT_THE_ACTION = ("invalid_request", "deadline_exceeded", "step_timeout", "sandbox_failed")
+_NOT_THE_ACTION = (
+    BoxErrorCode.INVALID_REQUEST,
+    BoxErrorCode.DEADLINE_EXCEEDED,
+    BoxErrorCode.STEP_TIMEOUT,
+    BoxErrorCode.SANDBOX_FAILED,
+)
 """Codes of graders that fail for the caller's or the machine's sake, which is no score."""
 _STOPPED = "The action was stopped and the episode ended: it took more {} than an action may."
 
@@ -37,7 +43,7 @@ _STOPPED = "The action was stopped and the episode ended: it took more {} than a
 class Refusal(Exception):  # noqa: N818  # an answer, not a fault
     """An error code of the contract, and a sentence."""
 
-    def __init__(self, code: str, detail: str) -> None:
+    def __init__(self, code: BoxErrorCode, detail: str) -> None:
         super().__init__(code, detail)
         self.code = code
         self.detail = detail
@@ -86,9 +92,9 @@ class Episode:
             if self._last is not None and self._last[:2] == (index, frame.body):
                 return frame.reply(self._last[2].body, self._last[2].meta)
             detail = f"the next step has index {self.step_index}, not {index}"
-            raise Refusal("step_index_mismatch", detail)
+            raise Refusal(BoxErrorCode.STEP_INDEX_MISMATCH, detail)
         if self.finished:
-            raise Refusal("instance_finished", "the episode is over; evaluate or release it")
+            raise Refusal(BoxErrorCode.INSTANCE_FINISHED, "the episode is over; evaluate or release it")
         message = _object(frame.body)["message"]
         _name_calls(message, self.step_index)
         started = time.perf_counter()
@@ -126,7 +132,7 @@ class Episode:
                 self.agent.kill()
             self.world.seal()
         except OSError as error:
-            raise Refusal("sandbox_failed", f"the episode could not be ended: {error}") from None
+            raise Refusal(BoxErrorCode.SANDBOX_FAILED, f"the episode could not be ended: {error}") from None
 
     def evaluate(self, frame: Frame) -> Frame:
         """Grade."""
@@ -209,7 +215,7 @@ def _answers(message: JsonObject, text: str) -> list[JsonObject]:
 def _object(body: bytes) -> JsonObject:
     value: Any = json.loads(body)
     if not isinstance(value, dict):
-        raise WorldError("the body is no object", "invalid_request")
+        raise WorldError("the body is no object", BoxErrorCode.INVALID_REQUEST)
     return value
 
 

@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from sandbox_service.wire.codes import BoxErrorCode
 from sandbox_service.wire.frames import Frame, Op
 
 from .episode import Refusal
@@ -22,7 +23,7 @@ _MOST_ENTRIES = 10_000
 def serve_file_frame(frame: Frame, agent: BoxAgent | None) -> Frame:
     """Read, write or list. Raises Refusal with the contract's code for what the kernel refuses."""
     if agent is None:
-        raise Refusal("files_unsupported", "instances of this environment have no files")
+        raise Refusal(BoxErrorCode.FILES_UNSUPPORTED, "instances of this environment have no files")
     path = str(frame.meta.get("path", "."))
     try:
         if frame.op is Op.FILE_WRITE:
@@ -34,15 +35,15 @@ def serve_file_frame(frame: Frame, agent: BoxAgent | None) -> Frame:
         most = int(frame.meta["max_bytes"])
         data = agent.read_file(path, most + 1)
     except FileNotFoundError:
-        raise Refusal("file_not_found", f"there is no file {path}") from None
+        raise Refusal(BoxErrorCode.FILE_NOT_FOUND, f"there is no file {path}") from None
     except ValueError as error:
-        raise Refusal("invalid_path", str(error)) from None
+        raise Refusal(BoxErrorCode.INVALID_PATH, str(error)) from None
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise Refusal("storage_full", "the workspace is full") from None
+            raise Refusal(BoxErrorCode.STORAGE_FULL, "the workspace is full") from None
         if error.errno == errno.EFBIG:
-            raise Refusal("file_too_large", f"{path} is larger than files may be") from None
-        raise Refusal("invalid_path", f"{path}: {error.strerror or error}") from None
+            raise Refusal(BoxErrorCode.FILE_TOO_LARGE, f"{path} is larger than files may be") from None
+        raise Refusal(BoxErrorCode.INVALID_PATH, f"{path}: {error.strerror or error}") from None
     if len(data) > most:
-        raise Refusal("file_too_large", f"{path} has more than {most} bytes")
+        raise Refusal(BoxErrorCode.FILE_TOO_LARGE, f"{path} has more than {most} bytes")
     return frame.reply(data)

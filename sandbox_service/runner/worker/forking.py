@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from sandbox_service.runner.kernel.fork_sibling import fork_sibling
+from sandbox_service.wire.codes import BoxErrorCode
 
 from .episode import Refusal, patience
 
@@ -29,7 +30,7 @@ def _begin(agent: BoxAgent, serial: int) -> SessionEnd | None:
     try:
         return agent.begin_copy(serial)
     except OSError as error:
-        raise Refusal("fork_unsupported", f"the agent's side cannot be copied: {error}") from None
+        raise Refusal(BoxErrorCode.FORK_UNSUPPORTED, f"the agent's side cannot be copied: {error}") from None
 
 
 def copy_process(
@@ -57,7 +58,7 @@ def copy_process(
         control.close()
         _finish(agent, (serial, workspace), session, deadline)
     if pid < 0:
-        raise Refusal("fork_unsupported", f"no process could be made for the copy: {failure}")
+        raise Refusal(BoxErrorCode.FORK_UNSUPPORTED, f"no process could be made for the copy: {failure}")
     return pid
 
 
@@ -65,7 +66,7 @@ def _finish(agent: BoxAgent, target: tuple[int, str], session: SessionEnd | None
     try:
         agent.finish_copy(*target, session, deadline)
     except OSError as error:
-        raise Refusal("fork_unsupported", f"the agent's side cannot be copied: {error}") from None
+        raise Refusal(BoxErrorCode.FORK_UNSUPPORTED, f"the agent's side cannot be copied: {error}") from None
     finally:
         if session is not None:
             session.close()

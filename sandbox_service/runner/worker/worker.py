@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io.fds import receive_with_descriptors
 from sandbox_service.runner.world import WorldError
+from sandbox_service.wire.codes import BoxErrorCode
 from sandbox_service.wire.frames import Decoder, Frame, FrameError, Op
 
 from .agent import BoxAgent
@@ -83,24 +84,26 @@ class Worker:
             return frame.error(refusal.code, refusal.detail).encode()
         except FrameError as error:
             return frame.error(
-                "task_invalid", f"the environment's answer does not fit a frame: {error}"
+                BoxErrorCode.TASK_INVALID, f"the environment's answer does not fit a frame: {error}"
             ).encode()
         except Exception as error:  # noqa: BLE001  # the capture point of foreign code: a world may raise anything
             return self._failed(frame, error)
 
     def _failed(self, frame: Frame, error: Exception) -> bytes:
         sys.excepthook(type(error), error, error.__traceback__)
-        code = "grader_failed" if frame.op is Op.EVALUATE else "task_invalid"
+        code = BoxErrorCode.GRADER_FAILED if frame.op is Op.EVALUATE else BoxErrorCode.TASK_INVALID
         if isinstance(error, OSError | MemoryError):
             # The machine, or what the agent did to it: neither proves that the task is at fault.
-            code = "sandbox_failed"
+            code = BoxErrorCode.SANDBOX_FAILED
         return frame.error(code, f"the environment raised {type(error).__name__}").encode()
 
     def _episode(self, frame: Frame) -> Episode:
         try:
             return self.episodes[frame.instance_id]
         except KeyError:
-            raise Refusal("unknown_instance", f"there is no instance {frame.instance_id}") from None
+            raise Refusal(
+                BoxErrorCode.UNKNOWN_INSTANCE, f"there is no instance {frame.instance_id}"
+            ) from None
 
     def _create(self, frame: Frame) -> Frame:
         agent = None

@@ -2,6 +2,7 @@
 
 from sandbox_service.environments.actions.calls import parse_calls
 from sandbox_service.runner.world import Outcome, Start, Verdict, World, WorldError
+from sandbox_service.wire.codes import BoxErrorCode
 
 HOW = "Call look(drawer) for each of the drawers left and right, then enter(code) once with the sum."
 
@@ -14,7 +15,8 @@ def tool(name, argument):
 class VaultWorld(World):
     def start(self):
         if self.context.params:
-            raise WorldError(f"there is no parameter {min(self.context.params)!r}", "invalid_request")
+            unknown = min(self.context.params)
+            raise WorldError(f"there is no parameter {unknown!r}", BoxErrorCode.INVALID_REQUEST)
         self.entered = None
         messages = [{"role": "system", "content": HOW}, {"role": "user", "content": "Open the vault."}]
         info = {"category": self.task["category"], "max_steps": self.task["max_steps"]}
@@ -41,7 +43,9 @@ class VaultWorld(World):
 
     def evaluate(self, params, grading):
         if set(params) - {"sparse"} or not isinstance(params.get("sparse", False), bool):
-            raise WorldError('evaluate takes the parameter {"sparse": true} only', "invalid_request")
+            raise WorldError(
+                'evaluate takes the parameter {"sparse": true} only', BoxErrorCode.INVALID_REQUEST
+            )
         return Verdict(float(self.entered == grading["code"]), self.entered == grading["code"])
 
 
