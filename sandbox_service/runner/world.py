@@ -126,7 +126,7 @@ class Agent(Protocol):
     ) -> Execution:
         """Run a cell in the persistent Python session, which starts at first use and after a kill.
 
-        While it runs, its calls of ``runner.asking.ask`` are answered by ``serve``, one after another; what
+        While it runs, its calls of ``ask_world.ask`` are answered by ``serve``, one after another; what
         it is asked may be anything, from anything that runs as the agent, and it has to be quick.
         """
         ...

@@ -1,9 +1,8 @@
-"""The agents' side of the box: which processes and directories belong to which instance, and their end.
+"""Ownership: which processes and folders belong to which instance, and how all of them end.
 
-Instances that were forked from each other share a user id (a process without privileges cannot change its
-own), so they form a family. An instance alone in its family is ended by user id, which nothing outruns; in a
-company, or where ids are not dropped, it is ended by process tree. Children of ours that no instance owns are
-strays: orphans of something that has ended, and never welcome.
+Instances that were forked from each other form a group with one user id, since a process without privileges
+cannot change its own. An instance alone in its group is killed by user id, which no fork outruns; any other
+by process tree. A child of the launcher that no instance owns is an orphan, and is killed.
 """
 
 from __future__ import annotations
