@@ -63,7 +63,17 @@ class StreamServer:
     async def listen_tcp(self, host: str, port: int = 0, tls: ssl.SSLContext | None = None) -> int:
         """Serve a TCP port; a free one when it is 0. Returns the port."""
         loop = asyncio.get_running_loop()
-        listener = await loop.create_server(self._new_peer, host, port, ssl=tls, reuse_address=True)
+        # asyncio would wait a minute for a TLS handshake, and a peer counts only when it is through it.
+        hello_s = self._options.hello_timeout_s if tls is not None else None
+        listener = await loop.create_server(
+            self._new_peer,
+            host,
+            port,
+            ssl=tls,
+            ssl_handshake_timeout=hello_s,
+            ssl_shutdown_timeout=hello_s,
+            reuse_address=True,
+        )
         self._listeners.append(listener)
         return int(listener.sockets[0].getsockname()[1])
 

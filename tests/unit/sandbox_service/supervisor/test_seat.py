@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import shutil
 import ssl
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 from sandbox_service.errors import ServiceError
 from sandbox_service.stream.address import TcpAddress
 from sandbox_service.stream.connection import MultiplexedClient, StreamOptions
+from sandbox_service.stream.options import ServerOptions
 from sandbox_service.stream.server import StreamServer
 from sandbox_service.supervisor.seat import Seat, SupervisorAddress, TlsFiles, private_dir
 from sandbox_service.wire.frames import Frame, Op
@@ -92,4 +94,16 @@ async def test_an_asker_without_the_fleets_certificate_gets_no_answer(certificat
         await client.request(STEP, 5)
     assert handled == []
     await client.close()
+    await server.close()
+
+
+async def test_a_caller_that_never_begins_the_tls_handshake_is_cut(certificates):
+    ours, _ = certificates
+    server = StreamServer(echo, options=ServerOptions(hello_timeout_s=0.1))
+    port = await server.listen_tcp("127.0.0.1", 0, ours.context(server=True))
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    # asyncio's own limit is a minute.
+    async with asyncio.timeout(30):
+        assert await reader.read() == b""
+    writer.close()
     await server.close()
