@@ -200,18 +200,22 @@ class ContainerFactory:
         config = configure(spec, places, _MAPPED_UIDS if self._maps_users else uids, bounds)
         box = Box(body, config, self._start_timeout_s, on_event, on_death)
         await box.open(self._start_timeout_s)
-        await self._remove_left()
+        try:
+            await self._remove_left()
+        except BaseException:
+            # Cancelled: nobody else knows of the box.
+            await box.destroy()
+            raise
         return box
 
     async def _remove_left(self) -> None:
         """The engine has just started a box, so it is there again."""
-        while self._left:
-            left = self._left.pop()
+        for left in list(self._left):
             try:
                 await self._engine.remove(left, _REMOVE_TRY_S)
             except ServiceError:
-                self._left.add(left)
                 return
+            self._left.discard(left)
 
     def _request(self, spec: EnvironmentSpec, folder: Path, limits: SandboxLimits) -> ContainerRequest:
         data = spec.provisions.operator_data if spec.provisions is not None else None

@@ -129,6 +129,9 @@ async def namespaces_work(enclosure: Enclosure, interpreter: str) -> bool:
         async with asyncio.timeout(_PROBE_S):
             return await process.wait() == 0
     except TimeoutError:
-        process.kill()
-        await process.wait()
         return False
+    finally:
+        if process.returncode is None:
+            process.kill()
+            # The kernel ends it at once; a second cancellation here leaves it to the event loop's watcher.
+            await process.wait()

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sandbox_service.environments.digests import digest
-from sandbox_service.errors import ServiceError
 
 from .box import Box
 from .content import box_files
@@ -23,7 +22,7 @@ from .host import look_around
 from .launch import Places, RunnerLimits, configure, interpreter_arguments
 from .namespaces import INSIDE, Enclosure
 from .process_body import ProcessBody, sweep_boxes
-from .state import SOCKET_FOLDER, SOCKET_NAME, remove_folder
+from .state import SOCKET_FOLDER, SOCKET_NAME
 from .uids import UidRanges
 
 if TYPE_CHECKING:
@@ -100,14 +99,10 @@ class ProcessFactory:
                 _say_what_protects(self._hosts[packages])
             host = self._hosts[packages]
         name = _NAME_PREFIX + secrets.token_hex(5)
+        # From here to the box, whose ``open`` cleans up after itself, nothing is awaited: a cancellation
+        # in between would keep the range of user ids.
         uids = self._ranges.take()
-        try:
-            folder = await asyncio.to_thread(self._state.make_box_dir, name, host.drops_uids)
-            box = self._box(host, spec, folder, code, uids, on_event, on_death)
-        except ServiceError:
-            self._ranges.give_back(uids)
-            await asyncio.to_thread(remove_folder, self._state.boxes / name)
-            raise
+        box = self._box(host, spec, name, code, uids, on_event, on_death)
         await box.open(self._start_timeout_s)
         return box
 
@@ -115,12 +110,13 @@ class ProcessFactory:
         self,
         host: Host,
         spec: EnvironmentSpec,
-        folder: Path,
+        name: str,
         code: Path,
         uids: range,
         on_event: Callable[[Frame], None],
         on_death: Callable[[str], None],
     ) -> Box:
+        folder = self._state.boxes / name
         own_uids = uids if host.drops_uids else None
         inside = INSIDE if host.namespaces else folder
         runner_code = INSIDE / "code" if host.namespaces else code
@@ -139,7 +135,9 @@ class ProcessFactory:
             )
             command = enclosure.around(command)
             rooms = enclosure.rooms(self._limits)
-        body = ProcessBody(folder, command, own_uids, self._limits, lambda: self._ranges.give_back(uids))
+        body = ProcessBody(
+            self._state, name, command, own_uids, self._limits, lambda: self._ranges.give_back(uids)
+        )
         limits = RunnerLimits(
             open_files=self._limits.open_files,
             processes=self._limits.pids if host.drops_uids else None,

@@ -10,6 +10,8 @@ import subprocess
 from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO
 
+from sandbox_service.errors import ServiceError
+
 from .proctree import ProcessEntry, end_tree, entry_of
 from .state import SOCKET_FOLDER, SOCKET_NAME, remove_folder, storage_errors
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .base import SandboxLimits
+    from .state import StateDir
 
 __all__ = ["ProcessBody", "sweep_boxes"]
 
@@ -30,19 +33,21 @@ _LOG_BYTES = 4096
 
 
 class ProcessBody:
-    """One runner process and its folder."""
+    """One runner process and its folder, both made by ``start``."""
 
     def __init__(
         self,
-        folder: Path,
+        state: StateDir,
+        name: str,
         command: list[str],
         uids: range | None,
         limits: SandboxLimits,
         on_removed: Callable[[], None],
     ) -> None:
-        self.name = folder.name
-        self.socket = folder / SOCKET_FOLDER / SOCKET_NAME
-        self._folder = folder
+        self.name = name
+        self._state = state
+        self._folder = state.boxes / name
+        self.socket = self._folder / SOCKET_FOLDER / SOCKET_NAME
         self._command = command
         self._uids = uids
         self._limits = limits
@@ -60,6 +65,7 @@ class ProcessBody:
         self._exit = asyncio.ensure_future(_exit_of(self._process))
 
     def _spawn(self) -> subprocess.Popen[bytes]:
+        self._state.make_box_dir(self.name, many_users=self._uids is not None)
         blocks = self._limits.workspace_mib * 2048
         bounded = ["sh", "-c", f'ulimit -c 0 && ulimit -f {blocks} && exec "$@"', "sh", *self._command]
         with _private(self._folder / _LOG) as log_file:
@@ -97,7 +103,7 @@ class ProcessBody:
 
     async def remove(self) -> None:
         if self._process is None and self._spawning is not None:
-            with suppress(OSError):
+            with suppress(OSError, ServiceError):
                 self._process = await self._spawning
         if self._process is not None:
             if self._exit is None:

@@ -207,3 +207,26 @@ async def test_a_sweep_removes_what_carries_the_nodes_label_and_nothing_else(sta
     assert await make(engine, state).sweep() == 1
     assert list(engine.running) == ["theirs"]
     assert list(state.sockets.iterdir()) == []
+
+
+async def test_a_start_that_is_cancelled_after_its_box_stands_removes_the_box(state):
+    removing = asyncio.Event()
+
+    class SlowEngine(RunnerEngine):
+        async def remove(self, name, timeout_s):
+            if name == "left":
+                removing.set()
+                await asyncio.Event().wait()
+            await super().remove(name, timeout_s)
+
+    engine = SlowEngine()
+    factory = make(engine, state)
+    factory._left.add("left")
+    start = asyncio.create_task(factory.start(SPEC, nothing, nothing))
+    await removing.wait()
+    start.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await start
+    assert engine.running == {}
+    assert factory._left == {"left"}
+    await factory.close()

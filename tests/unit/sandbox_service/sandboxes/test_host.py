@@ -1,5 +1,6 @@
 """What process boxes are made of on this machine."""
 
+import asyncio
 import os
 import shutil
 import sys
@@ -14,7 +15,9 @@ from sandbox_service.sandboxes.base import SandboxLimits
 from sandbox_service.sandboxes.content import runner_files
 from sandbox_service.sandboxes.host import choose_interpreter, look_around, reachable
 from sandbox_service.sandboxes.namespaces import INSIDE, Enclosure, namespaces_work
+from sandbox_service.sandboxes.proctree import entry_of
 from sandbox_service.sandboxes.state import StateDir
+from tests.fakes.waiting import until
 
 LIMITS = SandboxLimits(workspace_mib=8, workspace_inodes=100)
 
@@ -119,3 +122,23 @@ def test_each_instance_has_folders_bounded_like_those_of_a_container():
 
 def enclosure(box, code, provisions=None, env_uid=None, hidden=None):
     return Enclosure(box, code, provisions, LIMITS, env_uid, hidden)
+
+
+class Endless:
+    """The namespaces of a box that never comes to its end."""
+
+    def __init__(self, pid_file):
+        self._pid_file = pid_file
+
+    def around(self, command):
+        return ["sh", "-c", f"echo $$ > {self._pid_file}; exec sleep 600"]
+
+
+async def test_a_probe_that_is_cancelled_ends_its_child(tmp_path):
+    pid_file = tmp_path / "pid"
+    probe = asyncio.create_task(namespaces_work(Endless(pid_file), "/usr/bin/python3"))
+    await until(lambda: pid_file.exists() and pid_file.read_text().endswith("\n"))
+    probe.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await probe
+    assert entry_of(int(pid_file.read_text())) is None

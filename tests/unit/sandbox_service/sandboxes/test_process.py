@@ -1,10 +1,18 @@
 """The factory of process boxes."""
 
+import asyncio
 import secrets
+import threading
+
+import pytest
 
 from sandbox_service.config import SandboxConfig
+from sandbox_service.sandboxes.base import SandboxLimits
 from sandbox_service.sandboxes.factory import open_factory
+from sandbox_service.sandboxes.process import ProcessFactory
+from sandbox_service.sandboxes.state import StateDir
 from tests.fakes.boxes import ECHO
+from tests.fakes.waiting import until
 
 
 async def test_the_log_says_once_what_protects_boxes_and_that_they_are_no_boundary(tmp_path, caplog):
@@ -19,3 +27,34 @@ async def test_the_log_says_once_what_protects_boxes_and_that_they_are_no_bounda
     (line,) = [record.getMessage() for record in caplog.records if "no security boundary" in record.message]
     for name, on in factory._hosts[False].protections().items():
         assert f"{name}: {'on' if on else 'off'}" in line
+
+
+class SlowState(StateDir):
+    """A state folder on a disk that takes as long as the test wants."""
+
+    entered = False
+    box_dirs_may_be_made: threading.Event
+
+    def make_box_dir(self, box, many_users):
+        if box.startswith("process-"):
+            self.entered = True
+            assert self.box_dirs_may_be_made.wait(30)
+        return super().make_box_dir(box, many_users)
+
+
+async def test_a_start_that_is_cancelled_while_its_folder_is_made_leaves_nothing(tmp_path):
+    state = SlowState.open(tmp_path, "n1")
+    state.box_dirs_may_be_made = threading.Event()
+    factory = ProcessFactory(state, f"cancelled{secrets.token_hex(4)}", SandboxLimits())
+    free = len(factory._ranges._free)
+    try:
+        start = asyncio.create_task(factory.start(ECHO, lambda _: None, lambda _: None))
+        await until(lambda: state.entered)
+        start.cancel()
+        state.box_dirs_may_be_made.set()
+        with pytest.raises(asyncio.CancelledError):
+            await start
+        await until(lambda: len(factory._ranges._free) == free)
+        assert list(state.boxes.iterdir()) == []
+    finally:
+        await factory.close()

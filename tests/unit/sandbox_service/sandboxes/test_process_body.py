@@ -27,9 +27,9 @@ def make(state):
     removed = []
 
     def make_body(*command):
-        folder = state.make_box_dir(f"process-{len(list(state.boxes.iterdir()))}", many_users=False)
-        body = ProcessBody(folder, [*command], None, SandboxLimits(), lambda: removed.append(folder.name))
-        return body, folder
+        name = f"process-{len(list(state.boxes.iterdir()))}"
+        body = ProcessBody(state, name, [*command], None, SandboxLimits(), lambda: removed.append(name))
+        return body, state.boxes / name
 
     make_body.removed = removed
     return make_body
@@ -74,7 +74,8 @@ async def test_a_program_that_is_not_there_says_so(make):
 
 async def test_a_folder_that_cannot_be_written_is_the_boxs_failure(make):
     body, folder = make("true")
-    (folder / "runner.log").mkdir()
+    folder.mkdir()
+    (folder / "workspaces").mkdir()
     with pytest.raises(ServiceError) as caught:
         await body.start(5)
     assert caught.value.code is ErrorCode.SANDBOX_FAILED
