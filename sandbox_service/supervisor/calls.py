@@ -21,10 +21,7 @@ if TYPE_CHECKING:
     from .instances import Instance
     from .live_box import LiveBox
 
-__all__ = ["GRACE_S", "NotStartedError", "ask", "create_frame", "parse"]
-
-GRACE_S = 2.0
-"""Seconds past its own deadline within which the runner must say that the deadline passed."""
+__all__ = ["NotStartedError", "ask", "create_frame", "parse"]
 
 _WORKER_GONE = (ErrorCode.STEP_TIMEOUT, ErrorCode.INSTANCE_LOST, ErrorCode.UNKNOWN_INSTANCE)
 """Errors after which the runner holds nothing of the instance."""
@@ -51,9 +48,8 @@ async def ask(
     NotStartedError when the state can be rebuilt and does not have the operation in it.
     """
     try:
-        reply = await box.request(frame, timeout_s + GRACE_S)
+        reply = await box.execute(frame, timeout_s)
     except ServiceError as error:
-        box.doom(error.detail)
         raise endings.failed(instance, error, on_timeout) from error
     if reply.op is Op.ERROR:
         refusal = error_of(reply)

@@ -17,7 +17,7 @@ from sandbox_service.stream.failures import error_of
 from sandbox_service.trajectories.records import EventKind, InstanceRecord, record_id
 from sandbox_service.wire.frames import Frame, Op
 
-from .calls import GRACE_S, create_frame, parse
+from .calls import create_frame, parse
 from .executions import Answer, execute, repeat
 from .idempotency import KeyMemory, digest_of, recorded_answer
 from .quotas import check_quota
@@ -127,10 +127,11 @@ class Creation:
             queue_ms += (clock.monotonic() - asked) * 1000
             instance.box = box
             try:
-                reply = await box.request(request, limit + GRACE_S)
+                reply = await box.execute(request, limit)
             except ServiceError as error:
-                box.doom(error.detail)
-                instance.take_box()
+                if box.doomed:
+                    # Its place went with the box. In a box that lives it is cleared.
+                    instance.take_box()
                 if last or error.code is not ErrorCode.OUTCOME_UNKNOWN:
                     raise ServiceError(ErrorCode.SANDBOX_FAILED, error.detail) from error
             else:

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
+from sandbox_service.wire.frames import Frame, Op
 
 if TYPE_CHECKING:
     from sandbox_service.sandboxes.base import Sandbox
-    from sandbox_service.wire.frames import Frame
 
     from .boxes import BoxPool
 
 __all__ = ["LiveBox"]
 
+_GRACE_S = 30.0
+"""How long after an operation's own deadline the runner may still answer. The runner keeps that deadline
+itself; on a busy machine it gets its turn late."""
+_PROOF_S = 30.0
+"""How long a runner that is late with an operation may take to answer a ping."""
+
 
 class LiveBox:
     """A box that is up, as instances hold it."""
 
-    __slots__ = ("doomed", "pool", "sandbox", "serial")
+    __slots__ = ("_proof", "doomed", "pool", "sandbox", "serial")
 
     def __init__(self, pool: BoxPool, serial: int, sandbox: Sandbox) -> None:
         self.pool = pool
@@ -27,12 +34,41 @@ class LiveBox:
         self.sandbox = sandbox
         self.doomed = False
         """It is being destroyed, and answers nothing any more."""
+        self._proof: asyncio.Future[bool] | None = None
 
     async def request(self, frame: Frame, timeout_s: float) -> Frame:
         """Ask the runner; see ``Sandbox.request``."""
         if self.doomed:
             raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, "the sandbox is gone")
         return await self.sandbox.request(frame, timeout_s)
+
+    async def execute(self, frame: Frame, deadline_s: float) -> Frame:
+        """Ask for an operation whose deadline the runner keeps.
+
+        Raises ServiceError. The box is destroyed when its runner is dead: its connection is gone, or it is
+        late and does not answer a ping either. An operation that is late alone costs no neighbour its life.
+        """
+        try:
+            return await self.request(frame, deadline_s + _GRACE_S)
+        except ServiceError as error:
+            if error.code is not ErrorCode.STEP_TIMEOUT or not await self._is_alive():
+                self.doom(error.detail)
+            raise
+
+    async def _is_alive(self) -> bool:
+        """Whether the runner answers a ping; several late operations ask once."""
+        if self._proof is None:
+            self._proof = asyncio.ensure_future(self._ping())
+        return await asyncio.shield(self._proof)
+
+    async def _ping(self) -> bool:
+        try:
+            await self.request(Frame(Op.PING, 0), _PROOF_S)
+        except ServiceError:
+            return False
+        finally:
+            self._proof = None
+        return True
 
     def is_last(self, instance_id: str) -> bool:
         """Whether the box is to be reset when this instance leaves, and nobody can come before."""

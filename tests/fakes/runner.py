@@ -59,6 +59,8 @@ class FakeRunner:
 
     def answer(self, frame: Frame) -> Frame:
         """The runner's answer."""
+        if frame.op is Op.PING:
+            return frame.reply()
         if frame.op in self.refuse:
             code, detail = self.refuse[frame.op]
             if code in ("step_timeout", "instance_lost"):

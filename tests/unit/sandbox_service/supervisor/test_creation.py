@@ -9,6 +9,7 @@ import pytest
 from sandbox_service.config import PoolConfig
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.wire.frames import Op
+from tests.fakes.sandboxes import FakeSandboxFactory
 from tests.fakes.supervised import Supervised, supervised
 from tests.fakes.trajectories import MemoryTrajectoryStore
 from tests.fakes.waiting import settle
@@ -133,11 +134,24 @@ async def test_a_box_that_died_idle_costs_a_second_try_and_no_failure() -> None:
         assert len(service.factory.alive) == 1
 
 
-async def test_a_setup_that_hangs_destroys_the_box() -> None:
+async def test_a_setup_that_is_late_costs_no_neighbour_its_box() -> None:
+    async with supervised(ONE_BOX, factory=FakeSandboxFactory(capacity=2)) as service:
+        neighbour = await service.create("diary")
+        (box,) = service.factory.alive
+        box.hanging.add(Op.CREATE)
+        body = {"environment": "diary", "task_id": "echo-1"}
+        assert await service.refusal(Op.CREATE, "", body) is ErrorCode.SANDBOX_FAILED
+        box.hanging.clear()
+        assert (await service.step(neighbour))["step_index"] == 0
+        await service.create("diary")
+        assert service.factory.alive == [box]
+
+
+async def test_a_setup_in_a_runner_that_is_dead_destroys_the_box() -> None:
     async with supervised(ONE_BOX) as service:
         await service.release(await service.create("diary"))
         (box,) = service.factory.alive
-        box.hanging.add(Op.CREATE)
+        box.hanging |= {Op.CREATE, Op.PING}
         body = {"environment": "diary", "task_id": "echo-1"}
         assert await service.refusal(Op.CREATE, "", body) is ErrorCode.SANDBOX_FAILED
         await service.create("diary")

@@ -10,6 +10,7 @@ import pytest
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.wire.frames import Op
+from tests.fakes.sandboxes import FakeSandboxFactory
 from tests.fakes.supervised import Supervised, supervised
 from tests.fakes.trajectories import MemoryTrajectoryStore
 
@@ -195,11 +196,23 @@ async def test_a_step_cut_at_its_deadline_loses_an_instance_that_cannot_be_rebui
         assert all(event.reward is None for event in service.store.own_events[instance])
 
 
-async def test_a_runner_that_does_not_answer_costs_the_box() -> None:
+async def test_a_runner_that_is_late_costs_the_operation_and_no_neighbour() -> None:
+    async with supervised(factory=FakeSandboxFactory(capacity=2)) as service:
+        instance, neighbour = await service.create("diary"), await service.create("diary")
+        box = service.factory.home_of(instance)
+        box.hanging.add(Op.STEP)
+        assert await service.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.STEP_TIMEOUT
+        box.hanging.clear()
+        assert (await service.step(neighbour))["step_index"] == 0
+        assert service.factory.home_of(neighbour) is box
+        assert await service.states() == {instance: "lost", neighbour: "active"}
+
+
+async def test_a_runner_that_does_not_answer_a_ping_either_costs_the_box() -> None:
     async with supervised() as service:
         instance, neighbour = await service.create(), await service.create()
         box = service.factory.home_of(instance)
-        box.hanging.add(Op.STEP)
+        box.hanging |= {Op.STEP, Op.PING}
         assert await service.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.STEP_TIMEOUT
         assert (await service.step(neighbour))["step_index"] == 0
         assert box.destroyed
