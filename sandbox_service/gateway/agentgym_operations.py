@@ -8,9 +8,7 @@ instance's record say, so that any replica can give them.
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
-from functools import partial
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
@@ -24,6 +22,7 @@ from sandbox_service.errors import ServiceError
 from .agentgym_dialects import Place
 from .agentgym_places import FIRST, Places, instance_name, later_number
 from .agentgym_scenes import opened, recorded, stepped
+from .bodies import json_object
 from .inspection import GONE, LIVE, trajectory_page
 from .verbs import header_key
 
@@ -228,7 +227,7 @@ class AgentGymOperations:
         cursor: str | None = None
         while True:
             body = await trajectory_page(self._verbs, exchange, instance_id, cursor)
-            page = await self._parser.aside(body, partial(Trajectory.model_validate_json, body))
+            page = await self._parser.apply(Trajectory.model_validate_json, body)
             events += page.events
             cursor = page.next_cursor
             if cursor is None:
@@ -240,8 +239,7 @@ class AgentGymOperations:
 
     async def _run(self, exchange: Exchange, native: Request, key: str | None = None) -> JsonObject:
         reply = await self._verbs.run(exchange, native, key)
-        result: JsonObject = await self._parser.aside(reply.body, lambda: json.loads(reply.body))
-        return result
+        return await self._parser.apply(json_object, reply.body)
 
 
 def _place_of(request: BaseModel) -> int:

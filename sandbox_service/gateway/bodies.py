@@ -2,14 +2,13 @@
 
 What passes here is finite, shallow and valid: the rest of the service and the boxes see only what a model
 of the contract has accepted. How long parsing takes is bounded by the number of values in a body, which is
-counted before the parser sees it; large bodies are parsed beside the event loop.
+counted before the parser sees it; large bodies are parsed in a process of their own.
 """
 
 from __future__ import annotations
 
-import asyncio
+import json
 import math
-from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,14 +18,17 @@ from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 from .refusals import SchemaError
+from .work_process import WorkProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["LARGE_BODY", "BodyParser"]
+    from sandbox_service.contract.base import JsonObject
+
+__all__ = ["LARGE_BODY", "BodyParser", "json_object"]
 
 LARGE_BODY = 64 * 1024
-"""Bytes above which a body is worked on beside the event loop."""
+"""Bytes above which a body is worked on in another process."""
 
 Model = TypeVar("Model", bound=BaseModel)
 _T = TypeVar("_T")
@@ -44,40 +46,68 @@ _DELTA = {ord("{"): 1, ord("["): 1, ord("}"): -1, ord("]"): -1}
 class BodyParser:
     """Parses JSON bodies into models of the contract."""
 
-    def __init__(self, max_depth: int, max_values: int) -> None:
+    def __init__(self, max_depth: int, max_values: int, process: WorkProcess | None = None) -> None:
         self._max_depth = max_depth
         self._max_values = max_values
-        # One thread: several would not be faster under one interpreter lock, and hold more memory.
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-bodies")
+        self._process = process or WorkProcess()
 
     async def parse(self, model: type[Model], body: bytes) -> Model:
         """Return the body as ``model``.
 
         Raises ServiceError(MALFORMED_JSON, JSON_TOO_DEEP, BODY_TOO_LARGE or INVALID_REQUEST).
         """
-        if len(body) <= LARGE_BODY:
-            return self._parse(model, body)
-        return await self.aside(body, lambda: self._parse(model, body))
+        return await self.read(model, body, _itself)
 
-    async def aside(self, body: bytes, work: Callable[[], _T]) -> _T:
-        """Do work on a body: at once on a small one, beside the event loop on a large one."""
-        if len(body) <= LARGE_BODY:
-            return work()
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+    async def read(self, model: type[Model], body: bytes, then: Callable[[Model], _T]) -> _T:
+        """Return ``then`` of the body as ``model``; see ``parse``.
 
-    def _parse(self, model: type[Model], body: bytes) -> Model:
-        _check_text(body, self._max_depth, self._max_values)
-        try:
-            parsed = model.model_validate_json(body)
-        except ValidationError as error:
-            if error.error_count() > _MOST_ERRORS:
-                raise SchemaError.at("body", f"has {error.error_count()} mismatches") from None
-            errors = error.errors(include_url=False, include_context=False, include_input=False)
-            if errors[0]["type"] == "json_invalid":
-                raise ServiceError(ErrorCode.MALFORMED_JSON, errors[0]["msg"]) from None
-            raise SchemaError.of(errors) from None
-        _check_numbers(parsed)
-        return parsed
+        What ``then`` makes of a large body comes back from another process. ``then`` is picklable, and best
+        returns bytes that are passed on as they are.
+        """
+        limits = (self._max_depth, self._max_values)
+        if len(body) <= LARGE_BODY:
+            return then(_parsed(model, body, *limits))
+        return await self._process.run(_read, model, body, *limits, then)
+
+    async def apply(self, function: Callable[[bytes], _T], body: bytes) -> _T:
+        """Return ``function(body)``, where the body is ours: an answer or a trajectory.
+
+        A large one is worked on in another process; so the function is picklable.
+        """
+        if len(body) <= LARGE_BODY:
+            return function(body)
+        return await self._process.run(function, body)
+
+
+def json_object(body: bytes) -> JsonObject:
+    """The JSON object that a body of ours is; an empty one for any other value."""
+    value = json.loads(body)
+    return value if isinstance(value, dict) else {}
+
+
+def _itself(model: Model) -> Model:
+    return model
+
+
+def _read(
+    model: type[Model], body: bytes, max_depth: int, max_values: int, then: Callable[[Model], _T]
+) -> _T:
+    return then(_parsed(model, body, max_depth, max_values))
+
+
+def _parsed(model: type[Model], body: bytes, max_depth: int, max_values: int) -> Model:
+    _check_text(body, max_depth, max_values)
+    try:
+        parsed = model.model_validate_json(body)
+    except ValidationError as error:
+        if error.error_count() > _MOST_ERRORS:
+            raise SchemaError.at("body", f"has {error.error_count()} mismatches") from None
+        errors = error.errors(include_url=False, include_context=False, include_input=False)
+        if errors[0]["type"] == "json_invalid":
+            raise ServiceError(ErrorCode.MALFORMED_JSON, errors[0]["msg"]) from None
+        raise SchemaError.of(errors) from None
+    _check_numbers(parsed)
+    return parsed
 
 
 def _check_text(body: bytes, max_depth: int, max_values: int) -> None:

@@ -7,24 +7,30 @@ over by a second create, only parameters that an environment declares reach it, 
 from __future__ import annotations
 
 import hashlib
-import json
-from typing import TYPE_CHECKING, TypeVar
-
-from pydantic import BaseModel, JsonValue, ValidationError
+from typing import TYPE_CHECKING
 
 from sandbox_service.contract.episodes import (
     CreateInstanceRequest,
     EvaluateRequest,
     GetEnvProfileRequest,
     ReleaseInstanceRequest,
-    StepRequest,
 )
 from sandbox_service.contract.inspection import Trajectory
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
-from .compat_messages import Json, action_of, answer_of, declared, opening_of
-from .compat_models import CompatRequest, MissingFieldError, json_answer, refuse
+from .answers import Answer
+from .bodies import json_object
+from .compat_messages import Json, declared, opening_of
+from .compat_models import CompatRequest, json_answer, refuse, success
+from .compat_steps import (
+    messages_of,
+    native_request,
+    required,
+    step_answer,
+    step_call,
+    step_data,
+)
 from .inspection import GONE, LIVE, instance_status, trajectory_page
 from .native import HotRoute, env_profile
 from .refusals import SchemaError
@@ -33,17 +39,16 @@ from .verbs import header_key
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
+    from pydantic import BaseModel, JsonValue
+
     from sandbox_service.contract.base import Request
     from sandbox_service.environments.registry import Registry
 
-    from .answers import Answer
     from .bodies import BodyParser
     from .exchange import Exchange
     from .verbs import Verbs
 
 __all__ = ["CompatRoutes"]
-
-Native = TypeVar("Native", bound=BaseModel)
 
 
 class CompatRoutes:
@@ -59,11 +64,11 @@ class CompatRoutes:
         for path, operation in (
             ("/get_env_profile", self.get_env_profile),
             ("/create", self.create),
-            ("/step", self.step),
             ("/evaluate", self.evaluate),
             ("/get_info", self.get_info),
         ):
             yield HotRoute(path, self._handler(operation), refuse)
+        yield HotRoute("/step", self._handle_step, refuse)
         yield HotRoute("/release", self._handle_release, refuse)
 
     def _handler(
@@ -71,9 +76,14 @@ class CompatRoutes:
     ) -> Callable[[Exchange, bytes], Awaitable[Answer]]:
         async def handle(exchange: Exchange, body: bytes) -> Answer:
             data = await operation(exchange, await self._parser.parse(CompatRequest, body))
-            return json_answer({"success": True, "data": data})
+            return Answer(200, success(data))
 
         return handle
+
+    async def _handle_step(self, exchange: Exchange, body: bytes) -> Answer:
+        call = await self._parser.read(CompatRequest, body, step_call)
+        reply = await self._verbs.send(exchange, call, header_key(exchange))
+        return Answer(200, await self._parser.apply(step_answer, reply.body))
 
     async def _handle_release(self, exchange: Exchange, body: bytes) -> Answer:
         released = await self.release(exchange, await self._parser.parse(CompatRequest, body))
@@ -82,17 +92,17 @@ class CompatRoutes:
     async def get_env_profile(self, exchange: Exchange, request: CompatRequest) -> JsonValue:
         """Ids of the tasks of a split, by default of ``train``."""
         split = (request.params or {}).get("split") or "train"
-        wanted = _native(GetEnvProfileRequest, environment=_environment_of(request), split=split)
+        wanted = native_request(GetEnvProfileRequest, environment=_environment_of(request), split=split)
         return list(env_profile(self._registry, wanted).task_ids)
 
     async def create(self, exchange: Exchange, request: CompatRequest) -> JsonValue:
         """Start an episode. A repeated create of one chosen id is answered once more, not run once more."""
         name = _environment_of(request)
         environment = self._registry.catalog(name).describe()
-        native = _native(
+        native = native_request(
             CreateInstanceRequest,
             environment=name,
-            task_id=_required(request.task_id, "task_id"),
+            task_id=required(request.task_id, "task_id"),
             instance_id=request.instance_id or None,
             params=declared(environment.params, request.params or {}),
             idempotency_key=_key_of(request.instance_id) if request.instance_id else None,
@@ -103,40 +113,29 @@ class CompatRoutes:
         offered = result.get("tools")
         tools = offered if isinstance(offered, list) and offered else _dumped(environment.tools)
         info = {**_object(result["info"]), "instance_id": result["instance_id"], "task_id": result["task_id"]}
-        state = opening_of(_messages(result), tools, environment.action_format)
+        state = opening_of(messages_of(result), tools, environment.action_format)
         return {"state": state, "info": info}
 
     async def step(self, exchange: Exchange, request: CompatRequest) -> JsonValue:
         """Take one assistant message."""
-        native = _native(
-            StepRequest,
-            instance_id=_required(request.instance_id, "instance_id"),
-            message=action_of(request.messages or {}),
-        )
-        result = await self._run(exchange, native)
-        info = _object(result.get("info"))
-        if result["truncated"]:
-            info = {**info, "truncated": True}
-        return {
-            "state": answer_of(_messages(result)),
-            "reward": result["reward"],
-            "is_terminated": bool(result["terminated"] or result["truncated"]),
-            "info": info,
-        }
+        reply = await self._verbs.send(exchange, step_call(request), header_key(exchange))
+        return await self._parser.apply(step_data, reply.body)
 
     async def evaluate(self, exchange: Exchange, request: CompatRequest) -> JsonValue:
         """Grade: a number when ``sparse`` is true, an object otherwise."""
         sparse = (request.params or {}).get("sparse") is True
-        instance_id = _required(request.instance_id, "instance_id")
+        instance_id = required(request.instance_id, "instance_id")
         params = {"sparse": True} if sparse else {}
-        result = await self._run(exchange, _native(EvaluateRequest, instance_id=instance_id, params=params))
+        result = await self._run(
+            exchange, native_request(EvaluateRequest, instance_id=instance_id, params=params)
+        )
         if sparse:
             return result["score"]
         return {**_object(result.get("details")), "score": result["score"], "success": result["success"]}
 
     async def get_info(self, exchange: Exchange, request: CompatRequest) -> JsonValue:
         """The instance's state, and the tools that its create offered."""
-        instance_id = _required(request.instance_id, "instance_id")
+        instance_id = required(request.instance_id, "instance_id")
         status = await instance_status(self._verbs, exchange, instance_id)
         page = await trajectory_page(self._verbs, exchange, instance_id, limit=1)
         created = Trajectory.model_validate_json(page).events
@@ -150,9 +149,9 @@ class CompatRoutes:
 
     async def release(self, exchange: Exchange, request: CompatRequest) -> bool:
         """End the instance; false when there is none, which is no error in this protocol."""
-        instance_id = _required(request.instance_id, "instance_id")
+        instance_id = required(request.instance_id, "instance_id")
         try:
-            native = _native(ReleaseInstanceRequest, instance_id=instance_id)
+            native = native_request(ReleaseInstanceRequest, instance_id=instance_id)
             result = await self._run(exchange, native)
         except SchemaError:
             return False
@@ -176,15 +175,7 @@ class CompatRoutes:
 
     async def _run(self, exchange: Exchange, native: Request, *, keyed: bool = True) -> Json:
         reply = await self._verbs.run(exchange, native, header_key(exchange) if keyed else None)
-        return _object(await self._parser.aside(reply.body, lambda: json.loads(reply.body)))
-
-
-def _native(model: type[Native], **fields: object) -> Native:
-    try:
-        return model.model_validate({name: value for name, value in fields.items() if value is not None})
-    except ValidationError as error:
-        errors = error.errors(include_url=False, include_context=False, include_input=False)
-        raise SchemaError.of(errors) from None
+        return await self._parser.apply(json_object, reply.body)
 
 
 def _key_of(instance_id: str) -> str:
@@ -193,22 +184,11 @@ def _key_of(instance_id: str) -> str:
 
 
 def _environment_of(request: CompatRequest) -> str:
-    return _required(request.env_type, "env_type").strip().lower()
-
-
-def _required(value: str | None, name: str) -> str:
-    if not value:
-        raise MissingFieldError(name)
-    return value
+    return required(request.env_type, "env_type").strip().lower()
 
 
 def _object(value: JsonValue) -> Json:
     return value if isinstance(value, dict) else {}
-
-
-def _messages(result: Json) -> list[Json]:
-    messages = _object(result.get("observation")).get("messages")
-    return [_object(each) for each in messages] if isinstance(messages, list) else []
 
 
 def _dumped(models: Iterable[BaseModel]) -> list[JsonValue]:

@@ -31,6 +31,7 @@ __all__ = [
     "MissingFieldError",
     "json_answer",
     "refuse",
+    "success",
 ]
 
 _AS_BAD_REQUEST = frozenset(
@@ -128,9 +129,18 @@ class ManagerReply(_Lenient):
     """The sandbox id, the method's result, or whether a sandbox was released."""
 
 
+def success(data: JsonValue) -> bytes:
+    """The body of a successful answer of the environments' routes."""
+    return _compact({"success": True, "data": data})
+
+
 def json_answer(value: JsonValue) -> Answer:
     """A successful answer of the protocol."""
-    return Answer(200, json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+    return Answer(200, _compact(value))
+
+
+def _compact(value: JsonValue) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def refuse(exchange: Exchange, error: ServiceError) -> Answer:

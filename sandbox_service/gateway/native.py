@@ -14,12 +14,11 @@ from sandbox_service.errors import ServiceError
 from .answers import JSON, Answer, problem_answer, server_timing, timing_of
 from .operations import BATCH, PROFILE, VERBS, Operation
 from .refusals import SchemaError
-from .verbs import header_key
+from .verbs import Call, call_of, header_key
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from sandbox_service.contract.base import Request
     from sandbox_service.environments.registry import Registry
 
     from .bodies import BodyParser
@@ -41,6 +40,30 @@ class HotRoute:
     refuse: Callable[[Exchange, ServiceError], Answer]
     """How this route tells an error."""
     method: str = "POST"
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """One operation of a batch."""
+
+    name: str
+    instance_id: str | None
+    call: Call | ServiceError
+
+
+def _planned(batch: BatchRequest) -> list[_Planned]:
+    """The operations of a batch as calls, each that cannot be one with its own error."""
+    planned = []
+    for operation in batch.operations:
+        request = operation.request
+        call: Call | ServiceError
+        try:
+            call = call_of(request)
+        except ServiceError as error:
+            call = error
+        instance_id = getattr(request, "instance_id", None)
+        planned.append(_Planned(VERBS[type(request)].name, instance_id, call))
+    return planned
 
 
 class NativeRoutes:
@@ -73,9 +96,9 @@ class NativeRoutes:
         model = verb.request
 
         async def handle(exchange: Exchange, body: bytes) -> Answer:
-            request = await self._parser.parse(model, body)
-            exchange.instance_id = getattr(request, "instance_id", None)
-            reply = await self._verbs.run(exchange, request, header_key(exchange))
+            call = await self._parser.read(model, body, call_of)
+            exchange.instance_id = call.instance_id or None
+            reply = await self._verbs.send(exchange, call, header_key(exchange))
             return Answer(200, reply.body, JSON, server_timing(timing_of(reply.meta)))
 
         return handle
@@ -89,36 +112,37 @@ class NativeRoutes:
         """Run operations concurrently; one that fails is a problem in its place and harms no other."""
         if b"idempotency-key" in exchange.headers:
             raise SchemaError.at("Idempotency-Key", "means nothing for a batch: operations have their own")
-        request = await self._parser.parse(BatchRequest, body)
+        planned = await self._parser.read(BatchRequest, body, _planned)
         if self._turns is not None and exchange.turn is not None:
             # Each operation waits for a turn of its own.
             self._turns.end(exchange.turn)
-        results = await asyncio.gather(*[self._one(exchange, each.request) for each in request.operations])
+        results = await asyncio.gather(*[self._one(exchange, each) for each in planned])
         return Answer(200, b'{"results":[%s]}' % b",".join(results))
 
-    async def _one(self, exchange: Exchange, request: Request) -> bytes:
+    async def _one(self, exchange: Exchange, planned: _Planned) -> bytes:
         """An operation's place in the batch's answer; the result's own bytes are embedded as they are."""
         turn = None
+        if isinstance(planned.call, ServiceError):
+            return self._failed(exchange, planned, planned.call)
         try:
             if self._turns is not None:
                 turn = await self._turns.take(exchange.tenant)
-            reply = await self._verbs.run(exchange, request)
+            reply = await self._verbs.send(exchange, planned.call)
         except ServiceError as error:
-            return self._failed(exchange, request, error)
+            return self._failed(exchange, planned, error)
         except Exception as error:  # noqa: BLE001 - capture point: a defect in one operation is its own problem
             self._log.defect(exchange, error)
-            return self._failed(exchange, request, ServiceError(ErrorCode.INTERNAL))
+            return self._failed(exchange, planned, ServiceError(ErrorCode.INTERNAL))
         finally:
             if self._turns is not None and turn is not None:
                 self._turns.end(turn)
-        self._metrics.operation_done(VERBS[type(request)].name, None)
+        self._metrics.operation_done(planned.name, None)
         timing = ",".join(f'"{phase}":{ms:.3f}' for phase, ms in timing_of(reply.meta).items())
         return b'{"status":200,"body":%s,"timing":{%s}}' % (reply.body, timing.encode())
 
-    def _failed(self, exchange: Exchange, request: Request, error: ServiceError) -> bytes:
-        self._metrics.operation_done(VERBS[type(request)].name, error.code)
-        instance = getattr(request, "instance_id", None)
-        problem = error.problem(exchange.request_id, instance)
+    def _failed(self, exchange: Exchange, planned: _Planned, error: ServiceError) -> bytes:
+        self._metrics.operation_done(planned.name, error.code)
+        problem = error.problem(exchange.request_id, planned.instance_id)
         body = problem.model_dump_json(exclude_none=True).encode()
         return b'{"status":%d,"body":%s,"timing":{}}' % (problem.status, body)
 

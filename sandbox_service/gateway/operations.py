@@ -164,7 +164,7 @@ BATCH = Operation(
     BatchRequest,
     BatchResult,
     "Run up to 256 operations at once, each with its own result or problem",
-    (),
+    (ErrorCode.DEADLINE_EXCEEDED,),
 )
 OPERATIONS = (PROFILE, CREATE, STEP, EVALUATE, RELEASE, FORK, BATCH)
 """Every operation of ``POST /v1``."""

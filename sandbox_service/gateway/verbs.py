@@ -7,6 +7,7 @@ reply's body is passed on unread.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -30,12 +31,47 @@ if TYPE_CHECKING:
     from .deadlines import Deadlines
     from .exchange import Exchange
 
-__all__ = ["Verbs", "header_key"]
+__all__ = ["Call", "Verbs", "call_of", "header_key"]
 
 _KEY: TypeAdapter[str] = TypeAdapter(IdempotencyKey)
 _IN_META = {"idempotency_key"}
 _MOST_PARAMS = 1024 * 1024
 """Bytes of a request other than a step: the supervisor parses these, and steps it only passes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A validated request, ready to be sent."""
+
+    op: Op
+    body: bytes
+    """The request in its canonical form."""
+    instance_id: str = ""
+    key: str | None = None
+    """The idempotency key of the body."""
+    timeout_s: float | None = None
+    """What a step asks for."""
+    meta: dict[str, object] = field(default_factory=dict)
+    """What the supervisor has to know without reading the body."""
+
+
+def call_of(request: Request) -> Call:
+    """The call of a request. Raises ServiceError for what the schema cannot say."""
+    verb = VERBS[type(request)]
+    assert verb.op is not None
+    meta: dict[str, object] = {}
+    timeout_s = None
+    if isinstance(request, StepRequest):
+        timeout_s = request.timeout_s
+        _check_step(request)
+        described = {"timeout_s": timeout_s, "step_index": request.step_index}
+        meta = {name: value for name, value in described.items() if value is not None}
+    body = request.__pydantic_serializer__.to_json(request, exclude_unset=True, exclude=_IN_META)
+    if len(body) > _MOST_PARAMS and not isinstance(request, StepRequest):
+        raise ServiceError(ErrorCode.BODY_TOO_LARGE, f"a {verb.name} request may have {_MOST_PARAMS} bytes")
+    instance_id = getattr(request, "instance_id", None) or ""
+    key = getattr(request, "idempotency_key", None)
+    return Call(verb.op, body, instance_id, key, timeout_s, meta)
 
 
 class Verbs:
@@ -47,27 +83,21 @@ class Verbs:
 
     async def run(self, exchange: Exchange, request: Request, key: str | None = None) -> Frame:
         """Run one operation; ``key`` is the idempotency key of the request's headers."""
-        op = VERBS[type(request)].op
-        assert op is not None
-        meta: dict[str, object] = {"tenant": exchange.tenant, "request_id": exchange.request_id}
-        key = _agreed_key(getattr(request, "idempotency_key", None), key)
+        return await self.send(exchange, call_of(request), key)
+
+    async def send(self, exchange: Exchange, call: Call, key: str | None = None) -> Frame:
+        """Send a call; ``key`` is the idempotency key of the request's headers."""
+        meta = {"tenant": exchange.tenant, "request_id": exchange.request_id, **call.meta}
+        key = _agreed_key(call.key, key)
         if key is not None:
             meta["key"] = key
-        wanted_s = None
-        if isinstance(request, StepRequest):
-            wanted_s = request.timeout_s
-            _describe_step(request, meta)
-        body = request.__pydantic_serializer__.to_json(request, exclude_unset=True, exclude=_IN_META)
-        if len(body) > _MOST_PARAMS and not isinstance(request, StepRequest):
-            name = VERBS[type(request)].name
-            raise ServiceError(ErrorCode.BODY_TOO_LARGE, f"a {name} request may have {_MOST_PARAMS} bytes")
         return await self._backend.call(
-            op,
+            call.op,
             tenant=exchange.tenant,
-            instance_id=getattr(request, "instance_id", None) or "",
+            instance_id=call.instance_id,
             meta=meta,
-            body=body,
-            timeout_s=self._deadlines.of(op, wanted_s),
+            body=call.body,
+            timeout_s=self._deadlines.of(call.op, call.timeout_s),
         )
 
     async def ask(
@@ -124,10 +154,6 @@ def _agreed_key(in_body: str | None, in_header: str | None) -> str | None:
     return in_body or in_header
 
 
-def _describe_step(request: StepRequest, meta: dict[str, object]) -> None:
+def _check_step(request: StepRequest) -> None:
     if request.message.role != "assistant":
         raise SchemaError.at("message.role", "must be 'assistant': a step is the agent's own message")
-    if request.timeout_s is not None:
-        meta["timeout_s"] = request.timeout_s
-    if request.step_index is not None:
-        meta["step_index"] = request.step_index

@@ -19,7 +19,7 @@ from sandbox_service.wire.frames import Frame, Op
 
 from .calls import create_frame, parse
 from .executions import Answer, execute, repeat
-from .idempotency import KeyMemory, digest_of, recorded_answer
+from .idempotency import KeyMemory, fingerprint_of, recorded_answer
 from .quotas import check_quota
 from .used_keys import MOST_KEYS, UsedKeys
 
@@ -61,15 +61,17 @@ class Creation:
         parts.journal.settle()
         tenant, key = frame.meta["tenant"], frame.meta.get("key")
         slot: tuple[str, str] | None = None if key is None else (tenant, key)
-        if slot is not None and (entry := self._keys.get(slot)) is not None:
-            known = await repeat(self._keys, entry, frame, frame.body, lambda: self._recorded(*slot))
+        digest = await fingerprint_of(frame, frame.body)
+        # From here to the task nothing is awaited, or two creates under one key would both begin.
+        if slot is not None and digest is not None and (entry := self._keys.get(slot)) is not None:
+            known = await repeat(self._keys, entry, frame, frame.body, digest, lambda: self._recorded(*slot))
             await parts.journal.committed()
             return known
         if self.refusing:
             raise ServiceError(ErrorCode.DRAINING, retry_after_s=1.0)
         task = parts.tasks.spawn(self._execute(slot, frame))
-        if slot is not None:
-            self._keys.begin(slot, digest_of(frame.op, frame.body), task)
+        if slot is not None and digest is not None:
+            self._keys.begin(slot, digest, task)
         return await asyncio.shield(task)
 
     async def _execute(self, slot: tuple[str, str] | None, frame: Frame) -> Frame:

@@ -15,7 +15,7 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.stream.failures import error_frame
 from sandbox_service.telemetry import get_logger
 
-from .idempotency import conflict, digest_of, recorded_answer
+from .idempotency import conflict, recorded_answer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Hashable
@@ -80,10 +80,14 @@ async def repeat(
     entry: KeyEntry,
     frame: Frame,
     request: bytes,
+    digest: bytes,
     recorded: Callable[[], Awaitable[EventRecord | None]],
 ) -> Frame:
-    """Answer a call whose key is known. Raises ServiceError(IDEMPOTENCY_CONFLICT) for another request."""
-    if entry.digest != digest_of(frame.op, request):
+    """Answer a call whose key is known; ``digest`` is that of its request.
+
+    Raises ServiceError(IDEMPOTENCY_CONFLICT) for another request.
+    """
+    if entry.digest != digest:
         event = await recorded()
         if event is None:
             raise conflict(frame)

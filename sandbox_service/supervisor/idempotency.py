@@ -34,6 +34,7 @@ __all__ = [
     "conflict",
     "description_of_write",
     "digest_of",
+    "fingerprint_of",
     "recorded_answer",
     "same_json",
 ]
@@ -125,6 +126,16 @@ class KeyMemory(Generic[_K]):
 def digest_of(op: Op, request: bytes) -> bytes:
     """The fingerprint of a request, as the store would have it."""
     return blake2b(request, digest_size=16, salt=op.to_bytes(1, "big")).digest()
+
+
+async def fingerprint_of(frame: Frame, request: bytes) -> bytes | None:
+    """``digest_of`` a keyed request, a large one beside the event loop; None without a key."""
+    if frame.meta.get("key") is None:
+        return None
+    if len(request) <= _LARGE:
+        return digest_of(frame.op, request)
+    # The hash is computed without the interpreter.
+    return await asyncio.to_thread(digest_of, frame.op, request)
 
 
 async def description_of_write(frame: Frame) -> bytes:

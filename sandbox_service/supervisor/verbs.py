@@ -18,7 +18,7 @@ from sandbox_service.wire.frames import Frame, Op
 
 from .calls import NotStartedError, ask, parse
 from .executions import Answer, execute, repeat
-from .idempotency import RECORDED_AS, description_of_write, digest_of, recorded_answer
+from .idempotency import RECORDED_AS, description_of_write, fingerprint_of, recorded_answer
 from .instances import GONE, InstanceState
 from .takeover import require_proof
 
@@ -77,6 +77,7 @@ class Verbs:
         key = meta.get("key")
         if request is None:
             request = frame.body
+        digest = await fingerprint_of(frame, request)
         try:
             instance = parts.table.find(meta["tenant"], frame.instance_id)
             if instance is None:
@@ -88,8 +89,8 @@ class Verbs:
             return await self._answer_of_ended(frame, request, error)
         parts.journal.settle()
         keys, known = instance.keys, None
-        if key is not None and (keys.trimmed or keys.get(key) is not None):
-            known = await self._answer_of_key(instance, key, frame, request)
+        if key is not None and digest is not None and (keys.trimmed or keys.get(key) is not None):
+            known = await self._answer_of_key(instance, key, frame, request, digest)
         if known is not None:
             await parts.journal.committed()
             return known
@@ -99,12 +100,12 @@ class Verbs:
             raise ServiceError(ErrorCode.INSTANCE_BUSY)
         parts.table.begin_use(instance)
         task = parts.tasks.spawn(self._execute(instance, frame, work, started))
-        if key is not None:
-            instance.keys.begin(key, digest_of(frame.op, request), task)
+        if key is not None and digest is not None:
+            instance.keys.begin(key, digest, task)
         return await asyncio.shield(task)
 
     async def _answer_of_key(
-        self, instance: Instance, key: str, frame: Frame, request: bytes
+        self, instance: Instance, key: str, frame: Frame, request: bytes, digest: bytes
     ) -> Frame | None:
         """The answer that an earlier call under the key got, or gets; None for a new key."""
         keys = instance.keys
@@ -115,7 +116,7 @@ class Verbs:
         if keys.trimmed and keys.get(key) is None and (event := await recorded()) is not None:
             return recorded_answer(event, frame, request)
         entry = keys.get(key)
-        return None if entry is None else await repeat(keys, entry, frame, request, recorded)
+        return None if entry is None else await repeat(keys, entry, frame, request, digest, recorded)
 
     async def _answer_of_ended(self, frame: Frame, request: bytes, error: ServiceError) -> Frame:
         """The answer of a key of an instance that has ended; raises ``error`` for a new key."""

@@ -43,7 +43,8 @@ def json_object_of(body: bytes) -> bytes:
     """
     if not (body.startswith(b"{") and body.endswith(b"}")):
         return b"null"
-    if _SURROGATE.search(body) is None:
+    # Looking for one byte first takes a tenth of the time, and most bodies have no escapes.
+    if b"\\" not in body or _SURROGATE.search(body) is None:
         return body
     return json.dumps(object_of(body), ensure_ascii=False).encode()
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import os
 
 import pytest
 
@@ -127,12 +127,16 @@ async def test_a_text_is_no_structure_wherever_a_piece_of_a_large_body_ends(shif
     assert await refusal(create(json.dumps({"a": text, "b": [[]] * VALUES}))) is ErrorCode.BODY_TOO_LARGE
 
 
-async def test_a_large_body_is_parsed_while_the_event_loop_turns():
-    body = create(json.dumps({"a": "x" * LARGE_BODY}))
-    parsing = asyncio.ensure_future(PARSER.parse(CreateInstanceRequest, body))
-    await asyncio.sleep(0)
-    assert not parsing.done()
-    assert (await parsing).task_id == "t"
+async def test_a_large_body_is_parsed_in_another_process_and_a_small_one_here():
+    large, small = create(json.dumps({"a": "x" * LARGE_BODY})), create("{}")
+    assert (await PARSER.parse(CreateInstanceRequest, large)).task_id == "t"
+    assert await PARSER.read(CreateInstanceRequest, large, process_of) != os.getpid()
+    assert await PARSER.read(CreateInstanceRequest, small, process_of) == os.getpid()
+    assert await PARSER.apply(process_of, large) != os.getpid()
+
+
+def process_of(_):
+    return os.getpid()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,85 @@
+"""Steps of the AgentScope Runtime protocol: pure functions, since large ones are translated elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from sandbox_service.contract.episodes import StepRequest
+
+from .bodies import json_object
+from .compat_messages import action_of, answer_of
+from .compat_models import CompatRequest, MissingFieldError, success
+from .refusals import SchemaError
+from .verbs import Call, call_of
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from .compat_messages import Json
+
+__all__ = [
+    "messages_of",
+    "native_request",
+    "required",
+    "step_answer",
+    "step_call",
+    "step_data",
+]
+
+Native = TypeVar("Native", bound=BaseModel)
+
+
+def step_call(request: CompatRequest) -> Call:
+    """The native step. Raises ServiceError."""
+    return call_of(
+        native_request(
+            StepRequest,
+            instance_id=required(request.instance_id, "instance_id"),
+            message=action_of(request.messages or {}),
+        )
+    )
+
+
+def step_data(reply: bytes) -> JsonValue:
+    """What the protocol says of a native step's result."""
+    result = json_object(reply)
+    info = result.get("info")
+    told: Json = info if isinstance(info, dict) else {}
+    if result["truncated"]:
+        told = {**told, "truncated": True}
+    return {
+        "state": answer_of(messages_of(result)),
+        "reward": result["reward"],
+        "is_terminated": bool(result["terminated"] or result["truncated"]),
+        "info": told,
+    }
+
+
+def step_answer(reply: bytes) -> bytes:
+    """The body of the protocol's answer to a step."""
+    return success(step_data(reply))
+
+
+def native_request(model: type[Native], **fields: object) -> Native:
+    """A native request of the fields that are given. Raises SchemaError."""
+    try:
+        return model.model_validate({name: value for name, value in fields.items() if value is not None})
+    except ValidationError as error:
+        errors = error.errors(include_url=False, include_context=False, include_input=False)
+        raise SchemaError.of(errors) from None
+
+
+def required(value: str | None, name: str) -> str:
+    """The value of a field that the operation needs. Raises MissingFieldError."""
+    if not value:
+        raise MissingFieldError(name)
+    return value
+
+
+def messages_of(result: Json) -> list[Json]:
+    """The messages of a result's observation."""
+    observation = result.get("observation")
+    messages = observation.get("messages") if isinstance(observation, dict) else None
+    return [each if isinstance(each, dict) else {} for each in messages] if isinstance(messages, list) else []
