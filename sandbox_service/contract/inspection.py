@@ -218,6 +218,9 @@ class SupervisorStats(Result):
     """Whether its trajectory store takes records; operations fail with storage_full while it does not."""
     uptime_s: float
     """Seconds since it started."""
+    protections: dict[str, bool] = {}
+    """What keeps process sandboxes from the machine and from each other, and whether it is on here; empty for
+    containers, which have all of it, and before the first sandbox."""
     pools: tuple[PoolStats, ...]
     """Its pools."""
 

@@ -73,6 +73,10 @@ class SandboxFactory(Protocol):
         """Whether a box is a security boundary."""
         ...
 
+    def protections(self) -> dict[str, bool]:
+        """Return what protects the machine from boxes that are no boundary, and whether it is on here."""
+        ...
+
     def capacity(self, spec: EnvironmentSpec) -> int:
         """Most instances in one box of that environment."""
         ...

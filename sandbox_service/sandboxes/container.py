@@ -160,6 +160,9 @@ class ContainerFactory:
         """Containers that could not be removed because the engine was away."""
         self._maps_users = facts.rootless or facts.remapped_root is not None
 
+    def protections(self) -> dict[str, bool]:
+        return {}
+
     def capacity(self, spec: EnvironmentSpec) -> int:
         return spec.instances_per_box
 

@@ -76,6 +76,11 @@ class ProcessFactory:
         self._hosts: dict[bool, Host] = {}
         self._looking = asyncio.Lock()
 
+    def protections(self) -> dict[str, bool]:
+        # Boxes with packages may have another interpreter; what one kind of them lacks is off.
+        found = [host.protections() for host in self._hosts.values()]
+        return {name: all(each[name] for each in found) for name in (found[0] if found else ())}
+
     def capacity(self, spec: EnvironmentSpec) -> int:
         return self._instances_per_box if spec.agent_code else spec.instances_per_box
 

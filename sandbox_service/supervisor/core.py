@@ -59,6 +59,7 @@ class SupervisorCore:
         node: str = "",
     ) -> None:
         self._parts = _put_together(name, config, registry, factory, store, clock or SystemClock())
+        self._factory = factory
         self._node = node or platform.node()
         self._began = self._parts.clock.monotonic()
         self._creation = Creation(self._parts)
@@ -112,6 +113,7 @@ class SupervisorCore:
             draining=self.draining,
             storing=self._parts.journal.open_for_writing(),
             uptime_s=self._parts.clock.monotonic() - self._began,
+            protections=self._factory.protections(),
             pools=self._parts.pools.stats(),
         )
 

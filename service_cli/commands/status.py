@@ -86,7 +86,17 @@ def _supervisor(supervisor: SupervisorStats) -> tuple[RenderableType, ...]:
         table.add_column(column, justify="right", no_wrap=True)
     for pool in supervisor.pools:
         table.add_row(*_pool(pool))
-    return Text(f"\n{head}"), table
+    return Text(f"\n{head}"), table, *_protections(supervisor)
+
+
+def _protections(supervisor: SupervisorStats) -> tuple[RenderableType, ...]:
+    """What protects this node from its process boxes, as the start of the service says it."""
+    lines = []
+    for word, wanted in (("on", True), ("off", False)):
+        names = [name for name, on in supervisor.protections.items() if on is wanted]
+        if names:
+            lines.append(Text(f"protections {word}: {', '.join(names)}"))
+    return tuple(lines)
 
 
 def _pool(pool: PoolStats) -> tuple[str, ...]:

@@ -150,6 +150,9 @@ class FakeSandboxFactory:
         """Boxes of which something is left."""
         return [sandbox for sandbox in self.sandboxes if not sandbox.destroyed]
 
+    def protections(self) -> dict[str, bool]:
+        return {"own user ids": True, "own namespaces": False}
+
     def capacity(self, spec: EnvironmentSpec) -> int:
         return self._capacity or spec.instances_per_box
 

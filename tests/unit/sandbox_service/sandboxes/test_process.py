@@ -18,6 +18,7 @@ from tests.fakes.waiting import until
 async def test_the_log_says_once_what_protects_boxes_and_that_they_are_no_boundary(tmp_path, caplog):
     config = SandboxConfig(kind="process", state_dir=tmp_path)
     factory = await open_factory(config, f"log{secrets.token_hex(4)}")
+    assert factory.protections() == {}
     try:
         for _ in range(2):
             box = await factory.start(ECHO, lambda _: None, lambda _: None)
@@ -25,7 +26,8 @@ async def test_the_log_says_once_what_protects_boxes_and_that_they_are_no_bounda
     finally:
         await factory.close()
     (line,) = [record.getMessage() for record in caplog.records if "no security boundary" in record.message]
-    for name, on in factory._hosts[False].protections().items():
+    assert "own user ids" in factory.protections()
+    for name, on in factory.protections().items():
         assert f"{name}: {'on' if on else 'off'}" in line
 
 

@@ -63,6 +63,7 @@ async def test_ping_and_stats_answer() -> None:
         assert (await service.call(Op.PING)).op is Op.REPLY
         stats = await service.ask(Op.STATS)
         assert (stats["name"], stats["node"], stats["draining"]) == ("s1", "here", False)
+        assert stats["protections"] == {"own user ids": True, "own namespaces": False}
         assert {pool["environment"] for pool in stats["pools"]} == {"echo", "diary", "sheet"}
 
 

@@ -62,6 +62,21 @@ def test_the_status_of_a_full_fleet_keeps_its_words_and_numbers_whole():
     assert any("246912 boxes started" in line for line in lines)
 
 
+def test_the_status_says_what_protects_a_node_from_its_process_boxes():
+    protections = {"own user ids": False, "own namespaces": True, "filtered system calls": True}
+    supervisor = SupervisorStats(
+        name="s",
+        node="n",
+        draining=False,
+        uptime_s=1,
+        protections=protections,
+        pools=(pool("code", "process"),),
+    )
+    lines = printed(stats_view(Stats(supervisors=(supervisor,), instances=0, queued=0), "http://h"))
+    assert "protections on: own namespaces, filtered system calls" in lines
+    assert "protections off: own user ids" in lines
+
+
 def test_an_environment_of_many_splits_takes_a_few_lines_with_its_default_first():
     splits = tuple(Split(name=f"category_{number}", size=number) for number in range(60))
     described = EchoCatalog().describe()
