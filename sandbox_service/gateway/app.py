@@ -211,7 +211,9 @@ def _bounds(config: ServerConfig, quota: QuotaConfig, metrics: Metrics) -> tuple
     of_one = min(most, quota.bodies_mib * _MIB) if several else most
     # A body that is allowed at all must fit.
     least = config.max_body_bytes
-    bodies = BodyReceipt(least, config.body_timeout_s, max(least, most), max(least, of_one))
+    bodies = BodyReceipt(
+        least, config.body_timeout_s, max(least, most), max(least, of_one), fronted=config.haproxy
+    )
     turns = Turns(quota, metrics.waited) if several else None
     metrics.watch(lambda: turns.waiting if turns else 0, lambda: bodies.held_bytes)
     return turns, bodies

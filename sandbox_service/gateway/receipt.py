@@ -34,7 +34,11 @@ class ClientGone(Exception):  # noqa: N818 - nothing failed; nobody is left to a
 class BodyReceipt:
     """The bodies that one gateway replica holds."""
 
-    def __init__(self, limit: int, timeout_s: float, most: int, most_of_one: int) -> None:
+    def __init__(
+        self, limit: int, timeout_s: float, most: int, most_of_one: int, *, fronted: bool = True
+    ) -> None:
+        """``fronted`` says that a proxy ends clients that say nothing."""
+        self._fronted = fronted
         self._limit = limit
         self._timeout_s = timeout_s
         self._most = most
@@ -58,12 +62,14 @@ class BodyReceipt:
             if len(announced) > _LONGEST_NUMBER or int(announced) > self._limit:
                 raise self._too_large()
             self._count(exchange, int(announced))
-        # Silence before the first byte ends by the front's own timeout; a clock for each of the small
-        # bodies, which come in one piece, would cost more than their receipt.
-        first, more = await _chunk(receive)
-        self._check(exchange, len(first))
-        if not more:
-            return first
+        first = b""
+        if self._fronted:
+            # Silence before the first byte ends by the front's own timeout; a clock for each of the small
+            # bodies, which come in one piece, would cost more than their receipt.
+            first, more = await _chunk(receive)
+            self._check(exchange, len(first))
+            if not more:
+                return first
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await self._rest(exchange, receive, first)

@@ -148,3 +148,24 @@ async def test_the_gateway_refuses_bodies_over_its_bound_and_ends_the_connection
         await slow
         figures = (await client.get("/metrics", headers={"x-api-key": "k"})).text
         assert "sandbox_gateway_body_bytes 0.0" in figures
+
+
+async def test_without_a_proxy_in_front_a_body_that_never_begins_is_given_up():
+    async def silence() -> dict[str, object]:
+        return await asyncio.get_running_loop().create_future()
+
+    exchange = request(length=4)
+    unfronted = BodyReceipt(4, 0.01, 100, 100, fronted=False)
+    # Without the bound the body is waited for as long as its client likes.
+    async with asyncio.timeout(60):
+        with pytest.raises(ServiceError) as caught:
+            await unfronted.read(exchange, silence)
+    assert caught.value.code is ErrorCode.MALFORMED_HTTP
+    assert exchange.hang_up
+
+
+async def test_without_a_proxy_in_front_bodies_arrive_as_with_one():
+    unfronted = BodyReceipt(4, 60.0, 100, 100, fronted=False)
+    receive = receiver(chunk(b"ab"), chunk(b"cd"), chunk(b"", more=False))
+    assert await unfronted.read(request(), receive) == b"abcd"
+    assert await unfronted.read(request(), receiver(chunk(b"x", more=False))) == b"x"
