@@ -1,7 +1,9 @@
 """Chat templates of real models, each with a tokenizer of bytes that knows its marks.
 
-They are those that TRL ships in its package. A folder of others (``*.jinja``), such as llama.cpp's
-``models/templates``, joins them when the variable ``CHAT_TEMPLATES`` names it.
+They are those that TRL ships in its package, those that Mistral's package writes for the versions of its
+tokenizers, and those of the folder ``templates``, whose page says where they are from. A folder of others
+(``*.jinja``), such as llama.cpp's ``models/templates``, joins them when the variable ``CHAT_TEMPLATES``
+names it.
 """
 
 from __future__ import annotations
@@ -17,15 +19,28 @@ from tempfile import mkdtemp
 from trainer.chat import ChatTokenizer
 from trainer.config.model import ChatConfig
 
-__all__ = ["chat_with", "ends_of", "family_names", "template_text", "trl_names"]
+__all__ = [
+    "MISTRAL_VERSIONS",
+    "chat_with",
+    "ends_of",
+    "family_names",
+    "kept_names",
+    "mistral_names",
+    "template_text",
+    "trl_names",
+]
 
 _MARK = re.compile(
-    r"""<\|[^|<>\s{}']+\|>|<｜[^｜<>]+｜>|\[/?[A-Z_]+\]|<\|?/?[a-zA-Z_]+\|?>|<\|"\|>|\]~b\]|\[e~\["""
+    r"""<\|[^|<>\s{}']+\|>|<｜[^｜<>]+｜>|\[/?[A-Z_]+\]|<\|?/?[a-zA-Z_]+\|?>|</?[a-z]+:[a-z_]+>"""
+    r"""|<SPECIAL_[0-9]+>|<\|"\|>|\]~b\]|\[e~\["""
 )
 _ORDINARY = re.compile(
     r"</?(tool|tool_call|tool_response|think|arg_key|arg_value|function|parameter|tools|response)>"
 )
 """Marks that are tokens of their own without being special, as in Qwen's and GLM's tokenizers."""
+_KEPT = Path(__file__).parent / "templates"
+MISTRAL_VERSIONS = ("v1", "v2", "v3", "v7", "v11", "v13", "v15")
+"""Of Mistral's tokenizers, each with a template of its own."""
 _ENDS = {
     "cohere": ["<|END_OF_TURN_TOKEN|>"],
     "deepseek": ["<｜end▁of▁sentence｜>"],
@@ -35,12 +50,21 @@ _ENDS = {
     "glm": ["<|endoftext|>", "<|user|>", "<|observation|>"],
     "gptoss": ["<|return|>", "<|call|>"],
     "gpt-oss": ["<|return|>", "<|call|>"],
+    "hermes": ["<|im_end|>"],
+    "nano-v2": ["<SPECIAL_12>"],
+    "llama4": ["<|eot|>", "<|eom|>"],
     "granite": ["<|end_of_text|>"],
+    "lfm2": ["<|im_end|>"],
+    "nemotron": ["<|im_end|>"],
+    "smollm": ["<|im_end|>"],
     "kimi": ["<|im_end|>"],
     "llama": ["<|eot_id|>", "<|eom_id|>"],
     "minimax": ["[e~["],
     "mistral": ["</s>"],
     "muse": ["<|eot|>"],
+    "ministral": ["</s>"],
+    "phi4_mini": ["<|endoftext|>", "<|end|>"],
+    "phi4": ["<|im_end|>"],
     "phi": ["<|endoftext|>", "<|end|>"],
     "qwen": ["<|im_end|>", "<|endoftext|>"],
 }
@@ -59,24 +83,38 @@ def trl_names(*, training: bool = False) -> list[str]:
     ]
 
 
+def kept_names() -> list[str]:
+    """Names of the templates beside this file."""
+    return sorted(path.stem for path in _KEPT.glob("*.jinja"))
+
+
+def mistral_names() -> list[str]:
+    """Names of the templates that Mistral's package writes; none without it."""
+    there = importlib.util.find_spec("mistral_common") is not None
+    return [f"mistral_{version}" for version in MISTRAL_VERSIONS] if there else []
+
+
 def family_names() -> list[str]:
     """All templates at hand, by name."""
     extra = os.environ.get("CHAT_TEMPLATES")
     more = sorted(str(path) for path in Path(extra).glob("*.jinja")) if extra else []
-    return [*trl_names(), *more]
+    return [*trl_names(), *kept_names(), *mistral_names(), *more]
 
 
 @cache
 def template_text(name: str) -> str:
     """A template's Jinja text."""
-    path = Path(name) if name.endswith(".jinja") else _trl() / f"{name}.jinja"
+    if name in mistral_names():
+        return _mistral(name.removeprefix("mistral_"))
+    folder = _KEPT if name in kept_names() else _trl()
+    path = Path(name) if name.endswith(".jinja") else folder / f"{name}.jinja"
     return path.read_text(encoding="utf-8")
 
 
 def ends_of(name: str) -> list[str]:
     """The tokens that end a generation, as the model's folder declares them."""
     stem = Path(name).name.lower()
-    return next((ends for family, ends in _ENDS.items() if family in stem), ["<|im_end|>"])
+    return _ENDS[max((family for family in _ENDS if family in stem), key=len, default="qwen")]
 
 
 def chat_with(name: str, **config: object) -> ChatTokenizer:
@@ -105,6 +143,28 @@ def _folder(name: str) -> Path:
     ends = [wrapped.convert_tokens_to_ids(end) for end in ends_of(name)]
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": ends}), encoding="utf-8")
     return folder
+
+
+def _mistral(version: str) -> str:
+    """What Mistral's package writes for a version of its tokenizers: SentencePiece up to v3, then Tekken."""
+    from mistral_common.integrations.chat_templates.chat_templates import generate_chat_template
+    from mistral_common.tokens.tokenizers.base import TokenizerVersion
+
+    kind = TokenizerVersion(version)
+    efforts = ("none", "high") if kind.supports_model_settings else None
+    return generate_chat_template(
+        spm=kind <= TokenizerVersion.v3,
+        tokenizer_version=kind,
+        image_support=False,
+        audio_support=False,
+        thinking_support=kind >= TokenizerVersion.v13,
+        default_system_prompt=None,
+        plain_thinking_support=False,
+        use_special_token_variables=True,
+        model_settings_fields=frozenset({"reasoning_effort"}) if efforts else None,
+        reasoning_effort_values=efforts,
+        reasoning_effort_default=efforts[0] if efforts else None,
+    )
 
 
 def _trl() -> Path:

@@ -19,6 +19,7 @@ from .containment import missing
 from .forms import Dialect, Form, forms
 from .framing import HEARD, SAID, TOOL_NAME, Frame, Marks, calling, spoken, tool_answer
 from .literals import Literals
+from .thoughts import CLOSE, opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -34,7 +35,13 @@ _REFUSALS = (TemplateError, TypeError, ValueError, KeyError, AttributeError)
 """What a template raises for messages that it was not written for."""
 _KIMI = "## Return of"
 """Kimi K2 knows calls by ids that hold the tool's name."""
-_TOOL = Tool(function=FunctionSchema(name=TOOL_NAME, description="A made-up tool.", parameters={}))
+_SCHEMA: dict[str, JsonValue] = {
+    "type": "object",
+    "properties": {"said": {"type": "string", "description": "A made-up argument."}},
+    "required": ["said"],
+}
+_TOOL = Tool(function=FunctionSchema(name=TOOL_NAME, description="A made-up tool.", parameters=_SCHEMA))
+"""With all that templates look for in a schema: some refuse a tool without properties."""
 _FIELDS = re.compile(
     r"""(?:message|msg|m)(?:\.|\[['"]|\.get\(['"])(?:reasoning_content|reasoning|thinking)\b"""
 )
@@ -149,13 +156,18 @@ class Template:
     def turn(self, message: Message) -> str | None:
         """What the template writes for a turn between its head and its end; None where the two differ.
 
-        They differ where the head that is written before a turn is sampled is not the one in a history.
+        They differ where the head that is written before a turn is sampled is not the one in a history. If
+        the head differs only in that it opens a thought, and the history closes one, the turn closes it.
         """
         try:
             head, whole = self._turn_in_history(message)
         except ConfigError:
             return None
-        return self._unended(whole[len(head) :], message) if whole.startswith(head) else None
+        if whole.startswith(head):
+            return self._unended(whole[len(head) :], message)
+        opens, turn = self._marks.behind(whole, head), self._marks.behind(head, whole)
+        closes = bool(opens) and opens.strip() == opened(head) and turn.lstrip().startswith(CLOSE)
+        return self._unended(turn, message) if closes else None
 
     def notation(self, message: Message) -> str:
         """How the template writes a turn, as far as it differs from the head of a turn to be sampled."""

@@ -1,4 +1,4 @@
-"""``{"name": ..., "parameters": {...}}``, several with ``;`` between: Llama 3.1 to 3.3."""
+"""``{"name": ..., "parameters": {...}}``, several with ``;`` between: Llama 3.1 to 4."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Llama3Format"]
 
 _PYTHON_TAG = "<|python_tag|>"
+_PYTHON_START, _PYTHON_END = "<|python_start|>", "<|python_end|>"
 _BETWEEN = re.compile(r"[ \t\r\n;]*")
 _PARAGRAPH = """\
 # Tools
@@ -28,13 +29,16 @@ To call functions, answer with nothing but a JSON object for each, several with 
 
 
 class Llama3Format:
-    """JSON objects and nothing else, or behind ``<|python_tag|>``: an object amid prose is an example."""
+    """JSON objects and nothing else, or behind a mark: an object amid prose is an example.
+
+    The mark is ``<|python_tag|>``. Llama 4 has ``<|python_start|>`` and ``<|python_end|>``; its template
+    writes what is said between the two and the calls behind them.
+    """
 
     def parse(self, text: str, first: int = 0, tools: Sequence[Tool] = ()) -> Message:
         thoughts, said = split_thoughts(text)
-        before, tag, after = said.partition(_PYTHON_TAG)
-        calls = _calls(after if tag else said, first)
-        return message_of(text, thoughts + (before if tag else ""), calls)
+        words, written = _divided(said)
+        return message_of(text, thoughts + words, _calls(written, first))
 
     def render(self, message: Message) -> str:
         calls = "; ".join(_written(call) for call in message.tool_calls or ())
@@ -43,6 +47,18 @@ class Llama3Format:
 
     def paragraph(self, tools: Iterable[Tool]) -> str:
         return _PARAGRAPH.format(tools=listed(tools))
+
+
+def _divided(said: str) -> tuple[str, str]:
+    """What is said beside the calls, and where the calls must be."""
+    before, tag, after = said.partition(_PYTHON_TAG)
+    if tag:
+        return before, after
+    before, start, rest = said.partition(_PYTHON_START)
+    if not start:
+        return "", said
+    within, _, behind = rest.partition(_PYTHON_END)
+    return (before + within, behind) if behind.strip() else (before, within)
 
 
 def _calls(text: str, first: int) -> list[ToolCall]:

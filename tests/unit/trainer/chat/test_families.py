@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sandbox_service.contract.messages import FunctionCall, FunctionSchema, Message, Tool, ToolCall
-from tests.support.template_families import chat_with, family_names, trl_names
+from tests.support.template_families import chat_with, family_names, kept_names, mistral_names, trl_names
 from trainer.chat.tool_formats import TOOL_FORMATS
 from trainer.chat.tool_formats.base import arguments_of
 
@@ -49,7 +49,7 @@ def calls_of(message: Message) -> list[tuple[str, object]]:
 
 @dataclass(frozen=True)
 class Family:
-    """What a template of TRL's is expected to do."""
+    """What a template is expected to do."""
 
     end: str
     """Ends a turn of plain words."""
@@ -70,6 +70,7 @@ FAMILIES = {
     "cohere": Family("<|END_OF_TURN_TOKEN|>", tells=False),
     "cohere2": Family("<|END_OF_TURN_TOKEN|>", tells=False),
     "deepseek_r1_distill": Family(EOS, tells=False, thinks=True),
+    "deepseek_v3_1": Family(EOS, "deepseek_v31", tells=False),
     "deepseekv3": Family(EOS, "deepseek_v3", tells=False, thinks=True),
     "diffusion_gemma": Family("<turn|>", "gemma4", "<|tool_response>"),
     "gemma": Family("<end_of_turn>", tells=False),
@@ -79,8 +80,13 @@ FAMILIES = {
     "gemma4_v3": Family("<turn|>", "gemma4", "<|tool_response>"),
     "gemma4_v4": Family("<turn|>", "gemma4", "<|tool_response>"),
     "gemma4_v5": Family("<turn|>", "gemma4", "<|tool_response>"),
+    "glm4_6": Family("<|user|>", "glm", "<|observation|>"),
+    "glm4_7": Family("<|user|>", "glm", "<|observation|>", thinks=True),
     "glm4moe": Family("<|user|>", "glm", "<|observation|>"),
     "gptoss": Family("<|return|>", "harmony", "<|call|>"),
+    "granite3_3": Family("<|end_of_text|>"),
+    "granite4": Family("<|end_of_text|>", "hermes"),
+    "kimi_k2": Family(IM_END, "kimi_k2"),
     "lfm2": Family(IM_END),
     "lfm2_2_5": Family(IM_END, "lfm2"),
     "lfm2_2_5_v2": Family(IM_END, "lfm2"),
@@ -89,12 +95,21 @@ FAMILIES = {
     "llama3": Family(EOT, tells=False),
     "llama3_1": Family(EOT, "llama3"),
     "llama3_2": Family(EOT, "llama3"),
+    "llama4": Family("<|eot|>", "llama3"),
+    "minimax_m2": Family("[e~[", "minimax", thinks=True),
+    "ministral3": Family("</s>", "mistral"),
+    "mistral_nemo": Family("</s>", "mistral"),
+    "mistral_small_3_2": Family("</s>", "mistral"),
+    **{name: Family("</s>", "mistral") for name in mistral_names()},
+    **({"mistral_v1": Family("</s>", tells=False)} if mistral_names() else {}),
     "nemotron_3_5_lightning": Family(IM_END, "qwen3_coder", thinks=True),
     "nemotron_3_nano": Family(IM_END, "qwen3_coder", thinks=True),
     "nemotron_3_super": Family(IM_END, "qwen3_coder", thinks=True),
     "nemotron_3_ultra": Family(IM_END, "qwen3_coder", thinks=True),
     "phi3": Family("<|end|>", tells=False),
     "phi3_5": Family("<|end|>", tells=False),
+    "phi4": Family(IM_END, tells=False),
+    "phi4_mini": Family("<|end|>", tells=False),
     "qwen2_5": Family(IM_END, "hermes"),
     "qwen2_5_vl": Family(IM_END, tells=False),
     "qwen3": Family(IM_END, "hermes"),
@@ -102,10 +117,13 @@ FAMILIES = {
     "qwen3_5_think": Family(IM_END, "qwen3_coder", thinks=True),
     "qwen3_6": Family(IM_END, "qwen3_coder", thinks=True),
     "qwen3_8": Family(IM_END, "qwen3_coder", thinks=True),
+    "qwen3_coder": Family(IM_END, "qwen3_coder"),
     "qwen3_instruct_2507": Family(IM_END, "hermes"),
     "qwen3_vl": Family(IM_END, "hermes"),
+    "smollm2": Family(IM_END, tells=False),
+    "smollm3": Family(IM_END, tells=False),
 }
-"""By the name of TRL's file; ``docs/trainer/models.md`` says which models have them."""
+"""By the template's name; ``docs/trainer/models.md`` says which models have them."""
 CALLING = sorted(name for name, family in FAMILIES.items() if family.form)
 
 
@@ -196,6 +214,21 @@ def test_an_answer_follows_a_call_in_the_familys_own_frame(name: str, text: str)
     assert chat.decode(chat.continuation([heard("OBS")], chat.turn(calling("a"))[-1])) == text
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("glm4_7", "</think><tool_call>look_up<arg_key>word</arg_key><arg_value>a</arg_value>"),
+        ("minimax_m2", '\n</think>\n\n<minimax:tool_call>\n<invoke name="look_up">'),
+        ("deepseek_v3_1", "</think><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>look_up<｜tool▁sep｜>"),
+    ],
+)
+def test_a_demonstration_closes_the_thought_that_the_prompt_opens(name: str, text: str) -> None:
+    thinking = {"thinking": True} if name == "deepseek_v3_1" else {}
+    chat = chat_with(name, tool_format=FAMILIES[name].form, template_kwargs=thinking)
+    assert chat.decode(chat.opening([TASK])).rstrip().endswith("<think>")
+    assert chat.decode(chat.turn(calling("a"))).startswith(text)
+
+
 def test_a_turn_that_another_token_ended_still_gets_its_end() -> None:
     chat = chat_with("qwen3")
     other = chat.encode("<|endoftext|>")[0]
@@ -237,9 +270,14 @@ def conversations(draw: st.DrawFn, calls: bool) -> tuple[list[Message], Message,
 WRITTEN_ONCE = sorted(
     set(FAMILIES)
     - {"qwen3", "qwen3_5_nothink"}
+    - {"mistral_nemo", "mistral_v2"}
     - {name for name, family in FAMILIES.items() if family.thinks}
 )
-"""Templates that render a turn in a history as they render it at the end; the others drop its thoughts."""
+"""Templates that render a turn in a history as they render it at the end.
+
+Of the others, Qwen's and those that open a thought drop it; Mistral's before v7 move the system prompt to the
+last user's message.
+"""
 
 
 @pytest.mark.parametrize("name", family_names())
@@ -267,7 +305,9 @@ def _differs_in_the_end_alone(chat, pieces: list[int], whole: list[int], kept: i
     return pieces[kept] in chat.stop_ids and pieces[kept + 1 :] == whole[kept + 1 :]
 
 
-@pytest.mark.parametrize("name", [name for name in trl_names() if name not in {"muse_glimmer"}])
+@pytest.mark.parametrize(
+    "name", [name for name in [*trl_names(), *kept_names(), *mistral_names()] if name != "muse_glimmer"]
+)
 @settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(words=CONTENT)
 def test_what_looks_like_a_special_token_is_text(name: str, words: str) -> None:
