@@ -2,7 +2,7 @@
 
 The experience keeps the journal, the sampler, the slots and the batches; a worker plays whole episodes and
 sends back what came of them. A worker that dies or hangs is a failure of the episodes that it played, which
-are played again. Knows no Ray.
+are played again by the others until it is back. Knows no Ray.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ __all__ = ["EpisodeWorker", "WorkerPlayer"]
 
 _LOOK_S = 1.0
 _HUNG_S = 60.0
+_BACK_S = 600.0
 
 
 class EpisodeWorker(Protocol):
@@ -55,7 +56,15 @@ class EpisodeWorker(Protocol):
 
 
 class WorkerPlayer:
-    """Keeps ``trainer.rollout.attempts.Player`` over workers: the one with the fewest episodes plays."""
+    """Keeps ``trainer.rollout.attempts.Player`` over workers: the one with the fewest episodes plays.
+
+    Args:
+        workers: those that play.
+        watch: is told what their episodes do.
+        look_s: seconds between two looks at a worker.
+        hung_s: seconds without an answer after which a worker is ended.
+        back_s: seconds that a worker may take to begin, and an episode to find one when all are lost.
+    """
 
     def __init__(
         self,
@@ -64,12 +73,17 @@ class WorkerPlayer:
         *,
         look_s: float = _LOOK_S,
         hung_s: float = _HUNG_S,
+        back_s: float = _BACK_S,
     ) -> None:
         self._workers = tuple(workers)
         self._watch = watch
         self._look_s = look_s
         self._hung_s = hung_s
+        self._back_s = back_s
         self._playing: Counter[str] = Counter()
+        self._lost: set[str] = set()
+        self._someone = asyncio.Event()
+        self._someone.set()
         self._prepared: dict[tuple[int, int], EpisodeWorker] = {}
         self._looking: list[asyncio.Task[None]] = []
 
@@ -77,10 +91,9 @@ class WorkerPlayer:
         """One episode of a group; a worker that is lost is a note on it."""
         if not self._looking:
             self._looking = [asyncio.create_task(self._look(worker)) for worker in self._workers]
-        worker = self._prepared.pop((spec.index, member), None) or self._least()
-        self._playing[worker.name] += 1
         try:
-            return await worker.play(spec, member, sampling)
+            worker = await self._chosen(spec, member)
+            return await self._played(worker, spec, member, sampling)
         except EngineLost as error:
             return Trajectory(
                 id=spec.trajectory_id(member),
@@ -90,14 +103,13 @@ class WorkerPlayer:
                 stop=StopReason.FAILED,
                 failure=note_of(error, "create", ""),
             )
-        finally:
-            self._playing[worker.name] -= 1
 
     def prepare(self, spec: GroupSpec, member: int) -> None:
         """Have the instance created by the worker that will play the episode."""
         worker = self._workers[(spec.index * spec.size + member) % len(self._workers)]
-        self._prepared[spec.index, member] = worker
-        worker.prepare(spec, member)
+        if worker.name not in self._lost:
+            self._prepared[spec.index, member] = worker
+            worker.prepare(spec, member)
 
     async def close(self) -> None:
         """End all workers."""
@@ -107,20 +119,58 @@ class WorkerPlayer:
             *self._looking, *(worker.close() for worker in self._workers), return_exceptions=True
         )
 
-    def _least(self) -> EpisodeWorker:
-        return min(self._workers, key=lambda worker: self._playing[worker.name])
+    async def _chosen(self, spec: GroupSpec, member: int) -> EpisodeWorker:
+        """The worker that has the episode's instance, or else the one that plays the fewest."""
+        prepared = self._prepared.pop((spec.index, member), None)
+        if prepared is not None and prepared.name not in self._lost:
+            return prepared
+        try:
+            async with asyncio.timeout(self._back_s):
+                await self._someone.wait()
+        except TimeoutError:
+            names = ", ".join(sorted(self._lost))
+            raise EngineLost(f"no episode worker has come back in {self._back_s:g} s: {names}") from None
+        there = [worker for worker in self._workers if worker.name not in self._lost]
+        return min(there, key=lambda worker: self._playing[worker.name])
+
+    async def _played(
+        self, worker: EpisodeWorker, spec: GroupSpec, member: int, sampling: SamplingConfig
+    ) -> Trajectory:
+        self._playing[worker.name] += 1
+        try:
+            return await worker.play(spec, member, sampling)
+        except EngineLost:
+            self._miss(worker)
+            raise
+        finally:
+            self._playing[worker.name] -= 1
 
     async def _look(self, worker: EpisodeWorker) -> None:
         """Tell the watch what the worker's episodes do, and end a worker that does not answer."""
+        begun = False
         while True:
-            await asyncio.sleep(self._look_s)
             try:
-                async with asyncio.timeout(self._hung_s):
+                async with asyncio.timeout(self._hung_s if begun else self._back_s):
                     phases = await worker.phases()
-            except EngineLost:
-                continue
-            except TimeoutError:
-                worker.kill()
-                continue
-            for trajectory_id, (phase, instance_id) in phases.items():
-                self._watch.follow(trajectory_id, phase, instance_id)
+            except (EngineLost, TimeoutError) as error:
+                begun = False
+                self._miss(worker)
+                if isinstance(error, TimeoutError):
+                    worker.kill()
+            else:
+                begun = True
+                self._lost.discard(worker.name)
+                self._someone.set()
+                for trajectory_id, (phase, instance_id) in phases.items():
+                    self._watch.follow(trajectory_id, phase, instance_id)
+            await asyncio.sleep(self._look_s)
+
+    def _miss(self, worker: EpisodeWorker) -> None:
+        """Give a worker nothing more to play until it answers again.
+
+        While an actor is restarted its calls fail at once, so it would always have the fewest episodes and
+        would use up the attempts of all of them.
+        """
+        self._lost.add(worker.name)
+        if len(self._lost) == len(self._workers):
+            self._someone.clear()

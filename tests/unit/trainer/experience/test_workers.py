@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.fakes.experience import FakePlayer, run_config, trajectory
-from tests.fakes.waiting import until
+from tests.fakes.waiting import settle, until
 from tests.support.experience_steps import ids, publish, started
 from trainer.errors import ConfigError, EngineLost
 from trainer.experience.workers import WorkerPlayer
@@ -24,7 +24,8 @@ class FakeWorker:
         self.silent = silent
         self.go = asyncio.Event()
         self.played, self.prepared, self.told = [], [], {}
-        self.closed = self.kills = 0
+        self.gone = False
+        self.closed = self.kills = self.asked = 0
 
     async def play(self, spec, member, sampling):
         self.played.append(member)
@@ -37,8 +38,11 @@ class FakeWorker:
         self.prepared.append(member)
 
     async def phases(self):
+        if self.gone:
+            raise EngineLost("it is not there")
         if self.silent:
             await asyncio.Event().wait()
+        self.asked += 1
         return dict(self.told)
 
     async def close(self):
@@ -88,6 +92,54 @@ async def test_a_worker_that_dies_is_an_infrastructures_failure_of_its_episodes(
     await player.close()
 
 
+async def test_a_lost_worker_plays_nothing_until_it_answers_again():
+    lost, other = FakeWorker("a", error=EngineLost("a died")), FakeWorker("b")
+    lost.gone = True
+    for worker in (lost, other):
+        worker.go.set()
+    player = WorkerPlayer([lost, other], Watch(), look_s=0.001)
+    played = [await player.play(SPEC, member, None) for member in range(6)]
+    assert [each.failure is None for each in played].count(False) == len(lost.played) <= 1
+    player.prepare(SPEC, 6)
+    assert lost.prepared == []
+    other.go.clear()
+    waiting = play(player, 6)
+    await until(lambda: 6 in other.played)
+    lost.error, lost.gone = None, False
+    await until(lambda: not player._lost)
+    await player.play(SPEC, 7, None)
+    assert lost.played[-1] == 7
+    other.go.set()
+    await asyncio.gather(*waiting)
+    await player.close()
+
+
+async def test_an_episode_waits_for_a_worker_when_all_are_lost():
+    worker = FakeWorker("a", error=EngineLost("a died"))
+    worker.gone = True
+    worker.go.set()
+    player = WorkerPlayer([worker], Watch(), look_s=0.001)
+    assert (await player.play(SPEC, 0, None)).failure is not None
+    (playing,) = play(player, 1)
+    await settle()
+    assert not playing.done()
+    worker.error, worker.gone = None, False
+    assert (await playing).failure is None
+    await player.close()
+
+
+async def test_a_wait_for_workers_that_never_come_back_has_an_end():
+    worker = FakeWorker("a", error=EngineLost("a died"))
+    worker.gone = True
+    worker.go.set()
+    player = WorkerPlayer([worker], Watch(), look_s=0.001, back_s=0.01)
+    await player.play(SPEC, 0, None)
+    played = await player.play(SPEC, 1, None)
+    assert played.failure.failure_class == "engine"
+    assert played.failure.detail == "no episode worker has come back in 0.01 s: a"
+    await player.close()
+
+
 async def test_what_ends_a_run_comes_through():
     worker = FakeWorker("a", error=ConfigError("the template does not fit"))
     worker.go.set()
@@ -110,9 +162,22 @@ async def test_the_watch_follows_what_workers_tell_of_episodes_under_way():
 
 
 async def test_a_worker_that_does_not_answer_is_ended():
-    worker = FakeWorker("a", silent=True)
+    worker = FakeWorker("a")
     player = WorkerPlayer([worker], Watch(), look_s=0.001, hung_s=0.01)
     play(player, 0)
+    await until(lambda: worker.asked)
+    worker.silent = True
+    await until(lambda: worker.kills)
+    worker.go.set()
+    await player.close()
+
+
+async def test_a_worker_may_take_longer_to_begin_than_to_answer():
+    worker = FakeWorker("a", silent=True)
+    player = WorkerPlayer([worker], Watch(), look_s=0.001, hung_s=0.001, back_s=0.2)
+    play(player, 0)
+    await asyncio.sleep(0.05)
+    assert worker.kills == 0
     await until(lambda: worker.kills)
     worker.go.set()
     await player.close()
