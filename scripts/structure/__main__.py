@@ -48,7 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         figures = measure(read_tree(root, options.depth), read_pages(root))
         if options.paths:
-            figures["paths"] = trace_paths(root, sorted(product_packages(root)), options.paths)
+            folders = [folder.relative_to(root).as_posix() for folder in product_packages(root).values()]
+            figures["paths"] = trace_paths(root, sorted(folders), options.paths)
         before = json.loads(options.compare.read_text(encoding="utf-8")) if options.compare else None
     except (TreeError, PathsError, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)

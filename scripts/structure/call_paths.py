@@ -42,6 +42,8 @@ class Call:
 def trace_paths(root: Path, packages: Sequence[str], kinds: Sequence[str]) -> dict[str, object]:
     """Return the functions of each kind of call, by process, in order of their first call.
 
+    ``packages`` are folders of packages, relative to the root.
+
     Raises PathsError if a service or a training does not start or fails.
     """
     unknown = set(kinds) - set(KINDS)
@@ -53,7 +55,7 @@ def trace_paths(root: Path, packages: Sequence[str], kinds: Sequence[str]) -> di
         if {"create", "step"} & set(kinds):
             records = Path(scratch) / "service"
             records.mkdir()
-            running = Running(copy, records)
+            running = Running(copy, records, packages)
             windows, boxes = service_windows(running, Path(scratch))
             calls = [*read_calls(records, running.names), *boxes_calls(boxes)]
             idle = windows.pop("idle")
@@ -61,8 +63,8 @@ def trace_paths(root: Path, packages: Sequence[str], kinds: Sequence[str]) -> di
         if "training_step" in kinds:
             records = Path(scratch) / "training"
             records.mkdir()
-            running = Running(copy, records)
-            steps = training_windows(running, root, Path(scratch))
+            running = Running(copy, records, packages)
+            steps = training_windows(running, Running(root, None, packages), Path(scratch))
             found["training_step"] = path_of(list(read_calls(records, running.names)), steps, [])
         return found
 
@@ -78,13 +80,19 @@ def traced_copy(root: Path, copy: Path, packages: Sequence[str]) -> Path:
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(root / name, copy / name, follow_symlinks=False)
     trace = Path(call_trace.__file__).read_text(encoding="utf-8")
-    started = f"{trace}\nstart_trace(root, {tuple(packages)!r})\n"
-    places = {copy / "sitecustomize.py": 1} | {copy / package / "__init__.py": 2 for package in packages}
-    for file, depth in places.items():
-        root_of_copy = "__import__('os').path.abspath(__file__)" + f".rsplit('/', {depth})[0]"
-        with file.open("a", encoding="utf-8") as source:
-            source.write(f"\nexec(compile({started!r}, '<trace>', 'exec'), {{'root': {root_of_copy}}})\n")
+    _add_trace(copy / "sitecustomize.py", trace, f"start_trace(root, {tuple(packages)!r}, threads_only=True)")
+    for package in packages:
+        depth = package.count("/") + 2
+        _add_trace(copy / package / "__init__.py", trace, f"start_trace(root, {tuple(packages)!r})", depth)
     return copy
+
+
+def _add_trace(file: Path, trace: str, start: str, depth: int = 1) -> None:
+    """Start the trace at the end of a file, which lies so deep below the root; no name is left behind."""
+    root = f"__import__('os').path.abspath(__file__).rsplit('/', {depth})[0]"
+    text = f"{trace}\n{start}\n"
+    with file.open("a", encoding="utf-8") as source:
+        source.write(f"\nexec(compile({text!r}, '<trace>', 'exec'), {{'root': {root}}})\n")
 
 
 def read_calls(folder: Path, names: Mapping[int, str]) -> Iterator[Call]:

@@ -1,8 +1,8 @@
 """Record which functions of a tree a process calls, with the time. Standard library only.
 
 This text is put into a copy of the tree twice: as ``sitecustomize``, which the interpreter of each process of
-a service or a training imports, and at the end of each package's ``__init__``, for the runner of a box, whose
-interpreter is isolated. Forked processes inherit the trace. A record is a line
+a service or a training imports and which traces threads, and at the end of each package's ``__init__``, which
+starts the trace of the thread that imports it. Forked processes inherit the trace. A record is a line
 ``nanoseconds pid depth path:line qualified_name``: a time of the machine's monotonic clock, and how many
 functions of the tree are on the stack, itself included.
 """
@@ -24,23 +24,39 @@ FIRST_DESCRIPTOR = 600
 _STDERR = 2
 
 
-def start_trace(root: str, packages: tuple[str, ...]) -> None:
-    """Record calls of functions below ``root`` from now on, in this process and those it forks."""
-    if sys.getprofile() is not None:
-        return
+def start_trace(root: str, packages: tuple[str, ...], *, threads_only: bool = False) -> None:
+    """Record calls of functions below ``root`` from now on, in this process and those it forks.
+
+    With ``threads_only`` the calling thread goes on untraced, so that imports before the first package of the
+    tree take no longer; threads that are started meanwhile may run functions of the tree later.
+    """
+    trace = threading.getprofile()
+    if trace is None:
+        opened = _target()
+        if opened is None:
+            return
+        # A high number, which nobody takes for one of his own when he closes or passes on descriptors.
+        target = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR)
+        trace = _Trace(target, tuple(f"{root}/{package}/" for package in packages), len(root) + 1)
+        threading.setprofile(trace)
+    if not threads_only and sys.getprofile() is None:
+        sys.setprofile(trace)
+
+
+def _target() -> int | None:
+    """Open where this process records; None if it does not."""
     folder = os.environ.get(FOLDER)
-    if folder:
+    if folder and not any(_is_daemon_of_ray(word) for word in sys.orig_argv):
         path = os.path.join(folder, f"{os.getpid()}.trace")  # noqa: PTH118 - pathlib is slow to import
-        opened = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-    elif sys.flags.isolated:
-        opened = _STDERR  # the log of a runner: a box sees no other file of the machine
-    else:
-        return
-    # A high number, which nobody takes for one of his own when he closes or passes on descriptors.
-    target = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR)
-    trace = _Trace(target, tuple(f"{root}/{package}/" for package in packages), len(root) + 1)
-    threading.setprofile(trace)
-    sys.setprofile(trace)
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    if sys.flags.isolated:
+        return _STDERR  # the log of a runner: a box sees no other file of the machine
+    return None
+
+
+def _is_daemon_of_ray(word: str) -> bool:
+    """Whether a command line's word is a script of Ray other than that of its workers."""
+    return "/site-packages/ray/" in word and word.endswith(".py") and not word.endswith("/default_worker.py")
 
 
 class _Trace:

@@ -29,8 +29,10 @@ class PathsError(Exception):
 class Running:
     """A tree whose commands are started, with the folder of their records."""
 
-    def __init__(self, tree: Path, records: Path | None) -> None:
+    def __init__(self, tree: Path, records: Path | None, packages: Sequence[str]) -> None:
+        """``packages`` are their folders, relative to the tree."""
         self.tree = tree
+        self._imports = dict.fromkeys([tree, *((tree / package).parent for package in packages)])
         self.records = records
         self.names: dict[int, str] = {}
         """What each recorded process is, by id."""
@@ -38,7 +40,11 @@ class Running:
     @contextlib.contextmanager
     def started(self, name: str, words: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
         """Start a command of the tree's pyproject.toml; it and all that it started end with the block."""
-        variables = {**os.environ, "PYTHONPATH": str(self.tree), "PYTHONDONTWRITEBYTECODE": "1"}
+        variables = {
+            **os.environ,
+            "PYTHONPATH": ":".join(map(str, self._imports)),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
         if self.records is not None:
             variables[FOLDER] = str(self.records)
         with log.open("wb") as output:

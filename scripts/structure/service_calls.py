@@ -16,7 +16,8 @@ from typing import Any
 
 from .commands import PathsError, Running, deadline, tail
 
-READY_S = 300.0
+START_S, READY_S = 540, 600.0
+"""Long, because the trace and a busy machine make a start slow."""
 CREATES, WARM_CREATES = 12, 4
 STEPS = 6
 """Measured steps of an instance: neither its first nor the last, which ends the episode."""
@@ -35,6 +36,8 @@ kind = "process"
 state_dir = "{folder}/s"
 [store]
 url = "sqlite:///{folder}/trajectories.sqlite"
+[fleet]
+start_timeout_s = {start_s}
 [environments]
 enabled = ["{environment}"]
 """
@@ -132,7 +135,7 @@ def running_service(
         port = probe.getsockname()[1]
     config, log = folder / "service.toml", folder / "service.log"
     keys = f'"{hashlib.sha256(key.encode()).hexdigest()}" = "measured"' if keyed else ""
-    text = _CONFIG.format(port=port, keys=keys, folder=folder, environment=environment)
+    text = _CONFIG.format(port=port, keys=keys, folder=folder, environment=environment, start_s=START_S)
     config.write_text(text, encoding="utf-8")
     with running.started("sandbox-service", ["serve", "--config", str(config)], log) as process:
         connection = Connection(port, key)

@@ -28,7 +28,7 @@ SETTINGS = (
 )
 
 
-def training_windows(running: Running, untraced: Path, folder: Path) -> list[tuple[int, int]]:
+def training_windows(running: Running, untraced: Running, folder: Path) -> list[tuple[int, int]]:
     """Return the begin and end of each training step that is measured.
 
     The episodes are played in a service of the ``untraced`` tree, so that the trace is of the trainer alone.
@@ -40,7 +40,7 @@ def training_windows(running: Running, untraced: Path, folder: Path) -> list[tup
     root, log = folder / "runs", folder / "training.log"
     # Metrics carry the time of the wall clock, records that of the monotonic one.
     apart = time.time_ns() - time.monotonic_ns()
-    with running_service(Running(untraced, None), folder, ENVIRONMENT, keyed=False) as (service, _):
+    with running_service(untraced, folder, ENVIRONMENT, keyed=False) as (service, _):
         words = ["train", str(files[0]), "--force", f"root={root}", f"service.url={service.url}", *SETTINGS]
         with running.started("sandbox-trainer", words, log) as process:
             for _ in deadline(RUN_S):

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from textwrap import dedent
 
 import pytest
 
@@ -96,6 +97,29 @@ def test_the_trace_records_the_functions_of_a_process_and_of_its_forks(copy, tmp
     assert [each.depth for each in found[:2]] == [1, 2]
     assert len(list(records.iterdir())) == 1
     assert [each.time_ns for each in found] == sorted(each.time_ns for each in found)
+
+
+def test_a_thread_is_traced_that_was_started_before_the_tree_was_imported(copy, tmp_path):
+    code = """
+        import queue, threading
+        given = queue.Queue()
+        thread = threading.Thread(target=lambda: given.get()())
+        thread.start()
+        from shop.till import pay
+        given.put(pay)
+        thread.join()
+    """
+    run(copy, tmp_path, dedent(code))
+    assert functions(read_calls(tmp_path, {})) == ["shop/till.py:4 pay"]
+
+
+def test_a_package_below_another_folder_is_traced(tmp_path):
+    tree = write_tree(tmp_path / "tree", {"clients/shop/__init__.py": "", "clients/shop/till.py": SHOP})
+    subprocess.run(["git", "init", "--quiet"], cwd=tree, check=True)
+    copy = traced_copy(tree, tmp_path / "copy", ["clients/shop"])
+    code = f"import sys; sys.path.insert(0, {str(copy / 'clients')!r}); from shop.till import pay; pay()"
+    run(copy, tmp_path, code)
+    assert functions(read_calls(tmp_path, {})) == ["clients/shop/till.py:4 pay"]
 
 
 def test_threads_are_traced(copy, tmp_path):
