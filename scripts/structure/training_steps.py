@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from itertools import pairwise
 from pathlib import Path
 
 from .commands import PathsError, Running, deadline, wait_for
@@ -12,15 +13,15 @@ from .service_calls import running_service
 RUN_FILE = "cpu_demo.toml"
 ENVIRONMENT = "code"
 """Its tasks."""
-STEPS, WARM_STEPS = 6, 2
-"""Steps of the run, and how many of them are left out at its beginning."""
+STEPS, SFT_STEPS = 6, 2
+"""Steps that are measured, and those of the fine-tuning before them."""
 RUN_S = 1500.0
 SETTINGS = (
     f"steps={STEPS}",
     "name=traced",
     "rollout.groups=2",
     "rollout.group_size=4",
-    "warm_start.steps=2",
+    f"warm_start.steps={SFT_STEPS}",
     "warm_start.batch=4",
     "evaluation.splits=[]",
     "tracking.progress=false",
@@ -49,10 +50,10 @@ def training_windows(running: Running, untraced: Running, folder: Path) -> list[
                     break
             wait_for(process, 0.0, log)
     ends = step_ends("".join(file.read_text(encoding="utf-8") for file in root.rglob("metrics.jsonl")))
-    if len(ends) < STEPS:
-        raise PathsError(f"the training logged {len(ends)} of {STEPS} steps")
+    if len(ends) != SFT_STEPS + STEPS:
+        raise PathsError(f"the training logged {len(ends)} steps, not {SFT_STEPS} and {STEPS}")
     moments = [int(seconds * 1e9) - apart for seconds in ends]
-    return list(zip(moments[WARM_STEPS - 1 :], moments[WARM_STEPS:], strict=False))
+    return list(pairwise(moments[SFT_STEPS - 1 :]))
 
 
 def step_ends(metrics: str) -> list[float]:
