@@ -1,8 +1,11 @@
-"""The files of ours that go into a box: the runner, and the box-side modules of one environment.
+"""The files of ours that go into a box: the runner, and the ``box`` folders of one environment.
 
-The same set is copied into an image and laid out for process boxes, so that both run the same code, and
-neither can see a catalog, with the ground truth it reads, or the service. A digest over the set names the
-image: changed code is another image.
+The list is an allow-list: of an environment only its folder ``box`` is copied, and of what environments share
+only ``shared/box``. Catalogs, ground truth and set-up lie beside these folders and stay in the service. The
+packages above a folder are made empty, so that no other file comes along with them.
+
+The same set is copied into an image and laid out for process boxes, so that both run the same code. A digest
+over the set names the image: changed code is another image.
 """
 
 from __future__ import annotations
@@ -23,46 +26,59 @@ __all__ = ["box_files", "box_modules", "runner_files"]
 
 _RUNNER = ("sandbox_service.runner", "sandbox_service.wire")
 """What every box runs, and the wire format that it speaks."""
-_SHARED = ("sandbox_service.environments.actions", "sandbox_service.environments.games")
+_SHARED = "sandbox_service.environments.shared.box"
 """What several environments' worlds are made of."""
-_SERVICE_SIDE_FOLDERS = frozenset({"packs", "setup", "__pycache__"})
+_BOX_FOLDER = "box"
 
 
 def box_files(spec: EnvironmentSpec) -> dict[str, bytes]:
-    """Relative path in the box to content, sorted. Raises ServiceError(SANDBOX_FAILED) without a world."""
-    environment = spec.world_module.rpartition(".")[0]
+    """Return the content of a box by its path in the box, sorted.
+
+    Raises ServiceError(SANDBOX_FAILED) when there is no world, or when it is not in a folder ``box``.
+    """
+    package = spec.world_module.rpartition(".")[0]
+    if package.rpartition(".")[2] != _BOX_FOLDER:
+        # Environments that have no folder of this name yet.
+        own = {path: data for path, data in _package(package).items() if _goes_into_the_box(path)}
+        return dict(sorted({**_content(*_RUNNER, _SHARED), **own}.items()))
+    return _content(*_RUNNER, _SHARED, package)
+
+
+def runner_files() -> dict[str, bytes]:
+    """Return the runner and its wire format, which every box has: content by path in the box, sorted."""
+    return _content(*_RUNNER)
+
+
+def box_modules(files: Mapping[str, bytes]) -> list[str]:
+    """Return the importable names of the files; importing them all in the box proves that none is missing."""
+    modules = (path.removesuffix(".py") for path in files if path.endswith(".py"))
+    return [path.removesuffix("/__init__").replace("/", ".") for path in modules]
+
+
+def _content(*packages: str) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
-    for package in (*_RUNNER, *_SHARED, environment):
+    for package in packages:
         found |= _package(package)
     return dict(sorted(found.items()))
 
 
-def runner_files() -> dict[str, bytes]:
-    """Relative path to content of the runner and its wire format, which every box has."""
-    return {path: content for package in _RUNNER for path, content in _package(package).items()}
-
-
-def box_modules(files: Mapping[str, bytes]) -> list[str]:
-    """Importable names of the files; importing them all in the box proves that nothing is missing."""
-    return [path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in files]
-
-
 def _package(name: str) -> dict[str, bytes]:
-    """The modules of a package, and the ``__init__`` files above it."""
-    spec = find_spec(name)
+    """Return all files of a package, and an empty ``__init__.py`` for each package above it."""
+    try:
+        spec = find_spec(name)
+    except ModuleNotFoundError:
+        spec = None
     if spec is None or not spec.submodule_search_locations:
         raise ServiceError(ErrorCode.SANDBOX_FAILED, f"there is no package {name!r} to put into a box")
     folder = Path(next(iter(spec.submodule_search_locations)))
     parts = name.split(".")
+    parents = {"/".join([*parts[:depth], "__init__.py"]): b"" for depth in range(1, len(parts))}
+    files = [path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     root = folder.parents[len(parts) - 1]
-    parents = [root.joinpath(*parts[:depth], "__init__.py") for depth in range(1, len(parts))]
-    modules = [path for path in folder.rglob("*.py") if _goes_into_the_box(path.relative_to(folder))]
-    return {
-        path.relative_to(root).as_posix(): path.read_bytes()
-        for path in (*parents, *modules)
-        if path.is_file()
-    }
+    return parents | {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
 
 
-def _goes_into_the_box(path: Path) -> bool:
-    return not (_SERVICE_SIDE_FOLDERS & set(path.parts) or path.name.startswith("catalog"))
+def _goes_into_the_box(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    parts = set(path.split("/"))
+    return not ({"packs", "setup"} & parts or name.startswith("catalog")) and name.endswith(".py")
