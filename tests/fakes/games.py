@@ -13,9 +13,9 @@ from pydantic import JsonValue
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.environments.base import EnvironmentSpec
-from sandbox_service.environments.games.catalog import GameCatalog, GameFacts, GameTask
-from sandbox_service.environments.games.world import GameWorld, Turn
 from sandbox_service.environments.registry import Registry
+from sandbox_service.environments.shared.box.game_world import GameWorld, Turn
+from sandbox_service.environments.shared.service.game_catalog import GameCatalog, GameFacts, GameTask
 from sandbox_service.errors import ServiceError
 from sandbox_service.runner.world import Context
 from sandbox_service.wire.frames import Op

@@ -7,7 +7,7 @@ import pytest
 
 from sandbox_service.config import BabyaiConfig
 from sandbox_service.environments.babyai.catalog import BabyaiCatalog
-from sandbox_service.environments.games.catalog import GameCatalog
+from sandbox_service.environments.shared.service.game_catalog import GameCatalog
 from tests.support.game_box import GameEpisode, RefusedError, catalog_of, game_box, reference
 from tests.support.runner_box import RunnerBox
 

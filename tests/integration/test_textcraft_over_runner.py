@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox_service.config import TextcraftConfig
-from sandbox_service.environments.games.catalog import GameCatalog
+from sandbox_service.environments.shared.service.game_catalog import GameCatalog
 from sandbox_service.environments.textcraft.catalog import TextcraftCatalog
 from tests.support.game_box import GameEpisode, catalog_of, game_box, reference
 from tests.support.runner_box import RunnerBox

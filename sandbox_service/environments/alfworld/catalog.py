@@ -7,7 +7,12 @@ import re
 from typing import TYPE_CHECKING
 
 from sandbox_service.contract.problems import ErrorCode
-from sandbox_service.environments.games.catalog import GameCatalog, GameFacts, GameTask, game_spec
+from sandbox_service.environments.shared.service.game_catalog import (
+    GameCatalog,
+    GameFacts,
+    GameTask,
+    game_spec,
+)
 from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:

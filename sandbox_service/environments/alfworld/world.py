@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import textworld
 from textworld.envs import PddlEnv
 
-from sandbox_service.environments.games.world import GameWorld, Turn
+from sandbox_service.environments.shared.box.game_world import GameWorld, Turn
 from sandbox_service.runner.world import WorldError
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sandbox_service.environments.actions.calls import TAG, native_calls, parse_calls, plain_text
+from sandbox_service.environments.shared.box.calls import TAG, native_calls, parse_calls, plain_text
 
 from .prompts import NOTHING_TO_RUN
 
 if TYPE_CHECKING:
-    from sandbox_service.environments.actions.calls import Call
+    from sandbox_service.environments.shared.box.calls import Call
 
 __all__ = ["Action", "read_actions"]
 

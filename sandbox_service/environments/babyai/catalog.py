@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sandbox_service.environments.games.catalog import GameCatalog, GameFacts, game_spec, read_tasks
+from sandbox_service.environments.shared.service.game_catalog import (
+    GameCatalog,
+    GameFacts,
+    game_spec,
+    read_tasks,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,7 +19,7 @@ if TYPE_CHECKING:
 
     from sandbox_service.config import BabyaiConfig
     from sandbox_service.environments.base import Provisions
-    from sandbox_service.environments.games.catalog import GameTask
+    from sandbox_service.environments.shared.service.game_catalog import GameTask
 
 __all__ = ["BabyaiCatalog"]
 

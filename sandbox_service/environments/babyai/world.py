@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import gymnasium
 import minigrid  # noqa: F401  # registers the levels
 
-from sandbox_service.environments.games.world import GameWorld, Turn
+from sandbox_service.environments.shared.box.game_world import GameWorld, Turn
 from sandbox_service.runner.world import WorldError
 from sandbox_service.wire.codes import BoxErrorCode
 

@@ -15,7 +15,7 @@ from .prompts import FUNCTION_CALLS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sandbox_service.environments.actions.calls import Call
+    from sandbox_service.environments.shared.box.calls import Call
 
 __all__ = ["Dialogue", "Graded", "Options", "answered", "opened", "read_options"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sandbox_service.environments.actions.calls import parse_calls, plain_text
+from sandbox_service.environments.shared.box.calls import parse_calls, plain_text
 from sandbox_service.runner.world import JsonObject, Outcome, WorldError
 from sandbox_service.wire.codes import BoxErrorCode
 

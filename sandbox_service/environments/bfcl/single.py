@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sandbox_service.environments.actions.calls import parse_calls
+from sandbox_service.environments.shared.box.calls import parse_calls
 from sandbox_service.runner.world import JsonObject, Outcome, Start
 
 from . import checkers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from sandbox_service.environments.actions.calls import MOST_CALLS, parse_calls
+from sandbox_service.environments.shared.box.calls import MOST_CALLS, parse_calls
 from sandbox_service.runner.world import JsonObject, Outcome, Start
 
 from . import checkers, engine
@@ -13,7 +13,7 @@ from .dialogue import Dialogue, Graded, answered, opened
 from .prompts import COMPLETED, MORE_FUNCTIONS, NEW_FUNCTIONS, TURNS
 
 if TYPE_CHECKING:
-    from sandbox_service.environments.actions.calls import Call
+    from sandbox_service.environments.shared.box.calls import Call
 
     from .dialogue import Options
     from .engine import CallResult

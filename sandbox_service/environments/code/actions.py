@@ -12,7 +12,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from sandbox_service.environments.actions.calls import TAG, Call, native_calls, plain_text, tagged_call
+from sandbox_service.environments.shared.box.calls import TAG, Call, native_calls, plain_text, tagged_call
 
 __all__ = ["MAX_ACTIONS", "parse_actions"]
 

@@ -13,7 +13,7 @@ from .editor import EditorError, edit
 from .schemas import SUBMIT, ArgumentError, check_arguments
 
 if TYPE_CHECKING:
-    from sandbox_service.environments.actions.calls import Call
+    from sandbox_service.environments.shared.box.calls import Call
     from sandbox_service.runner.world import Agent, Execution
 
 

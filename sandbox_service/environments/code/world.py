@@ -26,7 +26,7 @@ from .shaping import Milestones, StepFacts, parse_weights, shaped
 from .tools import ToolResult, run_tool
 
 if TYPE_CHECKING:
-    from sandbox_service.environments.actions.calls import Call
+    from sandbox_service.environments.shared.box.calls import Call
     from sandbox_service.runner.world import Agent
 
 

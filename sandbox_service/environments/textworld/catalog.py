@@ -5,7 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sandbox_service.environments.games.catalog import GameCatalog, GameFacts, game_spec, read_tasks
+from sandbox_service.environments.shared.service.game_catalog import (
+    GameCatalog,
+    GameFacts,
+    game_spec,
+    read_tasks,
+)
 
 if TYPE_CHECKING:
     from pydantic import JsonValue

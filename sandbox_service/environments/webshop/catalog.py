@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sandbox_service.contract.problems import ErrorCode
-from sandbox_service.environments.games.catalog import GameCatalog, GameFacts, GameTask, game_spec
+from sandbox_service.environments.shared.service.game_catalog import (
+    GameCatalog,
+    GameFacts,
+    GameTask,
+    game_spec,
+)
 from sandbox_service.errors import ServiceError
 
 from .goals import Goal, human_goals, synthetic_goals

@@ -1,6 +1,6 @@
 """The vault in the box. The standard library, and what is in every box."""
 
-from sandbox_service.environments.actions.calls import parse_calls
+from sandbox_service.environments.shared.box.calls import parse_calls
 from sandbox_service.runner.world import Outcome, Start, Verdict, World, WorldError
 from sandbox_service.wire.codes import BoxErrorCode
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sandbox_service.environments.actions.calls import parse_calls
+from sandbox_service.environments.shared.box.calls import parse_calls
 from tests.support.hostile_messages import hostile_messages
 
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World, WorldError, wants_sparse
 from sandbox_service.wire.codes import BoxErrorCode
 
-from .actions import ACT, ACT_TOOL, parse_moves
+from .game_actions import ACT, ACT_TOOL, parse_moves
 
 if TYPE_CHECKING:
-    from sandbox_service.environments.actions.calls import Call
+    from sandbox_service.environments.shared.box.calls import Call
 
 __all__ = ["GameWorld", "Turn"]
 

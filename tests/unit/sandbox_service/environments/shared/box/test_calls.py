@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from sandbox_service.environments.actions.calls import MOST_CALLS, parse_calls, plain_text
+from sandbox_service.environments.shared.box.calls import MOST_CALLS, parse_calls, plain_text
 
 
 def native(*functions: object) -> dict:

@@ -10,7 +10,7 @@ import re
 from collections import deque
 from typing import Any
 
-from sandbox_service.environments.actions.calls import Call, parse_calls, plain_text
+from sandbox_service.environments.shared.box.calls import Call, parse_calls, plain_text
 
 __all__ = ["ACT", "ACT_TOOL", "MOST_CHARACTERS", "parse_moves"]
 

@@ -7,7 +7,12 @@ import pytest
 
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.environments.base import EnvironmentSpec
-from sandbox_service.environments.games.catalog import TASKS_FILE, GameCatalog, GameFacts, read_tasks
+from sandbox_service.environments.shared.service.game_catalog import (
+    TASKS_FILE,
+    GameCatalog,
+    GameFacts,
+    read_tasks,
+)
 from sandbox_service.errors import ServiceError
 
 SPEC = EnvironmentSpec(

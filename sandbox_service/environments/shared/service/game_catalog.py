@@ -18,9 +18,8 @@ from sandbox_service.contract.inspection import Capabilities, Environment, Split
 from sandbox_service.contract.messages import Tool
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
+from sandbox_service.environments.shared.box.game_actions import ACT, ACT_TOOL
 from sandbox_service.errors import ServiceError
-
-from .actions import ACT, ACT_TOOL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from sandbox_service.environments.games.world import GameWorld, Turn
+from sandbox_service.environments.shared.box.game_world import GameWorld, Turn
 from sandbox_service.runner.world import Context, WorldError
 
 TASK = {"id": "t", "category": "counting", "max_steps": 9, "target": 3}
