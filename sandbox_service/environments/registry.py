@@ -16,7 +16,7 @@ from .appworld.catalog import AppworldCatalog
 from .babyai.catalog import BabyaiCatalog
 from .bfcl.catalog import BfclCatalog
 from .code.catalog import CodeCatalog
-from .echo.catalog import EchoCatalog
+from .echo.service.catalog import EchoCatalog
 from .provisions import find
 from .scienceworld.catalog import ScienceworldCatalog
 from .textcraft.catalog import TextcraftCatalog

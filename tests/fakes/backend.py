@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from sandbox_service.contract.inspection import PoolStats, SupervisorStats
 from sandbox_service.contract.problems import ErrorCode
-from sandbox_service.environments.echo.world import EchoWorld
+from sandbox_service.environments.echo.box.world import EchoWorld
 from sandbox_service.errors import ServiceError
 from sandbox_service.runner.world import Context
 from sandbox_service.wire.frames import Frame, Op

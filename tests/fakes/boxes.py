@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from sandbox_service.environments.code.catalog import CodeCatalog
-from sandbox_service.environments.echo.catalog import EchoCatalog
+from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.docker import Engine
 from sandbox_service.sandboxes.images import build_images

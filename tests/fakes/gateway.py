@@ -12,7 +12,7 @@ from sandbox_service.config import ServerConfig
 from sandbox_service.contract.inspection import Environment
 from sandbox_service.contract.messages import FunctionSchema, Tool
 from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
-from sandbox_service.environments.echo.catalog import EchoCatalog
+from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from sandbox_service.environments.registry import Registry
 from sandbox_service.gateway.app import build_app
 from tests.fakes.backend import EchoBackend

@@ -30,7 +30,7 @@ BOOTSTRAP = (
     "import sys; sys.path.insert(0, sys.argv.pop(1));"
     " from sandbox_service.runner.main_process.main import main; main()"
 )
-ECHO = "sandbox_service.environments.echo.world"
+ECHO = "sandbox_service.environments.echo.box.world"
 _ranges = itertools.count(2_000_000_000 + (os.getpid() % 16_384) * 65_536, 4096)
 
 

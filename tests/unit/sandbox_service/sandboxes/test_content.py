@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from sandbox_service.environments.digests import digest
-from sandbox_service.environments.echo.catalog import EchoCatalog
+from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.content import box_files, box_modules
 
@@ -17,7 +17,7 @@ def test_a_box_gets_the_runner_and_its_environments_world():
     assert "sandbox_service/__init__.py" in files
     assert "sandbox_service/wire/frames.py" in files
     assert "sandbox_service/environments/__init__.py" in files
-    assert "sandbox_service/environments/echo/world.py" in files
+    assert "sandbox_service/environments/echo/box/world.py" in files
 
 
 def test_a_box_gets_no_catalog_no_service_and_no_other_environment():

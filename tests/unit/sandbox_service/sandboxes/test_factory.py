@@ -48,7 +48,7 @@ def test_known_faults_of_engines_are_said(version, runc, words):
 async def test_a_box_serves_many_instances_where_it_is_no_boundary_anyway(tmp_path):
     import dataclasses
 
-    from sandbox_service.environments.echo.catalog import EchoCatalog
+    from sandbox_service.environments.echo.service.catalog import EchoCatalog
 
     config = SandboxConfig(kind="process", state_dir=tmp_path / "s", process_instances_per_box=7)
     factory = await open_factory(config, "n1")

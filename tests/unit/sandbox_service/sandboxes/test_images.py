@@ -5,7 +5,7 @@ import dataclasses
 import io
 import tarfile
 
-from sandbox_service.environments.echo.catalog import EchoCatalog
+from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from sandbox_service.sandboxes import images
 from sandbox_service.sandboxes.images import build_images, image_reference, image_tag
 from tests.fakes.engine import FakeEngine
@@ -59,7 +59,7 @@ async def test_a_missing_image_is_built_on_a_base_from_the_registry(tmp_path):
     assert base.arguments == {"BASE": "python:3.11-slim"}
     assert image.tag == image_reference(SPEC)
     assert image.arguments["BASE"] == base.tag
-    assert "sandbox_service.environments.echo.world" in image.arguments["MODULES"].split()
+    assert "sandbox_service.environments.echo.box.world" in image.arguments["MODULES"].split()
 
 
 async def test_without_a_registry_the_cached_tree_is_the_base(tmp_path):
@@ -82,7 +82,7 @@ async def test_the_build_context_holds_the_recipe_and_the_boxs_files_for_all_to_
     with tarfile.open(fileobj=io.BytesIO(engine.built[-1].context)) as archive:
         entries = archive.getmembers()
     names = {entry.name for entry in entries}
-    assert {"Dockerfile", "box/sandbox_service/environments/echo/world.py"} <= names
+    assert {"Dockerfile", "box/sandbox_service/environments/echo/box/world.py"} <= names
     assert all(entry.mode == 0o644 and entry.uid == 0 for entry in entries)
 
 

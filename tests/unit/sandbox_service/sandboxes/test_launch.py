@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from sandbox_service.environments.echo.catalog import EchoCatalog
+from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from sandbox_service.errors import ServiceError
 from sandbox_service.runner.config import RunnerConfig as Understood
 from sandbox_service.sandboxes.launch import Places, RunnerLimits, configure, interpreter_arguments

@@ -9,9 +9,7 @@ from sandbox_service.config import CodeConfig
 from sandbox_service.contract.messages import FunctionCall, Message, ToolCall
 from sandbox_service.environments.code.actions import parse_actions
 from sandbox_service.environments.code.catalog import CodeCatalog
-from sandbox_service.environments.echo.catalog import EchoCatalog
-from service_cli.policies.demonstrations import as_text, demonstrations, fences_of
-from service_cli.policies.policies import View, read_script
+from sandbox_service.environments.echo.service.catalog import EchoCatalog
 
 CATALOG = CodeCatalog(CodeConfig())
 

@@ -7,7 +7,7 @@ import pytest
 from clients import AsyncSandboxClient, RetryPolicy
 from sandbox_service.config import ServerConfig
 from sandbox_service.contract.problems import ErrorCode
-from sandbox_service.environments.echo.catalog import EchoCatalog
+from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.app import build_app
 from sandbox_service.wire.frames import Op

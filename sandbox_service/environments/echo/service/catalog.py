@@ -26,7 +26,7 @@ class EchoCatalog:
 
     spec = EnvironmentSpec(
         name="echo",
-        world_module="sandbox_service.environments.echo.world",
+        world_module="sandbox_service.environments.echo.box.world",
         agent_code=False,
         many_per_worker=True,
         fork=True,

@@ -1,7 +1,7 @@
 import pytest
 
-from sandbox_service.environments.echo.catalog import EchoCatalog
-from sandbox_service.environments.echo.world import WORLD
+from sandbox_service.environments.echo.box.world import WORLD
+from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from sandbox_service.runner.world import Context
 
 
