@@ -15,7 +15,7 @@ from .alfworld.catalog import AlfworldCatalog
 from .appworld.catalog import AppworldCatalog
 from .babyai.catalog import BabyaiCatalog
 from .bfcl.catalog import BfclCatalog
-from .code.catalog import CodeCatalog
+from .code.service.catalog import CodeCatalog
 from .echo.service.catalog import EchoCatalog
 from .provisions import find
 from .scienceworld.catalog import ScienceworldCatalog

@@ -174,7 +174,7 @@ def files():
                     privileged.append(path)
                 if stat.S_ISREG(found.st_mode) and found.st_uid != os.getuid() and os.access(path, os.W_OK):
                     written.append(path)
-                if "catalog" in name or "packs" in folder.split("/"):
+                if "catalog" in name or {"service", "setup", "data"} & set(folder.split("/")):
                     truths.append(path)
     here = os.getcwd()
     return {

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tests.support.runner_box import RunnerBox
 
-WORLD = "sandbox_service.environments.code.world"
+WORLD = "sandbox_service.environments.code.box.world"
 HONEST = "def solve(data):\n    return sorted(data)\n"
 TASK = {
     "prompt": "Sort.",

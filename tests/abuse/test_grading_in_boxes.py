@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_service.config import LimitsConfig, SandboxConfig
-from sandbox_service.environments.code.catalog import CodeCatalog
+from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.sandboxes.factory import open_factory
 from sandbox_service.wire.frames import Op
 from tests.fakes.boxes import Episode, need_engine

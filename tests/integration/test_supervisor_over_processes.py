@@ -15,7 +15,7 @@ import pytest
 from sandbox_service.config import CodeConfig, PoolConfig, SandboxConfig, ServiceConfig, StoreConfig
 from sandbox_service.contract.inspection import Trajectory
 from sandbox_service.contract.problems import ErrorCode
-from sandbox_service.environments.code.catalog import CodeCatalog
+from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.sandboxes.factory import open_factory
 from sandbox_service.supervisor.core import SupervisorCore

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from local_processes.ports import free_port
-from sandbox_service.environments.code.catalog import CodeCatalog
+from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.sandboxes.images import image_reference
 from tests.fakes.boxes import need_engine
 

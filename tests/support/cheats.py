@@ -53,12 +53,12 @@ CHEATS = {
     + _FICKLE.replace("class Fickle:", "class Fickle(collections.abc.Sequence):"),
     "sends a handle where data was asked for": _FICKLE
     + """
-import sandbox_service.environments.code.candidate as candidate
+import sandbox_service.environments.code.box.candidate as candidate
 candidate._Objects.answer = lambda self, value, kind: candidate.encode(value, self.refer)
 """,
     "sends a handle in a snapshot": _FICKLE
     + """
-import sandbox_service.environments.code.candidate as candidate
+import sandbox_service.environments.code.box.candidate as candidate
 candidate._Objects.answer = lambda self, value, kind: (
     {"$": "object", "v": [True, "", [self.refer(value)]]} if isinstance(value, Fickle)
     else candidate.encode(value, self.refer)
@@ -133,8 +133,8 @@ def solve(data):
 """,
     "patches the codec": _WALK
     + """
-import sandbox_service.environments.code.codec as codec
-import sandbox_service.environments.code.trials as trials
+import sandbox_service.environments.code.box.codec as codec
+import sandbox_service.environments.code.box.trials as trials
 codec.decode = codec.encode = lambda *args: True
 trials.Result.FAILED = trials.Result.PASSED
 def solve(data):

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from sandbox_service.config import CodeConfig
-from sandbox_service.environments.code.catalog import CodeCatalog
+from sandbox_service.environments.code.service.catalog import CodeCatalog
 from tests.contract.environments.serving import serve
 from trainer.config.reading import read_run
 from trainer.experience.simulation import Pretence, simulate

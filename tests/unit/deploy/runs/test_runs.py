@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_service.config import CodeConfig, ServiceConfig
-from sandbox_service.environments.code.catalog import CodeCatalog
+from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.environments.registry import build_registry
 from service_cli.policies.demonstrations import demonstrations
 from tests.fakes import capacity_tables

@@ -7,8 +7,8 @@ import pytest
 
 from sandbox_service.config import CodeConfig
 from sandbox_service.contract.messages import FunctionCall, Message, ToolCall
-from sandbox_service.environments.code.actions import parse_actions
-from sandbox_service.environments.code.catalog import CodeCatalog
+from sandbox_service.environments.code.box.actions import parse_actions
+from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
 
 CATALOG = CodeCatalog(CodeConfig())

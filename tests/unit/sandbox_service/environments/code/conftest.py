@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_service.environments.code.world import CodeWorld
+from sandbox_service.environments.code.box.world import CodeWorld
 from sandbox_service.runner.world import Context
 from tests.fakes.agent import FakeAgent
 

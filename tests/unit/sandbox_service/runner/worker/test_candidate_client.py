@@ -187,7 +187,7 @@ def test_a_candidates_daemons_end_with_it(act: Any) -> None:
 @pytest.mark.parametrize(
     ("entry", "imported"),
     [
-        ("sandbox_service.environments.code.candidate:serve", "True"),
+        ("sandbox_service.environments.code.box.candidate:serve", "True"),
         (ENTRY, "False"),
         ("sandbox_service.environments.nowhere:serve", "False"),
     ],

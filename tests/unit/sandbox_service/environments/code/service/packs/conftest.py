@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_service.environments.code.catalog import CodeCatalog
-from sandbox_service.environments.code.world import CodeWorld
+from sandbox_service.environments.code.box.world import CodeWorld
+from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.runner.world import Context, JsonObject, Verdict
 from tests.fakes.agent import FakeAgent
 

@@ -1,7 +1,7 @@
 import pytest
 
 from sandbox_service.contract.messages import Tool
-from sandbox_service.environments.code.schemas import TOOL_NAMES, TOOLS, ArgumentError, check_arguments
+from sandbox_service.environments.code.box.schemas import TOOL_NAMES, TOOLS, ArgumentError, check_arguments
 
 
 def test_the_four_tools_are_valid_openai_tools() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from sandbox_service.environments.code.trials import HiddenTest, Result, run_test
+from sandbox_service.environments.code.box.trials import HiddenTest, Result, run_test
 from tests.fakes.agent import FakeAgent
 
 GOOD = "def add(a, b):\n    return a + b\n"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_service.environments.code.codec import MAX_DEPTH, CodecError, decode, encode
+from sandbox_service.environments.code.box.codec import MAX_DEPTH, CodecError, decode, encode
 
 
 def refuse(value: object, depth: int) -> int:

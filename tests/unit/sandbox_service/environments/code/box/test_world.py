@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from sandbox_service.environments.code.prompts import NO_ACTION
-from sandbox_service.environments.code.world import WORLD
+from sandbox_service.environments.code.box.prompts import NO_ACTION
+from sandbox_service.environments.code.box.world import WORLD
 from sandbox_service.runner.world import Context, WorldError
 from tests.fakes.agent import FakeAgent
 

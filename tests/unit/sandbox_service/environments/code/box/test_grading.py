@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_service.environments.code.grading import MAX_SOLUTION_BYTES, collect, grade
+from sandbox_service.environments.code.box.grading import MAX_SOLUTION_BYTES, collect, grade
 from sandbox_service.runner.world import Verdict, WorldError
 from tests.fakes.agent import FakeAgent
 

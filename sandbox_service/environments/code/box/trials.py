@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ENTRY", "HiddenTest", "Result", "Trial", "run_test"]
 
-ENTRY = "sandbox_service.environments.code.candidate:serve"
+ENTRY = "sandbox_service.environments.code.box.candidate:serve"
 _MEMORY_BYTES = 256 * 1024**2
 """What a test may allocate beyond what its process has from the start."""
 

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from sandbox_service.environments.code.proxies import (
+from sandbox_service.environments.code.box.proxies import (
     CandidateError,
     CandidateLost,
     CandidateTimeout,
     Handle,
     Session,
 )
-from sandbox_service.environments.code.snapshots import NotLiveError, Snapshot
-from sandbox_service.environments.code.trials import ENTRY
+from sandbox_service.environments.code.box.snapshots import NotLiveError, Snapshot
+from sandbox_service.environments.code.box.trials import ENTRY
 from tests.fakes.agent import FakeAgent
 
 Load = Callable[..., Session]

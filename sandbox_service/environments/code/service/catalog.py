@@ -14,6 +14,8 @@ from sandbox_service.contract.inspection import Capabilities, Environment, Split
 from sandbox_service.contract.messages import Tool
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
+from sandbox_service.environments.code.box.schemas import SUBMIT, TOOLS
+from sandbox_service.environments.code.box.shaping import TERMS
 from sandbox_service.errors import ServiceError
 
 from .packs.arithmetic import arithmetic_splits, load_arithmetic
@@ -23,8 +25,6 @@ from .packs.mbpp import MBPP_SPLITS, load_mbpp
 from .packs.own import load_own
 from .packs.programs import load_programs, program_splits
 from .packs.splits import own_splits
-from .schemas import SUBMIT, TOOLS
-from .shaping import TERMS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +48,7 @@ class CodeCatalog:
 
     spec = EnvironmentSpec(
         name="code",
-        world_module="sandbox_service.environments.code.world",
+        world_module="sandbox_service.environments.code.box.world",
         agent_code=True,
         many_per_worker=False,
         fork=True,

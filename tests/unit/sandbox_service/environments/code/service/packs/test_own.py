@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from sandbox_service.config import CodeConfig
-from sandbox_service.environments.code.catalog import CodeCatalog
-from sandbox_service.environments.code.packs.own import load_own
+from sandbox_service.environments.code.service.catalog import CodeCatalog
+from sandbox_service.environments.code.service.packs.own import load_own
 from tests.support.cheats import ADAPTIVE_PUZZLE
 
 CATALOG = CodeCatalog(CodeConfig())

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from sandbox_service.config import CodeConfig
-from sandbox_service.environments.code.catalog import CodeCatalog
-from sandbox_service.environments.code.packs.arithmetic import arithmetic_splits, load_arithmetic
-from sandbox_service.environments.code.prompts import task_message
+from sandbox_service.environments.code.box.prompts import task_message
+from sandbox_service.environments.code.service.catalog import CodeCatalog
+from sandbox_service.environments.code.service.packs.arithmetic import arithmetic_splits, load_arithmetic
 
 TASKS = {task.id: task for task in load_arithmetic()}
 SPLITS = arithmetic_splits(tuple(TASKS.values()))

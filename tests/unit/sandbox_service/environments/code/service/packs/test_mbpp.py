@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from sandbox_service.config import CodeConfig
-from sandbox_service.environments.code.catalog import CodeCatalog
-from sandbox_service.environments.code.packs.mbpp import load_mbpp
+from sandbox_service.environments.code.service.catalog import CodeCatalog
+from sandbox_service.environments.code.service.packs.mbpp import load_mbpp
 from sandbox_service.errors import ServiceError
 from tests.support.mbpp import chosen
 

@@ -1,7 +1,7 @@
 from collections import Counter
 
-from sandbox_service.environments.code.packs.own import load_own
-from sandbox_service.environments.code.packs.splits import own_splits
+from sandbox_service.environments.code.service.packs.own import load_own
+from sandbox_service.environments.code.service.packs.splits import own_splits
 
 TASKS = load_own()
 SPLITS = own_splits(TASKS)

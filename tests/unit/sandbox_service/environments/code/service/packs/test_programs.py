@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from sandbox_service.config import CodeConfig
-from sandbox_service.environments.code.catalog import CodeCatalog
-from sandbox_service.environments.code.packs.humaneval import load_humaneval
-from sandbox_service.environments.code.packs.programs import load_programs, program_splits
+from sandbox_service.environments.code.service.catalog import CodeCatalog
+from sandbox_service.environments.code.service.packs.humaneval import load_humaneval
+from sandbox_service.environments.code.service.packs.programs import load_programs, program_splits
 
 TASKS = {task.id: task for task in load_programs()}
 SPLITS = program_splits(tuple(TASKS.values()))

@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from sandbox_service.environments.code.schemas import ArgumentError, check_arguments
+from sandbox_service.environments.code.box.schemas import ArgumentError, check_arguments
 
 from .source import parse_python
 

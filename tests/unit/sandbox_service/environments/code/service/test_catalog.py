@@ -6,8 +6,8 @@ import pytest
 from sandbox_service.config import CodeConfig
 from sandbox_service.contract.messages import Message
 from sandbox_service.contract.problems import ErrorCode
-from sandbox_service.environments.code.catalog import CodeCatalog
-from sandbox_service.environments.code.schemas import TOOL_NAMES
+from sandbox_service.environments.code.box.schemas import TOOL_NAMES
+from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.errors import ServiceError
 
 ROW = {"id": "mine/1", "prompt": "Say yes.", "grader": {"kind": "exact", "answers": ["yes"]}}

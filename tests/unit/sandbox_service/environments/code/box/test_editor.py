@@ -1,6 +1,6 @@
 import pytest
 
-from sandbox_service.environments.code.editor import MAX_FILE_BYTES, EditorError, edit
+from sandbox_service.environments.code.box.editor import MAX_FILE_BYTES, EditorError, edit
 from tests.fakes.agent import FakeAgent
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load_own"]
 
-_FOLDER = Path(__file__).parent / "tasks"
+_FOLDER = Path(__file__).parents[2] / "data" / "tasks"
 
 
 def load_own() -> tuple[CodeTask, ...]:

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from sandbox_service.config import CodeConfig
-from sandbox_service.environments.code.catalog import CodeCatalog
-from sandbox_service.environments.code.packs.humaneval import load_humaneval
+from sandbox_service.environments.code.service.catalog import CodeCatalog
+from sandbox_service.environments.code.service.packs.humaneval import load_humaneval
 
 CATALOG = CodeCatalog(CodeConfig())
 IDS = CATALOG.task_ids("humaneval")

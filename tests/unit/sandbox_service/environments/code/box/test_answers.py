@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_service.environments.code.answers import (
+from sandbox_service.environments.code.box.answers import (
     exact,
     number_in,
     numeric,

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_service.contract.problems import ErrorCode
-from sandbox_service.environments.code.packs.jsonl import load_jsonl
+from sandbox_service.environments.code.service.packs.jsonl import load_jsonl
 from sandbox_service.errors import ServiceError
 
 ROW = {"id": "a", "prompt": "Say yes.", "grader": {"kind": "exact", "answers": ["yes"]}}

@@ -3,8 +3,8 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_service.config import CodeConfig
-from sandbox_service.environments.code.catalog import CodeCatalog
-from sandbox_service.environments.code.packs.task import CodeTask
+from sandbox_service.environments.code.service.catalog import CodeCatalog
+from sandbox_service.environments.code.service.packs.task import CodeTask
 
 PAGE = Path(__file__).parents[6] / "docs" / "tasks.md"
 

@@ -2,8 +2,8 @@ from itertools import pairwise
 
 import pytest
 
-from sandbox_service.environments.code.shaping import TERMS, Milestones, StepFacts, parse_weights, shaped
-from sandbox_service.environments.code.tools import ToolResult
+from sandbox_service.environments.code.box.shaping import TERMS, Milestones, StepFacts, parse_weights, shaped
+from sandbox_service.environments.code.box.tools import ToolResult
 
 NOTHING = Milestones()
 WELL = ToolResult("", succeeded=True, executed=True)
