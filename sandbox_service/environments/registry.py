@@ -14,7 +14,7 @@ from sandbox_service.errors import ServiceError
 from .alfworld.catalog import AlfworldCatalog
 from .appworld.catalog import AppworldCatalog
 from .babyai.catalog import BabyaiCatalog
-from .bfcl.catalog import BfclCatalog
+from .bfcl.service.catalog import BfclCatalog
 from .code.service.catalog import CodeCatalog
 from .echo.service.catalog import EchoCatalog
 from .provisions import find

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sandbox_service.config import BfclConfig
-from sandbox_service.environments.bfcl.catalog import BfclCatalog
+from sandbox_service.environments.bfcl.service.catalog import BfclCatalog
 from sandbox_service.environments.provisions import GROUP, find
 from sandbox_service.sandboxes.content import box_files
 from sandbox_service.wire.frames import Op

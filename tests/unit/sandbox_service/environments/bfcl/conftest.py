@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sandbox_service.config import BfclConfig
-from sandbox_service.environments.bfcl.catalog import BfclCatalog
+from sandbox_service.environments.bfcl.service.catalog import BfclCatalog
 from sandbox_service.environments.provisions import find
 from sandbox_service.runner.world import Context
 
@@ -31,7 +31,7 @@ def catalog(provisions):
 def engine(provisions):
     """The module that stands for the package's classes; the package is on the path from here on."""
     sys.path.append(str(provisions.packages))
-    from sandbox_service.environments.bfcl import engine
+    from sandbox_service.environments.bfcl.box import engine
 
     return engine
 
@@ -39,7 +39,7 @@ def engine(provisions):
 @pytest.fixture(scope="session")
 def module(provisions, engine):
     """The world's module, warm."""
-    from sandbox_service.environments.bfcl import world
+    from sandbox_service.environments.bfcl.box import world
 
     world.warm(str(provisions.data))
     return world

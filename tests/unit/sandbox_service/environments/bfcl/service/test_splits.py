@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from sandbox_service.environments.bfcl.splits import SUBTYPES, make_splits
+from sandbox_service.environments.bfcl.service.splits import SUBTYPES, make_splits
 
 CATEGORIES = {
     name: tuple(f"{name}_{number}" for number in range(10 + 7 * place))

@@ -63,7 +63,7 @@ def test_ordinary_calls_are_not_refused(engine, math, method, arguments):
 
 
 def test_our_results_are_those_of_the_official_runner(engine, catalog):
-    from sandbox_service.environments.bfcl import checkers
+    from sandbox_service.environments.bfcl.box import checkers
 
     for task_id in catalog.task_ids("multi_turn")[::40]:
         task = catalog._shelf.task(task_id)

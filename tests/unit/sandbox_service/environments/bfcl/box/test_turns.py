@@ -119,7 +119,7 @@ def test_unanswered_turns_count_as_failed(play, catalog):
 
 
 def test_evaluating_disturbs_nothing_and_leaves_nothing_behind(play, catalog, module):
-    from sandbox_service.environments.bfcl import checkers
+    from sandbox_service.environments.bfcl.box import checkers
 
     before = set(vars(checkers._turn_state))
     plain, watched = play(BASE), play(BASE)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from sandbox_service.contract.inspection import Capabilities, Environment, Split
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
+from sandbox_service.environments.bfcl.box.shelf import Shelf
 from sandbox_service.errors import ServiceError
 
-from .shelf import Shelf
 from .splits import make_splits
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class BfclCatalog:
         self._shelf = Shelf(provisions.data)
         self.spec = EnvironmentSpec(
             name="bfcl",
-            world_module="sandbox_service.environments.bfcl.world",
+            world_module="sandbox_service.environments.bfcl.box.world",
             agent_code=False,
             many_per_worker=config.many_per_worker,
             fork=True,
