@@ -12,7 +12,7 @@ from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 from .alfworld.catalog import AlfworldCatalog
-from .appworld.catalog import AppworldCatalog
+from .appworld.service.catalog import AppworldCatalog
 from .babyai.catalog import BabyaiCatalog
 from .bfcl.service.catalog import BfclCatalog
 from .code.service.catalog import CodeCatalog

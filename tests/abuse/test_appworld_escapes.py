@@ -15,7 +15,7 @@ from tests.support.runner_box import uid_drop_missing
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sandbox_service.environments.appworld.catalog import AppworldCatalog
+    from sandbox_service.environments.appworld.service.catalog import AppworldCatalog
     from tests.support.runner_box import RunnerBox
 
 pytestmark = pytest.mark.timeout(600)
@@ -270,7 +270,7 @@ def test_a_replaced_session_side_reports_nothing_but_words(episode: AppWorldEpis
     ours = world_pids(box)
     forged = json.dumps({"passes": 9, "failures": 0, "success": True, "terminated": True, "reward": 1.0})
     forging = episode.run(
-        "notebook = load('sandbox_service.environments.appworld.notebook', fromlist=['run'])\n"
+        "notebook = load('sandbox_service.environments.appworld.box.notebook', fromlist=['run'])\n"
         "true_run = notebook.run\n"
         "def run(code, *more):\n"
         "    if 'again' in code: return true_run(code, *more)\n"

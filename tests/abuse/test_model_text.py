@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sandbox_service.environments.appworld.actions import read_actions
+from sandbox_service.environments.appworld.box.actions import read_actions
 from sandbox_service.environments.babyai.words import plain as babyai_plain
 from sandbox_service.environments.code.box import answers
 from sandbox_service.environments.code.box.actions import parse_actions

@@ -17,7 +17,7 @@ from tests.support.runner_box import INTERPRETER, uid_drop_missing
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sandbox_service.environments.appworld.catalog import AppworldCatalog
+    from sandbox_service.environments.appworld.service.catalog import AppworldCatalog
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
 TASK = "own01_1"

@@ -21,7 +21,7 @@ from tests.support.runner_box import uid_drop_missing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from sandbox_service.environments.appworld.catalog import AppworldCatalog
+    from sandbox_service.environments.appworld.service.catalog import AppworldCatalog
     from tests.support.runner_box import RunnerBox
 
     Play = Callable[..., AppWorldEpisode]

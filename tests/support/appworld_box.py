@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sandbox_service.config import AppworldConfig
-from sandbox_service.environments.appworld.catalog import AppworldCatalog
+from sandbox_service.environments.appworld.service.catalog import AppworldCatalog
 from sandbox_service.environments.provisions import GROUP, Provisions, find
 from sandbox_service.environments.registry import SETUP_COMMAND
 from sandbox_service.wire.frames import Op

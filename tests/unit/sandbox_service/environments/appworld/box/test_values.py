@@ -9,7 +9,7 @@ from enum import IntEnum
 
 import pytest
 
-from sandbox_service.environments.appworld.values import decode, encode
+from sandbox_service.environments.appworld.box.values import decode, encode
 
 
 class Level(IntEnum):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from sandbox_service.environments.appworld.actions import read_actions
+from sandbox_service.environments.appworld.box.actions import read_actions
 
 
 def text(content: str) -> dict[str, object]:

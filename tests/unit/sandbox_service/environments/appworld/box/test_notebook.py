@@ -21,7 +21,7 @@ def serve(request):
     return job["answer"]
 ask_world.connect(serve)
 sys.modules["__main__"] = types.ModuleType("__main__")
-from sandbox_service.environments.appworld.notebook import run
+from sandbox_service.environments.appworld.box.notebook import run
 said = []
 import os
 os_write = os.write

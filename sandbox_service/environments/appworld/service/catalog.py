@@ -53,7 +53,7 @@ class AppworldCatalog:
         self._provisions = _own_level(provisions)
         self.spec = EnvironmentSpec(
             name="appworld",
-            world_module="sandbox_service.environments.appworld.world",
+            world_module="sandbox_service.environments.appworld.box.world",
             agent_code=True,
             many_per_worker=False,
             fork=True,

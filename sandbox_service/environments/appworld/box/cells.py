@@ -36,7 +36,9 @@ _LONGEST_CODE = 200_000
 _LONGEST_ANSWER = 7 << 20
 _DEEPEST_CHAIN = 4
 _MARGIN_S = 1.0
-_CELL = "from sandbox_service.environments.appworld.notebook import run\nrun({code!r}, {timeout_s}, {most})\n"
+_CELL = (
+    "from sandbox_service.environments.appworld.box.notebook import run\nrun({code!r}, {timeout_s}, {most})\n"
+)
 
 
 def read_preamble() -> str:
