@@ -18,7 +18,7 @@ from .bfcl.service.catalog import BfclCatalog
 from .code.service.catalog import CodeCatalog
 from .echo.service.catalog import EchoCatalog
 from .provisions import find
-from .scienceworld.catalog import ScienceworldCatalog
+from .scienceworld.service.catalog import ScienceworldCatalog
 from .textcraft.catalog import TextcraftCatalog
 from .textworld.catalog import TextworldCatalog
 from .webshop.catalog import WebshopCatalog

@@ -48,7 +48,7 @@ class ScienceworldCatalog(GameCatalog):
     def __init__(self, config: ScienceworldConfig, provisions: Provisions) -> None:
         spec = EnvironmentSpec(
             name="scienceworld",
-            world_module="sandbox_service.environments.scienceworld.world",
+            world_module="sandbox_service.environments.scienceworld.box.world",
             agent_code=False,
             many_per_worker=config.many_per_worker,
             # A copied process would share its source's connection to Java.

@@ -9,7 +9,7 @@ import pytest
 from sandbox_service.config import ScienceworldConfig
 from sandbox_service.environments.base import Provisions
 from sandbox_service.environments.provisions import find, recipes
-from sandbox_service.environments.scienceworld.catalog import ScienceworldCatalog
+from sandbox_service.environments.scienceworld.service.catalog import ScienceworldCatalog
 
 LINES = (
     {"id": "boil-0", "category": "boil", "splits": ["train", "gold"], "reference": ["wait"]},
