@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
-from .alfworld.catalog import AlfworldCatalog
+from .alfworld.service.catalog import AlfworldCatalog
 from .appworld.service.catalog import AppworldCatalog
-from .babyai.catalog import BabyaiCatalog
+from .babyai.service.catalog import BabyaiCatalog
 from .bfcl.service.catalog import BfclCatalog
 from .code.service.catalog import CodeCatalog
 from .echo.service.catalog import EchoCatalog
 from .provisions import find
 from .scienceworld.service.catalog import ScienceworldCatalog
-from .textcraft.catalog import TextcraftCatalog
-from .textworld.catalog import TextworldCatalog
-from .webshop.catalog import WebshopCatalog
+from .textcraft.service.catalog import TextcraftCatalog
+from .textworld.service.catalog import TextworldCatalog
+from .webshop.service.catalog import WebshopCatalog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sandbox_service.environments.appworld.box.actions import read_actions
-from sandbox_service.environments.babyai.words import plain as babyai_plain
+from sandbox_service.environments.babyai.box.words import plain as babyai_plain
 from sandbox_service.environments.code.box import answers
 from sandbox_service.environments.code.box.actions import parse_actions
 from sandbox_service.environments.shared.box.calls import native_calls, parse_calls

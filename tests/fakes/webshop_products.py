@@ -6,7 +6,7 @@ import gzip
 import json
 from typing import TYPE_CHECKING, Any
 
-from sandbox_service.environments.webshop.products import Product, Request
+from sandbox_service.environments.webshop.box.products import Product, Request
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from sandbox_service.config import AlfworldConfig
-from sandbox_service.environments.alfworld.catalog import AlfworldCatalog
+from sandbox_service.environments.alfworld.service.catalog import AlfworldCatalog
 from sandbox_service.environments.provisions import find
 from sandbox_service.environments.registry import SETUP_COMMAND
 from tests.support.game_box import GameEpisode, RefusedError, game_box, reference

@@ -8,8 +8,8 @@ from statistics import mean
 
 import pytest
 
-from sandbox_service.environments.webshop.catalog import WebshopCatalog
-from sandbox_service.environments.webshop.products import read_products
+from sandbox_service.environments.webshop.box.products import read_products
+from sandbox_service.environments.webshop.service.catalog import WebshopCatalog
 from sandbox_service.wire.frames import Op
 from tests.support.runner_box import RunnerBox, uid_drop_missing
 from tests.support.webshop import (

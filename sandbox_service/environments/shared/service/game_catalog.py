@@ -61,10 +61,10 @@ class GameFacts:
 def game_spec(
     name: str, provisions: Provisions, *, many_per_worker: bool, instances_per_box: int = 10_000
 ) -> EnvironmentSpec:
-    """The spec of a game that can be copied and replayed, with its world in its folder's ``world.py``."""
+    """The spec of a game that can be copied and replayed; its world is ``box/world.py`` of its folder."""
     return EnvironmentSpec(
         name=name,
-        world_module=f"sandbox_service.environments.{name}.world",
+        world_module=f"sandbox_service.environments.{name}.box.world",
         agent_code=False,
         many_per_worker=many_per_worker,
         fork=True,

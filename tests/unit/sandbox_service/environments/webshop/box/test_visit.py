@@ -4,8 +4,8 @@ import copy
 
 import pytest
 
-from sandbox_service.environments.webshop.products import Review
-from sandbox_service.environments.webshop.visit import Page, Visit
+from sandbox_service.environments.webshop.box.products import Review
+from sandbox_service.environments.webshop.box.visit import Page, Visit
 from tests.fakes.webshop_products import Shelf, product
 
 MUG = product("B000000001")

@@ -11,10 +11,9 @@ from sandbox_service.environments.shared.service.game_catalog import (
     GameTask,
     game_spec,
 )
+from sandbox_service.environments.webshop.box.goals import Goal, human_goals, synthetic_goals
+from sandbox_service.environments.webshop.box.products import Product, ProductsError, read_products
 from sandbox_service.errors import ServiceError
-
-from .goals import Goal, human_goals, synthetic_goals
-from .products import Product, ProductsError, read_products
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

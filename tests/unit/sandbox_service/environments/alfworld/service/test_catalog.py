@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_service.config import AlfworldConfig
-from sandbox_service.environments.alfworld.catalog import AlfworldCatalog
+from sandbox_service.environments.alfworld.service.catalog import AlfworldCatalog
 from sandbox_service.environments.base import Provisions
 from sandbox_service.errors import ServiceError
 

@@ -6,7 +6,7 @@ import pytest
 
 from sandbox_service.config import WebshopConfig
 from sandbox_service.environments.base import Provisions
-from sandbox_service.environments.webshop.catalog import WebshopCatalog
+from sandbox_service.environments.webshop.service.catalog import WebshopCatalog
 from sandbox_service.errors import ServiceError
 from tests.fakes.webshop_products import raw_product, write_products
 

@@ -1,7 +1,7 @@
 import pytest
 
-from sandbox_service.environments.babyai.sight import Sight, Thing
-from sandbox_service.environments.babyai.words import described, plain
+from sandbox_service.environments.babyai.box.sight import Sight, Thing
+from sandbox_service.environments.babyai.box.words import described, plain
 
 KEY = Thing("red key 1", "key", "red", "", (0, 2))
 DOOR = Thing("grey closed door 1", "door", "grey", "closed", (-3, 1))

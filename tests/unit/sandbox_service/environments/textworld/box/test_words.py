@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandbox_service.environments.textworld.words import plain, told, withheld
+from sandbox_service.environments.textworld.box.words import plain, told, withheld
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,12 @@
 
 import pytest
 
-from sandbox_service.environments.webshop.goals import Goal
+from sandbox_service.environments.webshop.box.goals import Goal
 from tests.fakes.webshop_products import product
 
 pytest.importorskip("thefuzz", reason="webshop is not set up; run sandbox-service envs setup webshop")
 
-from sandbox_service.environments.webshop.scoring import reward, title_words, type_factor
+from sandbox_service.environments.webshop.box.scoring import reward, title_words, type_factor
 
 MUG = product()
 GOAL = Goal(

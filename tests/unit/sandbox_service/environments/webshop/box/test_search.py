@@ -5,7 +5,7 @@ import pytest
 # bm25s alone says nothing: another environment brings it, too.
 pytest.importorskip("Stemmer", reason="webshop is not set up; run sandbox-service envs setup webshop")
 
-from sandbox_service.environments.webshop.search import MOST_RESULTS, Index
+from sandbox_service.environments.webshop.box.search import MOST_RESULTS, Index
 
 TEXTS = ["Red running shoes for women", "Blue shoe polish", "A women's red dress", "1.6 oz deodorant"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandbox_service.environments.webshop.products import ProductsError, Request, read_products
+from sandbox_service.environments.webshop.box.products import ProductsError, Request, read_products
 from tests.fakes.webshop_products import raw_product, write_products
 
 

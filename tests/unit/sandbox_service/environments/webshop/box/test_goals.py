@@ -2,8 +2,8 @@
 
 import json
 
-from sandbox_service.environments.webshop.goals import NO_LIMIT, Goal, human_goals, synthetic_goals
-from sandbox_service.environments.webshop.products import Request
+from sandbox_service.environments.webshop.box.goals import NO_LIMIT, Goal, human_goals, synthetic_goals
+from sandbox_service.environments.webshop.box.products import Request
 from tests.fakes.webshop_products import product
 
 

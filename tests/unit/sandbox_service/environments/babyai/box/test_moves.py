@@ -1,7 +1,7 @@
 import pytest
 
-from sandbox_service.environments.babyai.moves import CHECK, Carried, moves
-from sandbox_service.environments.babyai.sight import Place, Sight, Thing
+from sandbox_service.environments.babyai.box.moves import CHECK, Carried, moves
+from sandbox_service.environments.babyai.box.sight import Place, Sight, Thing
 
 LEFT, RIGHT, FORWARD, PICK_UP, DROP, TOGGLE = range(6)
 ROOM = frozenset((right, ahead) for right in range(-3, 4) for ahead in range(4))
