@@ -38,9 +38,11 @@ def box_files(spec: EnvironmentSpec) -> dict[str, bytes]:
     """
     package = spec.world_module.rpartition(".")[0]
     if package.rpartition(".")[2] != _BOX_FOLDER:
-        # Environments that have no folder of this name yet.
-        own = {path: data for path, data in _package(package).items() if _goes_into_the_box(path)}
-        return dict(sorted({**_content(*_RUNNER, _SHARED), **own}.items()))
+        detail = (
+            f"the world {spec.world_module} of {spec.name} is not in a folder named {_BOX_FOLDER!r}; "
+            "only such folders are copied into boxes, so move the world and all that it imports into one"
+        )
+        raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)
     return _content(*_RUNNER, _SHARED, package)
 
 
@@ -76,9 +78,3 @@ def _package(name: str) -> dict[str, bytes]:
     files = [path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     root = folder.parents[len(parts) - 1]
     return parents | {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
-
-
-def _goes_into_the_box(path: str) -> bool:
-    name = path.rpartition("/")[2]
-    parts = set(path.split("/"))
-    return not ({"packs", "setup"} & parts or name.startswith("catalog")) and name.endswith(".py")

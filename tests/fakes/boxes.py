@@ -21,7 +21,7 @@ ECHO = EchoCatalog.spec
 PROBE = replace(
     ECHO,
     name="probe",
-    world_module="tests.fakes.probe.world",
+    world_module="tests.fakes.probe.box.world",
     agent_code=True,
     many_per_worker=False,
     deterministic=False,

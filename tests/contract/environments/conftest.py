@@ -20,7 +20,7 @@ from sandbox_service.sandboxes.docker import Engine
 
 from .serving import serve
 from .subject import Subject
-from .vault.catalog import VaultCatalog
+from .vault.service.catalog import VaultCatalog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

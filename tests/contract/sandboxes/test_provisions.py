@@ -19,7 +19,7 @@ from tests.support.tiny_recipe import tiny_recipe
 
 SPEC = EnvironmentSpec(
     name="provided",
-    world_module="tests.fakes.provided.world",
+    world_module="tests.fakes.provided.box.world",
     agent_code=True,
     many_per_worker=False,
     fork=False,

@@ -310,7 +310,7 @@ async def test_what_an_earlier_service_left_is_swept_and_others_boxes_stay(kind,
 async def test_a_world_that_cannot_be_imported_fails_the_start_and_leaves_nothing(kind, factory, state_dir):
     import dataclasses
 
-    broken = dataclasses.replace(ECHO, world_module="sandbox_service.environments.echo.nowhere")
+    broken = dataclasses.replace(ECHO, world_module="sandbox_service.environments.echo.box.nowhere")
     with pytest.raises(ServiceError) as caught:
         await factory.start(broken, nothing, nothing)
     assert caught.value.code is ErrorCode.SANDBOX_FAILED

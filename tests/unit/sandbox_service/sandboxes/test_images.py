@@ -27,9 +27,9 @@ def test_the_reference_has_the_registry_in_front():
 
 
 def test_changed_code_is_another_image(tmp_path, monkeypatch):
-    world = tmp_path / "someenv" / "mine" / "world.py"
+    world = tmp_path / "changedenv" / "mine" / "box" / "world.py"
     world.parent.mkdir(parents=True)
-    spec = dataclasses.replace(SPEC, name="mine", world_module="someenv.mine.world")
+    spec = dataclasses.replace(SPEC, name="mine", world_module="changedenv.mine.box.world")
     monkeypatch.syspath_prepend(tmp_path)
     world.write_text("A = 1")
     before = image_tag(spec)

@@ -13,7 +13,7 @@ MAX_STEPS = 10
 class VaultCatalog:
     spec = EnvironmentSpec(
         name="vault",
-        world_module="tests.contract.environments.vault.world",
+        world_module="tests.contract.environments.vault.box.world",
         image="sandbox-code",
         instances_per_box=100,
         **TRAITS,
