@@ -43,7 +43,8 @@ def test_a_box_gets_the_runner_and_its_environments_world():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_box_gets_of_environments_only_the_folders_named_box(name):
     own, shared = (f"sandbox_service/environments/{each}/box/" for each in (name, "shared"))
-    rest = {path: data for path, data in box_files(spec_of(name)).items() if "/runner/" not in path}
+    runner = runner_files()
+    rest = {path: data for path, data in box_files(spec_of(name)).items() if path not in runner}
     above = {path for path, data in rest.items() if path.endswith("/__init__.py") and not data}
     assert rest.keys() - above
     assert all(path.startswith((own, shared)) for path in rest.keys() - above)
