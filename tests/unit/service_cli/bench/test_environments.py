@@ -2,15 +2,15 @@ from dataclasses import replace
 
 import pytest
 
-from deploy.bench.comparisons import beside_plain, plain_process
-from deploy.bench.environments import FAILED, box_count, boxes_capacity, problems
-from deploy.bench.episodes import Tally
-from deploy.bench.levels import Echo, level_figures
-from deploy.bench.lifetimes import memory_figures
-from deploy.bench.load import Load
-from deploy.bench.scripts import evenly, read_scripts
-from deploy.bench.variants import Variant, VariantError, playable, variants_of
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
+from service_cli.bench.comparisons import beside_plain, plain_process
+from service_cli.bench.environments import FAILED, box_count, boxes_capacity, problems
+from service_cli.bench.episodes import Tally
+from service_cli.bench.levels import Echo, level_figures
+from service_cli.bench.lifetimes import memory_figures
+from service_cli.bench.load import Load
+from service_cli.bench.scripts import evenly, read_scripts
+from service_cli.bench.variants import Variant, VariantError, playable, variants_of
 
 
 def load(wall_s: float = 2.0) -> Load:

@@ -8,6 +8,8 @@ from rich.console import Console, RenderableType
 
 from sandbox_service.contract.inspection import PoolStats, Split, Stats, SupervisorStats
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
+from service_cli.commands.envs import environments_view
+from service_cli.commands.status import stats_view
 
 
 def printed(view: RenderableType) -> list[str]:

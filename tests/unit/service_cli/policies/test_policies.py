@@ -2,7 +2,6 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_service.environments.echo.catalog import EchoCatalog
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from service_cli.policies.policies import (
     EmptyPolicy,
