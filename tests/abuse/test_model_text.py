@@ -21,7 +21,7 @@ from sandbox_service.environments.code.box import answers
 from sandbox_service.environments.code.box.actions import parse_actions
 from sandbox_service.environments.shared.box.calls import native_calls, parse_calls
 from sandbox_service.environments.shared.box.game_actions import parse_moves
-from sandbox_service.environments.textworld import words as textworld
+from sandbox_service.environments.textworld.box import words as textworld
 from sandbox_service.runner.worker.cpu_budget import OverBudget, cpu_budget
 from trainer.chat.thoughts import divide, marked
 from trainer.chat.tool_formats import TOOL_FORMATS

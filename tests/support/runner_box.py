@@ -42,7 +42,7 @@ def code_root() -> Path:
     """
     copied = Path(tempfile.mkdtemp(prefix="rb-code-", dir="/tmp"))
     atexit.register(shutil.rmtree, copied, ignore_errors=True)
-    skip = shutil.ignore_patterns("__pycache__", "packs")
+    skip = shutil.ignore_patterns("__pycache__", "service", "setup", "data")
     for part in (
         "sandbox_service/runner",
         "sandbox_service/wire",
