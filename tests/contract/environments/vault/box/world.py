@@ -1,7 +1,7 @@
 """The vault in the box. The standard library, and what is in every box."""
 
 from sandbox_service.environments.shared.box.calls import parse_calls
-from sandbox_service.runner.world import Outcome, Start, Verdict, World, WorldError
+from sandbox_service.runner.world import Outcome, Start, Verdict, World, WorldError, wants_sparse
 from sandbox_service.wire.codes import BoxErrorCode
 
 HOW = "Call look(drawer) for each of the drawers left and right, then enter(code) once with the sum."
@@ -15,8 +15,7 @@ def tool(name, argument):
 class VaultWorld(World):
     def start(self):
         if self.context.params:
-            unknown = min(self.context.params)
-            raise WorldError(f"there is no parameter {unknown!r}", BoxErrorCode.INVALID_REQUEST)
+            raise WorldError(f"unknown parameter {min(self.context.params)!r}", BoxErrorCode.INVALID_REQUEST)
         self.entered = None
         messages = [{"role": "system", "content": HOW}, {"role": "user", "content": "Open the vault."}]
         info = {"category": self.task["category"], "max_steps": self.task["max_steps"]}
@@ -25,11 +24,11 @@ class VaultWorld(World):
     def step(self, message, timeout_s):
         calls = parse_calls(message)
         texts = [call.problem or self.answer(call.name, call.arguments) for call in calls] or [HOW]
-        told = [{"role": "user", "content": "\n".join(texts)}]
+        sent = [{"role": "user", "content": "\n".join(texts)}]
         if calls and calls[0].native:
             pairs = zip(calls, texts, strict=True)
-            told = [{"role": "tool", "tool_call_id": call.call_id, "content": text} for call, text in pairs]
-        return Outcome(told, terminated=self.entered is not None)
+            sent = [{"role": "tool", "tool_call_id": call.call_id, "content": text} for call, text in pairs]
+        return Outcome(sent, terminated=self.entered is not None)
 
     def answer(self, name, arguments):
         if self.entered is not None:
@@ -42,10 +41,7 @@ class VaultWorld(World):
         return f"Nothing was done: {name[:50]!r} with these arguments is no call. {HOW}"
 
     def evaluate(self, params, grading):
-        if set(params) - {"sparse"} or not isinstance(params.get("sparse", False), bool):
-            raise WorldError(
-                'evaluate takes the parameter {"sparse": true} only', BoxErrorCode.INVALID_REQUEST
-            )
+        wants_sparse(params)
         return Verdict(float(self.entered == grading["code"]), self.entered == grading["code"])
 
 
