@@ -29,6 +29,7 @@ __all__ = [
     "publications",
     "resolve_device",
     "resolve_medium",
+    "shares_gpus",
     "spare_publications",
 ]
 
@@ -69,8 +70,18 @@ def resolve_medium(config: RunConfig, device: Device) -> Medium:
         return "shared_file"
     if config.learner.lora is not None:
         return "adapter"
-    shared = config.engine.gpus is not None and config.engine.gpus < 1
-    return "ipc" if shared else "nccl"
+    return "ipc" if shares_gpus(config, device) else "nccl"
+
+
+def shares_gpus(config: RunConfig, device: Device) -> bool:
+    """Whether each worker of the learner has an engine's worker beside it on its GPU.
+
+    They do where their shares add up to one at most, which Ray counts in ten thousandths.
+    """
+    learner, engine = config.learner.gpus, config.engine.gpus
+    if device == "cpu" or not config.steps or not learner or not engine:
+        return False
+    return round(learner + engine, 4) <= 1
 
 
 def publications(config: RunConfig) -> Path:

@@ -7,7 +7,6 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from .machine import GIB
-from .placement import workers_of
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
@@ -42,11 +41,11 @@ def host_memory(
     checkpoint: int,
 ) -> dict[str, int]:
     """Bytes on the machine that has most, with a checkpoint of so many bytes on its way to the disk."""
-    workers = ceil(workers_of(config) / machine.count)
+    workers = ceil(config.learner.most_workers / machine.count)
     engines = ceil(config.engine.count / machine.count) if config.steps else 0
     on_gpu = config.learner.gpus > 0
     held = learner.host + (_LOADED * learner.weights if on_gpu else learner.total)
-    copies = workers_of(config) if config.learner.sharding == "ddp" else config.learner.replicas
+    copies = config.learner.most_workers if config.learner.sharding == "ddp" else config.learner.replicas
     parts = {
         "learner": workers * (_WORKER + max(held, _LOADED * learner.weights)),
         "a checkpoint that is being written": ceil(copies * checkpoint / machine.count),

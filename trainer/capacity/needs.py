@@ -15,7 +15,7 @@ from trainer.update.mesh import Mesh
 
 from .engine_memory import cache_token_bytes, engine_memory, number_bytes
 from .machine import GIB
-from .placement import seats_of, workers_of
+from .placement import seats_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,7 +104,7 @@ def needs_of(config: RunConfig, folder: Path, machine: Machine) -> Needs:
         learner=rank_memory(
             shape,
             learner,
-            Mesh(0, workers_of(config), learner.replicas, learner.context_parallel),
+            Mesh(0, config.learner.most_workers, learner.replicas, learner.context_parallel),
             half=half,
             reference=config.algorithm.needs_reference,
             tokens=_pass_tokens(config, context),

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trainer.published import shares_gpus
+
 if TYPE_CHECKING:
     from trainer.config import RunConfig
     from trainer.published import Device
 
     from .machine import Machine
 
-__all__ = ["Seat", "seats_of", "workers_of"]
+__all__ = ["Seat", "seats_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +35,6 @@ class Seat:
         )
 
 
-def workers_of(config: RunConfig) -> int:
-    """The learner's workers, at most."""
-    workers = config.learner.workers
-    return workers[1] if isinstance(workers, tuple) else workers
-
-
 def seats_of(config: RunConfig, device: Device, machine: Machine) -> tuple[Seat, ...]:
     """A seat for each GPU that the run wants, in order; more than there are, if it wants more.
 
@@ -51,15 +47,14 @@ def seats_of(config: RunConfig, device: Device, machine: Machine) -> tuple[Seat,
         if device == "cpu" or not config.steps
         else (1.0 if config.engine.gpus is None else config.engine.gpus)
     )
-    ranks = list(range(workers_of(config))) if learner else []
+    ranks = list(range(config.learner.most_workers)) if learner else []
     engines = (
         [index for index in range(config.engine.count) for _ in range(config.engine.tensor_parallel)]
         if engine
         else []
     )
-    shared = bool(ranks and engines) and learner + engine <= 1
     pairs: list[tuple[tuple[int, ...], tuple[int, ...]]]
-    if shared:
+    if shares_gpus(config, device):
         length = max(len(ranks), len(engines))
         pairs = [(tuple(ranks[n : n + 1]), tuple(engines[n : n + 1])) for n in range(length)]
     else:

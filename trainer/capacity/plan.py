@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from .described import described_model
 from .host import host_memory
 from .needs import gpu_groups, needs_of
-from .placement import workers_of
 from .problems import problems_of, warnings_of
 from .storage import checkpoint_bytes, storage_of
 
@@ -96,6 +95,6 @@ def capacity_plan(config: RunConfig, machine: Machine) -> CapacityPlan:
 def _tokens(config: RunConfig, context: int) -> StepTokens:
     episodes = config.rollout.groups * config.rollout.group_size
     expected = int(_FILL * episodes * context)
-    rows = max(1, workers_of(config) // config.learner.context_parallel)
+    rows = max(1, config.learner.most_workers // config.learner.context_parallel)
     each = config.learner.micro_batch_tokens * config.learner.context_parallel
     return StepTokens(episodes, episodes * context, expected, ceil(expected / rows / each))

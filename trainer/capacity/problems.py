@@ -5,6 +5,9 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
+from trainer.published import shares_gpus
+from trainer.rollout.gpu_shares import share_problems
+
 from .machine import GIB
 
 if TYPE_CHECKING:
@@ -64,6 +67,7 @@ def _model(needs: Needs) -> Iterator[str]:
 
 
 def _gpus(groups: Sequence[GpuGroup], needs: Needs, machine: Machine) -> Iterator[str]:
+    yield from share_problems(needs.config, needs.device)
     wanted, there = sum(len(group.seats) for group in groups), machine.gpus * machine.count
     if not wanted:
         return
@@ -71,10 +75,14 @@ def _gpus(groups: Sequence[GpuGroup], needs: Needs, machine: Machine) -> Iterato
         yield f"the run wants {wanted} GPUs, and there is none: set learner.gpus=0, or use other machines"
         return
     if wanted > there:
+        shared = shares_gpus(needs.config, needs.device)
+        share = (
+            ", or let learner and engine share a GPU, such as learner.gpus=0.5 engine.gpus=0.5 "
+            "engine.gpu_memory_share=0.4"
+        )
         yield (
             f"the run wants {wanted} GPUs, and there {'is' if there == 1 else 'are'} {there}: lower "
-            "learner.workers or engine.count, or let learner and engine share a GPU, such as "
-            "learner.gpus=0.5 engine.gpus=0.5 engine.gpu_memory_share=0.4"
+            f"learner.workers or engine.count{'' if shared else share}"
         )
     if needs.config.engine.tensor_parallel > machine.gpus:
         yield (

@@ -54,10 +54,7 @@ def storage_of(
     if config.steps and published:
         place = shared if config.sync.folder is None else disk
         place["published weights"] = _PUBLICATIONS * published
-    workers = config.learner.workers
-    processes = (
-        workers[1] if isinstance(workers, tuple) else workers
-    ) + config.engine.count * config.engine.tensor_parallel
+    processes = config.learner.most_workers + config.engine.count * config.engine.tensor_parallel
     if processes > 2:
         shared["channels between processes"] = processes * _CHANNELS
     # Those that are kept, and the one being written.

@@ -77,6 +77,16 @@ class LearnerConfig(Branch):
     batch_timeout_s: Seconds = 1800.0
     """How long a step waits for its batch."""
 
+    @property
+    def least_workers(self) -> int:
+        """How many there are at least."""
+        return self.workers[0] if isinstance(self.workers, tuple) else self.workers
+
+    @property
+    def most_workers(self) -> int:
+        """How many there are at most."""
+        return self.workers[1] if isinstance(self.workers, tuple) else self.workers
+
     @model_validator(mode="after")
     def _ordered(self) -> LearnerConfig:
         if isinstance(self.workers, tuple) and self.workers[0] > self.workers[1]:

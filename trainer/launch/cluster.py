@@ -62,9 +62,8 @@ def _connect(config: RunConfig) -> None:
 
 def wanted_cpus(config: RunConfig) -> int:
     """CPUs that a run's engines and workers reserve; a smaller machine shares its own among them."""
-    workers = config.learner.workers
-    most = workers[1] if isinstance(workers, tuple) else workers
-    return math.ceil(config.engine.count * config.engine.cpus + most * config.learner.cpus)
+    learner, engine = config.learner, config.engine
+    return math.ceil(engine.count * engine.cpus + learner.most_workers * learner.cpus)
 
 
 def ray_logs() -> Path:

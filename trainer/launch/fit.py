@@ -14,23 +14,35 @@ from trainer.loop.final import final_error, forget_final
 from trainer.loop.worker import WorkerSettings, train_worker
 
 from .cluster import ray_logs
+from .shared_workers import InGroup, SharedScaling
 
 if TYPE_CHECKING:
     from trainer.config import LearnerConfig, RunConfig
+    from trainer.rollout.engine_placement import Reservation
 
 __all__ = ["fit"]
 
 _COLLECTIVE_TIMEOUT_S = 1800
 
 
-def fit(config: RunConfig, settings: WorkerSettings, checkpoints: Path) -> None:
-    """Train to the last step, over restarts of the workers. Raises TrainerError with the cause."""
+def fit(
+    config: RunConfig, settings: WorkerSettings, checkpoints: Path, reserved: Reservation | None = None
+) -> None:
+    """Train to the last step, over restarts of the workers. Raises TrainerError with the cause.
+
+    Args:
+        config: the run.
+        settings: what the workers are told.
+        checkpoints: the folder of checkpoints.
+        reserved: what is set aside for engines; workers that share GPUs with them go there.
+    """
+    shared = reserved is not None and reserved.shared
     folder = Path(settings.folder)
     forget_final(folder)
     trainer = TorchTrainer(
         train_worker,
         train_loop_config={"settings": settings},
-        scaling_config=_scaling(config.learner),
+        scaling_config=scaling(config.learner, reserved),
         torch_config=TorchConfig(
             backend="nccl" if config.learner.gpus else "gloo", timeout_s=_COLLECTIVE_TIMEOUT_S
         ),
@@ -40,6 +52,7 @@ def fit(config: RunConfig, settings: WorkerSettings, checkpoints: Path) -> None:
             failure_config=ray.train.FailureConfig(max_failures=config.learner.max_failures),
             checkpoint_config=ray.train.CheckpointConfig(num_to_keep=config.checkpoint.keep),
             worker_runtime_env={"env_vars": _variables(config)},
+            callbacks=[InGroup()] if shared else None,  # type: ignore[list-item]  # as above
         ),
     )
     try:
@@ -58,14 +71,16 @@ def _failure(folder: Path, error: BaseException) -> TrainerError:
     return final_error(folder) or TrainerError(sentence)
 
 
-def _scaling(learner: LearnerConfig) -> ray.train.ScalingConfig:
+def scaling(learner: LearnerConfig, reserved: Reservation | None) -> ray.train.ScalingConfig:
+    """How many workers there are, and what each reserves, or takes of what is reserved."""
     resources = {"CPU": learner.cpus}
     if learner.gpus:
         resources["GPU"] = learner.gpus
-    return ray.train.ScalingConfig(
+    return SharedScaling(
         num_workers=learner.workers,  # type: ignore[arg-type]  # typed as it was before Train v2
         use_gpu=learner.gpus > 0,
         resources_per_worker=resources,
+        group=reserved.group if reserved is not None and reserved.shared else None,
     )
 
 

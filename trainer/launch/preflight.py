@@ -20,6 +20,7 @@ from trainer.config.model import PretrainedModel
 from trainer.errors import ConfigError
 from trainer.published import resolve_device
 from trainer.rollout.engine_build import check_build, installed_build
+from trainer.rollout.gpu_shares import check_shares
 
 if TYPE_CHECKING:
     from trainer.capacity.machine import Machine
@@ -42,6 +43,7 @@ def check_machine(config: RunConfig, model: Path) -> tuple[str, ...]:
     device = resolve_device(config)
     if config.steps:
         check_build(device, installed_build())
+    check_shares(config, device)
     if config.ray.address is not None:
         return ()
     if device == "cuda" or config.learner.gpus > 0:

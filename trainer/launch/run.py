@@ -17,7 +17,8 @@ from trainer.loop.worker import WorkerSettings
 from trainer.models.folders import model_folder
 from trainer.published import resolve_device
 from trainer.report.page import write_report
-from trainer.rollout.engine_fleet import reserve, start_engines
+from trainer.rollout.engine_fleet import start_engines
+from trainer.rollout.engine_placement import reserve
 from trainer.tracking.jsonl import read_metrics
 from trainer.tracking.origin import write_origin
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from trainer.config import RunConfig
     from trainer.experience.actor import ExperienceHandle
     from trainer.rollout.engine_actor import RayEngine
+    from trainer.rollout.engine_placement import Reservation
 
     from .following import OnMetrics, OnWarning
 
@@ -65,6 +67,8 @@ class _Started:
     experience: ExperienceHandle
     engines: Sequence[RayEngine]
     """Actors live as long as somebody holds them."""
+    reserved: Reservation | None
+    """Where they are; None without engines."""
 
 
 def train(
@@ -97,7 +101,7 @@ def train(
             experience=started.experience.name,
             namespace=NAMESPACE,
         )
-        fit(config, settings, folder.checkpoints)
+        fit(config, settings, folder.checkpoints, started.reserved)
     if config.tracking.report:
         write_report(folder.path)
     return _result(config, folder)
@@ -116,14 +120,19 @@ def evaluate(config: RunConfig, model: Path | None = None) -> EvaluationResult:
     config = config.model_copy(update=changes)
     RunFolder.remove(config)
     folder = RunFolder.open(config, resume=False)
-    with _started(config, folder, model) as started:
+    with _started(config, folder, model, learner=False) as started:
         started.experience.call("evaluate", 0, timeout_s=config.evaluation.timeout_s)
     return replace(read_evaluations(folder.evaluations)[0], when="alone")
 
 
 @contextmanager
 def _started(
-    config: RunConfig, folder: RunFolder, model: Path | None = None, on_warning: OnWarning | None = None
+    config: RunConfig,
+    folder: RunFolder,
+    model: Path | None = None,
+    on_warning: OnWarning | None = None,
+    *,
+    learner: bool = True,
 ) -> Iterator[_Started]:
     """Service, cluster, engines and experience while the block runs."""
     with ExitStack() as stack:
@@ -136,17 +145,22 @@ def _started(
                 on_warning(sentence)
         url = stack.enter_context(sandbox_service(config, folder.logs))
         stack.enter_context(ray_cluster(config))
-        engines = _engines(config, model, stack) if config.steps else ()
+        reserved = _reserved(config, learner=learner) if config.steps else None
+        engines = _engines(config, model, reserved, stack) if reserved is not None else ()
         experience = stack.enter_context(run_experience(config, folder.path, model, url, NAMESPACE))
-        yield _Started(model, experience, engines)
+        yield _Started(model, experience, engines, reserved)
 
 
-def _engines(config: RunConfig, model: Path, stack: ExitStack) -> Sequence[RayEngine]:
+def _reserved(config: RunConfig, *, learner: bool) -> Reservation:
     device = resolve_device(config)
     if device == "cuda" and config.ray.address is None and not gpus():
         raise ConfigError("the run wants GPUs, and Ray finds none on this machine: set learner.gpus=0")
+    return reserve(config, device, learner=learner)
+
+
+def _engines(config: RunConfig, model: Path, reserved: Reservation, stack: ExitStack) -> Sequence[RayEngine]:
     stack.enter_context(publishing(config))
-    return start_engines(config, model, device, reserve(config, device))
+    return start_engines(config, model, resolve_device(config), reserved)
 
 
 def _result(config: RunConfig, folder: RunFolder) -> RunResult:

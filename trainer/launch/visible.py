@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainer.capacity.placement import workers_of
 from trainer.errors import ConfigError
 from trainer.rollout.engine_build import installed_build
 
@@ -57,7 +56,7 @@ def on_visible_gpus(config: RunConfig, gpus: int, *, resume: bool = False) -> tu
         return _with(config, had), None
     if not gpus:
         return config, None
-    wanted = workers_of(config) + config.engine.count * config.engine.tensor_parallel
+    wanted = config.learner.most_workers + config.engine.count * config.engine.tensor_parallel
     chosen = _WHOLE if wanted <= gpus else _SHARED
     placed = _with(config, chosen)
     taken = " ".join(f"{name}={_value(placed, name):g}" for name in chosen)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .engine import EngineStatus
     from .engine_core import PauseMode
     from .engine_options import EngineOptions
+    from .engine_placement import Neighbours
     from .policy import Generation, GenerationRequest
 
 __all__ = ["EngineActor", "RayEngine"]
@@ -37,10 +38,12 @@ WATCH_EVERY_S = 0.5
 class EngineActor:
     """One engine in a process of its own. Methods are those of Engine, which they run in its own loop."""
 
-    def __init__(self, options: EngineOptions) -> None:
+    def __init__(self, options: EngineOptions, neighbours: Neighbours | None = None) -> None:
         log = None if options.logs is None else options.logs / f"{_own_name()}.log"
         if log is not None:
             keep_log(log)
+        # Before the model is opened, which looks at the visible GPUs; held for as long as the engine lives.
+        self._shares = neighbours.take() if neighbours is not None else []
         self._loop = EngineLoop()
         self._engine = Engine(open_core(options), options)
         self._ready: asyncio.Task[None] | None = None

@@ -1,4 +1,4 @@
-"""The engines of a run as Ray actors: their resources, their start, and finding them by name."""
+"""The engines of a run as Ray actors: their start, and finding them by name."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Any
 
 import ray
-from ray.exceptions import GetTimeoutError
-from ray.util.placement_group import placement_group, remove_placement_group
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from trainer.errors import EngineError, Stalled
 
 from .engine_actor import CONTROL, EngineActor, RayEngine
 from .engine_options import engine_options
+from .engine_placement import actor_options, engine_resources
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +19,9 @@ if TYPE_CHECKING:
     from trainer.config.run import RunConfig
     from trainer.published import Device
 
-__all__ = ["engine_handles", "engine_names", "reserve", "start_engines"]
+    from .engine_placement import Reservation
+
+__all__ = ["engine_handles", "engine_names", "start_engines"]
 
 IN_FLIGHT = 4096
 """Requests at a time that wait in one actor; vLLM queues what it has no room for."""
@@ -33,38 +33,11 @@ def engine_names(config: RunConfig) -> tuple[str, ...]:
     return tuple(f"{config.name}-engine-{index}" for index in range(config.engine.count))
 
 
-def bundle(config: RunConfig, device: Device) -> dict[str, float]:
-    """What Ray sets aside for one engine; tensor-parallel workers share a machine."""
-    resources = {"CPU": float(config.engine.cpus)}
-    if device == "cuda":
-        share = 1.0 if config.engine.gpus is None else float(config.engine.gpus)
-        resources["GPU"] = share * config.engine.tensor_parallel
-    return {name: amount for name, amount in resources.items() if amount > 0}
-
-
-def reserve(config: RunConfig, device: Device) -> Any:  # noqa: ANN401 - Ray's placement groups have no type
-    """A placement group with a bundle for each engine, before the learner takes what is free.
-
-    Raises:
-        EngineError: the cluster has no room for it within ``engine.start_timeout_s``.
-    """
-    wanted = bundle(config, device)
-    group = placement_group([wanted] * config.engine.count, strategy="PACK")
-    try:
-        ray.get(group.ready(), timeout=config.engine.start_timeout_s)
-    except GetTimeoutError as error:
-        remove_placement_group(group)
-        raise EngineError(
-            f"there is no room in the cluster for {config.engine.count} engines of {wanted}"
-        ) from error
-    return group
-
-
 def start_engines(
     config: RunConfig,
     model: Path,
     device: Device,
-    group: Any = None,  # noqa: ANN401 - Ray's placement groups have no type
+    reserved: Reservation | None = None,
 ) -> tuple[RayEngine, ...]:
     """Start all engines, and wait until they answer.
 
@@ -72,27 +45,25 @@ def start_engines(
         config: The run.
         model: Folder of the model.
         device: What they run on.
-        group: A placement group of ``reserve``; without one Ray places them anywhere.
+        reserved: What ``reserve`` set aside for them; without it Ray places them anywhere.
 
     Raises:
         EngineError: an engine does not start; says why.
         Stalled: it takes longer than ``engine.start_timeout_s``.
     """
     options = engine_options(config, model, device)
-    resources = bundle(config, device)
+    anywhere = actor_options(engine_resources(config, device))
     remote: Any = ray.remote(concurrency_groups={CONTROL: CONTROLS})(EngineActor)  # type: ignore[call-overload]
     engines = []
     for index, name in enumerate(engine_names(config)):
         actor = remote.options(
             name=name,
             get_if_exists=True,
-            num_cpus=resources.get("CPU", 0),
-            num_gpus=resources.get("GPU", 0),
             max_restarts=config.engine.restarts,
             max_concurrency=IN_FLIGHT,
             runtime_env={"env_vars": options.environment()},
-            scheduling_strategy=PlacementGroupSchedulingStrategy(group, index) if group else None,
-        ).remote(options)
+            **(reserved.options(index) if reserved else anywhere),
+        ).remote(options, reserved.neighbours(index) if reserved else None)
         engines.append(RayEngine(name, actor))
     wait_for(engines, config.engine.start_timeout_s)
     return tuple(engines)

@@ -11,12 +11,12 @@ from trainer.errors import ConfigError
 from trainer.published import publications, resolve_medium
 
 from .engine_arguments import check_arguments, known_arguments
+from .gpu_shares import check_shares
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from trainer.config.engine import EngineConfig
     from trainer.config.run import RunConfig
     from trainer.published import Device
 
@@ -138,10 +138,7 @@ def engine_options(config: RunConfig, model: Path, device: Device) -> EngineOpti
         raise ConfigError(f"sync.medium={medium} needs GPUs; use shared_file")
     if config.learner.gpus == 0 and medium in ("nccl", "ipc"):
         raise ConfigError(f"sync.medium={medium} needs a learner on GPUs: set learner.gpus")
-    if engine.tensor_parallel > 1 and engine.gpus is not None and engine.gpus < 1:
-        raise ConfigError("engine.tensor_parallel wants whole GPUs; engine.gpus is a share")
-    if device == "cuda":
-        _check_shares(engine)
+    check_shares(config, device)
     _check_sampling(config)
     if engine.args:
         check_arguments(engine.args, known_arguments())
@@ -171,15 +168,6 @@ def engine_options(config: RunConfig, model: Path, device: Device) -> EngineOpti
         keep_cache=engine.keep_cache,
         further=engine.args,
     )
-
-
-def _check_shares(engine: EngineConfig) -> None:
-    """Ray puts two small shares on one GPU, and the learner's ranks on others, where they never meet."""
-    if engine.count > 1 and engine.gpus is not None and 0 < engine.gpus <= 0.5:
-        raise ConfigError(
-            f"{engine.count} engines with {engine.gpus:g} of a GPU each would not lie on a GPU each: set "
-            "engine.gpus above 0.5 and learner.gpus to the rest, such as 0.6 and 0.4"
-        )
 
 
 def _check_sampling(config: RunConfig) -> None:

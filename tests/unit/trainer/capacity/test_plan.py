@@ -151,6 +151,26 @@ def test_shares_that_add_up_to_one_are_on_the_same_gpus():
     assert seats(config) == [(0, 0, (0,), (0,)), (0, 1, (1,), (1,))]
 
 
+def test_tensor_parallel_engines_share_the_gpus_of_as_many_workers():
+    config = run(learner={"workers": 4, "gpus": 0.6}, engine={"count": 2, "gpus": 0.4, "tensor_parallel": 2})
+    seats = seats_of(config, "cuda", Machine(4, H100))
+    assert [(seat.gpu, seat.workers, seat.engines) for seat in seats] == [
+        (0, (0,), (0,)),
+        (1, (1,), (0,)),
+        (2, (2,), (1,)),
+        (3, (3,), (1,)),
+    ]
+
+
+def test_shares_that_cannot_be_placed_are_one_sentence_of_the_plan():
+    config = run(learner={"workers": 4, "gpus": 0.6}, engine={"count": 4, "gpus": 0.6})
+    problems = capacity_plan(config, EIGHT).problems
+    assert [sentence for sentence in problems if "share" in sentence] == [
+        "learner.gpus=0.6 and engine.gpus=0.6 add up to more than a GPU: lower one, so that they share each "
+        "GPU, or set both to 1 for GPUs of their own"
+    ]
+
+
 def test_tensor_parallel_engines_have_a_gpu_for_each_part_and_machines_follow_each_other():
     config = run(learner={"workers": 8, "gpus": 1}, engine={"count": 4, "tensor_parallel": 2})
     placed = seats(config, replace(EIGHT, count=2))

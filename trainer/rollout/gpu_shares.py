@@ -1,0 +1,67 @@
+"""Which shares of GPUs can be placed, told from the configuration alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainer.errors import ConfigError
+from trainer.published import resolve_medium, shares_gpus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trainer.config.run import RunConfig
+    from trainer.published import Device
+
+__all__ = ["check_shares", "share_problems"]
+
+
+def check_shares(config: RunConfig, device: Device) -> None:
+    """Raises ConfigError with the first of ``share_problems``."""
+    for sentence in share_problems(config, device):
+        raise ConfigError(sentence)
+
+
+def share_problems(config: RunConfig, device: Device) -> Iterator[str]:
+    """One sentence for each reason why learner and engines cannot have the shares that they ask for."""
+    if device == "cpu" or not config.steps or not config.learner.gpus:
+        return
+    if shares_gpus(config, device):
+        yield from _beside_each_other(config, device)
+    else:
+        yield from _apart(config)
+
+
+def _beside_each_other(config: RunConfig, device: Device) -> Iterator[str]:
+    medium = resolve_medium(config, device)
+    parts, workers = config.engine.count * config.engine.tensor_parallel, config.learner.least_workers
+    if medium == "nccl":
+        yield (
+            "sync.medium=nccl needs separate GPUs for learner and engines, since NCCL takes one process a "
+            "GPU, and learner.gpus and engine.gpus share them: set sync.medium=ipc"
+        )
+    if medium == "ipc" and parts > workers:
+        yield (
+            f"the engines take {parts} GPUs and share them with {workers} workers, so that {parts - workers} "
+            "would get no weights by sync.medium=ipc: lower engine.count, or raise learner.workers"
+        )
+
+
+def _apart(config: RunConfig) -> Iterator[str]:
+    learner, engine = config.learner, config.engine
+    share = 1.0 if engine.gpus is None else engine.gpus
+    if 0 < share < 1 and learner.gpus < 1:
+        yield (
+            f"learner.gpus={learner.gpus:g} and engine.gpus={share:g} add up to more than a GPU: lower one, "
+            "so that they share each GPU, or set both to 1 for GPUs of their own"
+        )
+    elif 0 < share < 1 and engine.count * engine.tensor_parallel > 1:
+        yield (
+            f"engine.gpus={share:g} would put engines on one GPU, where each needs its own: "
+            "set engine.gpus=1, or learner.gpus to the rest, so that learner and engines share GPUs"
+        )
+    elif learner.gpus <= 0.5 and learner.most_workers > 1:
+        yield (
+            f"learner.gpus={learner.gpus:g} would put two workers on one GPU, and NCCL takes one process a "
+            "GPU: set learner.gpus=1, or engine.gpus to the rest, so that learner and engines share GPUs"
+        )
