@@ -8,7 +8,7 @@ import pytest
 
 from sandbox_settings import settings_of
 from tests.fakes import capacity_tables
-from trainer.config import LearnerConfig
+from trainer.config import EngineConfig, LearnerConfig
 from trainer.config.algorithm import MismatchConfig
 from trainer.update.objective import mismatch_metrics
 
@@ -78,4 +78,5 @@ def test_settings_of_large_models_are_settings():
     rows = capacity_tables.SIZES_PAGE.read_text().partition("\n## Settings\n")[2].partition("\n## ")[0]
     names = re.findall(r"^\| `([a-z0-9_.]+)", rows, re.MULTILINE)
     assert len(names) > 10
-    assert set(names) <= {setting.key for setting in settings_of(LearnerConfig)} | {"lora"}
+    learner = {setting.key for setting in settings_of(LearnerConfig)} | {"lora"}
+    assert set(names) <= learner | {f"engine.{setting.key}" for setting in settings_of(EngineConfig)}

@@ -1,5 +1,7 @@
 """A learner for tests on GPUs, on a GPU of its own or on the engine's: as an actor, or called directly."""
 
+import torch
+
 from tests.fakes.weight_owner import ModelOwner
 from trainer.config import RunConfig
 from trainer.rollout.engine_fleet import engine_handles
@@ -26,6 +28,11 @@ class LearnerProcess:
         self._owner.move(MOVE, seed=version)
         self._owner.model.to(self._device)
         return self._publisher.report(version)
+
+    def rest(self):
+        """Have engines leave the GPU; bytes that are free on it then."""
+        self._publisher.rest()
+        return torch.cuda.mem_get_info()[0]
 
     def logprobs(self, token_ids):
         """Of each token."""

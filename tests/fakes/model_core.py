@@ -30,6 +30,14 @@ class FakeCore:
     async def resume(self):
         pass
 
+    async def sleep(self, mode):
+        self.calls.append(("sleep", mode))
+
+    async def wake(self, part):
+        if part == self.refuses:
+            raise RuntimeError("no room")
+        self.calls.append(("wake", part))
+
     async def call(self, method, arguments):
         if method == self.refuses:
             raise RuntimeError("no")

@@ -123,6 +123,12 @@ class FakeHandle:
     def resume(self):
         return self._do("resume", lambda: setattr(self, "paused", False))
 
+    def sleep(self, mode):
+        return self._do("sleep", note=mode)
+
+    def wake(self, part):
+        return self._do("wake", note=part)
+
     def connect(self, info):
         return self._do("connect", note=dict(info))
 

@@ -38,6 +38,7 @@ pytestmark = [
 ]
 
 WORDS = 128
+CACHE_MIB = 256
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def cluster():
 
 
 def settings(tmp_path, medium: str, dtype: str, share: float | None) -> RunConfig:
-    engine = {"dtype": dtype, "gpus": share, "gpu_memory_share": 0.3, "kv_cache_mib": 256}
+    engine = {"dtype": dtype, "gpus": share, "gpu_memory_share": 0.3, "kv_cache_mib": CACHE_MIB}
     return RunConfig.model_validate(
         {
             "name": f"gpu-{medium}",
@@ -99,3 +100,24 @@ def test_a_publication_arrives_and_an_engine_that_dies_finds_it_again(
         assert np.abs(np.asarray(generation.logprobs) - expected).mean() <= allowed
     report = ray.get(learner.publish.remote(3), timeout=400)
     assert report.agreement.difference <= allowed
+
+
+def test_an_engine_that_sleeps_leaves_its_memory_and_wakes_with_what_is_published(cluster, tmp_path):
+    run = settings(tmp_path, "ipc", "bfloat16", 0.5)
+    run = run.model_copy(update={"engine": run.engine.model_copy(update={"sleep": True})})
+    model = small_model(tmp_path / "model", hidden=256, words=WORDS, context=1024)
+    (engine,) = start_engines(run, model, "cuda")
+    learner = ray.remote(num_gpus=0.5)(LearnerProcess).remote(run.model_dump_json(), str(model))
+    awake = ray.get(learner.publish.remote(1), timeout=400)
+    free = torch.cuda.mem_get_info()[0]
+    left = ray.get(learner.rest.remote(), timeout=100) - free
+    assert left > 0.8 * (CACHE_MIB << 20)
+    report = ray.get(learner.publish.remote(2), timeout=400)
+    assert max(awake.agreement.difference, report.agreement.difference) <= limits_of(run, "cuda").fail
+
+    async def sampled():
+        async with EnginePool([engine]) as pool:
+            key = EpisodeKey("0.0", TaskRef("e", "s", "t"), 0)
+            return await pool.generate(GenerationRequest(key, (1, 2, 3), 60, Sampling(), seed=1))
+
+    assert asyncio.run(sampled()).versions == (VersionSpan(0, 60, 2),)

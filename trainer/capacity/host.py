@@ -45,11 +45,13 @@ def host_memory(
     engines = ceil(config.engine.count / machine.count) if config.steps else 0
     on_gpu = config.learner.gpus > 0
     held = learner.host + (_LOADED * learner.weights if on_gpu else learner.total)
+    asleep = config.engine.tensor_parallel * (engine.weights + engine.adapters) * config.engine.sleep
     copies = config.learner.most_workers if config.learner.sharding == "ddp" else config.learner.replicas
     parts = {
         "learner": workers * (_WORKER + max(held, _LOADED * learner.weights)),
         "a checkpoint that is being written": ceil(copies * checkpoint / machine.count),
         "engines": engines * (_ENGINE + (engine.total if device == "cpu" else 0)),
+        "weights of engines that sleep": engines * asleep,
         "driver, Ray, experience and service": _DRIVER,
         "sandboxes": _BOX * sum(int(number) for number in _BOXES.findall(" ".join(config.service.start))),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -140,7 +140,20 @@ def gpu_groups(needs: Needs, machine: Machine) -> tuple[GpuGroup, ...]:
 
 
 def _parts(needs: Needs, workers: int, engines: int) -> dict[str, int]:
+    """What is on a GPU at the same time; where engines sleep, at whichever time is more."""
     learner, engine = needs.learner, needs.engine
+    if not (needs.config.engine.sleep and workers and engines):
+        return _at_once(needs, learner, engine, workers, engines)
+    # What the cache was in is empty while the learner updates, and what activations were in while engines
+    # sample. The check after a publication is a small pass of the learner beside engines that are awake.
+    updating = _at_once(needs, learner, replace(engine, weights=0, adapters=0, cache=0), workers, engines)
+    sampling = _at_once(needs, replace(learner, activations=0, logits=0), engine, workers, engines)
+    return max(updating, sampling, key=lambda parts: sum(parts.values()))
+
+
+def _at_once(
+    needs: Needs, learner: RankMemory, engine: EngineMemory, workers: int, engines: int
+) -> dict[str, int]:
     weights = "weights" if needs.config.learner.lora is None else "weights, mostly frozen"
     parts = {
         weights: workers * learner.weights,

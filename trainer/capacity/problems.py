@@ -6,7 +6,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from trainer.published import shares_gpus
-from trainer.rollout.gpu_shares import share_problems
+from trainer.rollout.gpu_shares import share_problems, sleep_problem
 
 from .machine import GIB
 
@@ -68,6 +68,8 @@ def _model(needs: Needs) -> Iterator[str]:
 
 def _gpus(groups: Sequence[GpuGroup], needs: Needs, machine: Machine) -> Iterator[str]:
     yield from share_problems(needs.config, needs.device)
+    if (why := sleep_problem(needs.config, needs.device)) is not None:
+        yield why
     wanted, there = sum(len(group.seats) for group in groups), machine.gpus * machine.count
     if not wanted:
         return
@@ -97,8 +99,14 @@ def _sizes(groups: Sequence[GpuGroup], needs: Needs) -> Iterator[str]:
             part = max(group.parts, key=lambda name: group.parts[name])
             yield (
                 f"a GPU with {group.kind} needs {_gib(group.total)} and has {_gib(group.available)}; most of "
-                f"it is {part}, {_gib(group.parts[part])}: {_remedy(part, needs)}"
+                f"it is {part}, {_gib(group.parts[part])}: {_remedy(part, needs)}{_sleep(group, needs)}"
             )
+
+
+def _sleep(group: GpuGroup, needs: Needs) -> str:
+    """What helps where learner and engine are on the same GPU."""
+    both = any(seat.workers and seat.engines for seat in group.seats)
+    return ", or set engine.sleep=true" if both and not needs.config.engine.sleep else ""
 
 
 def _remedy(part: str, needs: Needs) -> str:

@@ -44,6 +44,9 @@ class EngineConfig(Branch):
     seeded: bool | None = None
     """Draw each turn with a seed of its own, so that the same weights give the same turns again. On a GPU
     vLLM then draws request by request, which is slow. When missing, true on a CPU and false on a GPU."""
+    sleep: bool = False
+    """On GPUs that learner and engines share: while the learner annotates and updates, the engines' weights
+    wait in host memory and their cache is given up, so that both need not fit at the same time."""
     keep_cache: bool = False
     """At a weight update, turns under way keep what the former weights computed of their prefix, instead of
     computing it again: faster with long contexts, and further from the learner. Later turns begin anew."""

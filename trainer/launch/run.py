@@ -17,7 +17,7 @@ from trainer.loop.worker import WorkerSettings
 from trainer.models.folders import model_folder
 from trainer.published import resolve_device
 from trainer.report.page import write_report
-from trainer.rollout.engine_fleet import start_engines
+from trainer.rollout.engine_fleet import rest, start_engines
 from trainer.rollout.engine_placement import reserve
 from trainer.tracking.jsonl import read_metrics
 from trainer.tracking.origin import write_origin
@@ -94,6 +94,8 @@ def train(
         _started(config, folder, on_warning=on_warning) as started,
         following(folder.metrics, on_metrics),
     ):
+        if config.engine.sleep:
+            rest(started.engines, config.sync.timeout_s)
         settings = WorkerSettings(
             config=config.model_dump_json(),
             model=str(started.model),

@@ -92,6 +92,14 @@ class Publisher(Protocol):
         """
         ...
 
+    def rest(self) -> None:
+        """The learner is about to compute: engines that share its GPUs may leave them to it."""
+        ...
+
+    def wake(self) -> None:
+        """It has computed, and publishes nothing: they sample again."""
+        ...
+
 
 class Recorder(Protocol):
     """Who keeps what a step led to."""
@@ -159,6 +167,7 @@ class TrainingLoop:
             batch = self._take(stage, stage.local(step))
             batch = self._with_tokens(batch, self.learner.to_annotate(batch))
         with clock.phase("annotate"):
+            self.publisher.rest()
             if stage.objective is Objective.REINFORCE:
                 batch = self.learner.annotate(batch)
         batch = credit(batch, self.config.algorithm, self.learner.kl_coefficient)
@@ -189,7 +198,10 @@ class TrainingLoop:
     def _publish(self, done: int, stage: Stage, batch: Batch) -> Mapping[str, float]:
         version = stage.local(done)
         due = version % self.config.sync.every == 0 or done == stage.last
-        if stage.objective is Objective.IMITATE or not due:
+        if stage.objective is Objective.IMITATE:
+            return {}
+        if not due:
+            self.publisher.wake()
             return {}
         here = tuple(sample for sample in batch.samples if is_filled(sample))
         report = self.publisher.publish(version, replace(batch, samples=here))

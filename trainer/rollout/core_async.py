@@ -28,11 +28,14 @@ if TYPE_CHECKING:
     from vllm import SamplingParams
     from vllm.outputs import RequestOutput
 
-    from .engine_core import Adapter, Draw, PauseMode
+    from .engine_core import Adapter, Draw, Part, PauseMode
     from .engine_options import EngineOptions
     from .policy import Generation
 
 __all__ = ["AsyncCore"]
+
+_WEIGHTS_KEPT = 1
+"""Of vLLM's levels of sleep: the next throws away what no publication brings, such as a vision tower."""
 
 
 @contextmanager
@@ -68,6 +71,14 @@ class AsyncCore:
     async def resume(self) -> None:
         with _lost_when_dead():
             await self._llm.resume_generation()
+
+    async def sleep(self, mode: PauseMode) -> None:
+        with _lost_when_dead():
+            await self._llm.sleep(level=_WEIGHTS_KEPT, mode=mode)
+
+    async def wake(self, part: Part) -> None:
+        with _lost_when_dead():
+            await self._llm.wake_up(tags=[part])
 
     async def call(self, method: str, arguments: Mapping[str, object]) -> tuple[Any, ...]:
         with _lost_when_dead():

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from vllm import SamplingParams
 
-    from .engine_core import Adapter, Draw, PauseMode
+    from .engine_core import Adapter, Draw, Part, PauseMode
     from .engine_options import EngineOptions
     from .policy import Generation
 
@@ -97,6 +97,12 @@ class InProcessCore:
 
     async def resume(self) -> None:
         await self._ask(lambda: setattr(self, "_paused", False))
+
+    async def sleep(self, mode: PauseMode) -> None:
+        raise EngineError("engine.sleep needs engine.in_process=false")
+
+    async def wake(self, part: Part) -> None:
+        raise EngineError("engine.sleep needs engine.in_process=false")
 
     async def call(self, method: str, arguments: Mapping[str, object]) -> tuple[Any, ...]:
         return tuple(await self._ask(lambda: self._llm.collective_rpc(method, kwargs=dict(arguments))))

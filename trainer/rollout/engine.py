@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from .engine_core import Core, PauseMode
+    from .engine_core import Core, Part, PauseMode
     from .engine_options import EngineOptions
     from .policy import GenerationRequest
 
@@ -68,6 +68,7 @@ class Engine:
         self._running = 0
         self._generated = 0
         self._paused = False
+        self._asleep = False
         self._updating = False
         self._failure: str | None = None
         self._receipts: tuple[Mapping[str, object], ...] = ()
@@ -148,6 +149,36 @@ class Engine:
             raise self._broken("an update of the weights was never finished")
         await self._core.resume()
         self._paused = False
+
+    async def sleep(self, mode: PauseMode) -> None:
+        """Leave the GPU's memory to the learner until ``wake``; one that sleeps already stays as it is.
+
+        Requests wait or are aborted, as in ``pause``.
+        """
+        if not self._asleep:
+            self._paused = True
+            await self._core.sleep(mode)
+            self._asleep = True
+
+    async def wake(self, part: Part) -> None:
+        """Take the memory of a part back: the weights first, then the cache, with which sampling goes on.
+
+        An engine that is awake, such as one that was started again, stays as it is.
+
+        Raises:
+            EngineLost: there is no room for it any more.
+        """
+        if not self._asleep:
+            return
+        try:
+            await self._core.wake(part)
+        except Exception as error:
+            raise self._broken(
+                f"it could not take its memory back: {type(error).__name__}: {error}"
+            ) from error
+        if part == "kv_cache":
+            self._asleep = False
+            await self.resume()
 
     async def connect(self, info: Mapping[str, object]) -> None:
         """Meet the learner, for media that need it."""

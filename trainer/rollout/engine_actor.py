@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .engine import EngineStatus
-    from .engine_core import PauseMode
+    from .engine_core import Part, PauseMode
     from .engine_options import EngineOptions
     from .engine_placement import Neighbours
     from .policy import Generation, GenerationRequest
@@ -147,6 +147,14 @@ class RayEngine:
     def resume(self) -> Future[None]:
         """See Engine."""
         return self._control("resume")
+
+    def sleep(self, mode: PauseMode) -> Future[None]:
+        """See Engine."""
+        return self._control("sleep", mode)
+
+    def wake(self, part: Part) -> Future[None]:
+        """See Engine."""
+        return self._control("wake", part)
 
     def connect(self, info: Mapping[str, object]) -> Future[None]:
         """See Engine."""

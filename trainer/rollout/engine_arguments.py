@@ -33,7 +33,7 @@ OWNED: Mapping[str, str] = {
     "nnodes": "engine.count, since an engine lies on one machine",
     "distributed_executor_backend": "engine.tensor_parallel",
     "enforce_eager": "engine.eager",
-    "enable_sleep_mode": "nothing: engines and learner keep their shares of a GPU",
+    "enable_sleep_mode": "engine.sleep",
     "generation_config": "rollout.sampling",
     "logprobs_mode": "nothing: training needs those of the distribution that was sampled from",
     "worker_extension_cls": "nothing: weights come by it",

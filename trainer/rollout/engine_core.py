@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from .engine_options import EngineOptions
     from .policy import Generation, Sampling
 
-__all__ = ["Adapter", "Core", "Draw", "PauseMode", "open_core"]
+__all__ = ["Adapter", "Core", "Draw", "Part", "PauseMode", "open_core"]
 
 PauseMode: TypeAlias = Literal["keep", "abort"]
+Part: TypeAlias = Literal["weights", "kv_cache"]
+"""What an engine has in a GPU's memory, as vLLM calls it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,14 @@ class Core(Protocol):
 
     async def resume(self) -> None:
         """Go on sampling."""
+        ...
+
+    async def sleep(self, mode: PauseMode) -> None:
+        """Pause, keep the weights in host memory, and give up the cache: the GPU's memory is free."""
+        ...
+
+    async def wake(self, part: Part) -> None:
+        """Take a part's memory back; sampling goes on with the last one."""
         ...
 
     async def call(self, method: str, arguments: Mapping[str, object]) -> tuple[Any, ...]:

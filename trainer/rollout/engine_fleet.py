@@ -14,6 +14,7 @@ from .engine_options import engine_options
 from .engine_placement import actor_options, engine_resources
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from trainer.config.run import RunConfig
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from .engine_placement import Reservation
 
-__all__ = ["engine_handles", "engine_names", "start_engines"]
+__all__ = ["engine_handles", "engine_names", "rest", "start_engines"]
 
 IN_FLIGHT = 4096
 """Requests at a time that wait in one actor; vLLM queues what it has no room for."""
@@ -67,6 +68,15 @@ def start_engines(
         engines.append(RayEngine(name, actor))
     wait_for(engines, config.engine.start_timeout_s)
     return tuple(engines)
+
+
+def rest(engines: Sequence[RayEngine], timeout_s: float) -> None:
+    """Have all of them sleep, before the learner comes to their GPUs. Raises EngineError and Stalled."""
+    for name, answer in [(engine.name, engine.sleep("keep")) for engine in engines]:
+        try:
+            answer.result(timeout=timeout_s)
+        except FutureTimeout as error:
+            raise Stalled(f"{name} did not sleep within {timeout_s:g} s") from error
 
 
 def wait_for(engines: list[RayEngine], timeout_s: float) -> None:

@@ -57,6 +57,8 @@ class EngineOptions:
     lora_rank: int | None = None
     seeded: bool = True
     """Requests draw with their own seeds."""
+    sleep: bool = False
+    """It leaves the GPU to the learner while that updates."""
     keep_cache: bool = False
     """A weight update leaves what requests under way have computed of their prefix."""
     further: Mapping[str, Any] = field(default_factory=dict)
@@ -94,6 +96,8 @@ class EngineOptions:
             said["enable_chunked_prefill"] = False
         else:
             said["gpu_memory_utilization"] = self.gpu_memory_share
+        if self.sleep:
+            said["enable_sleep_mode"] = True
         if self.transfer is not None:
             said["weight_transfer_config"] = {"backend": self.transfer}
         if self.lora_rank is not None:
@@ -165,6 +169,7 @@ def engine_options(config: RunConfig, model: Path, device: Device) -> EngineOpti
         threads=engine.threads,
         lora_rank=_room_for(lora.rank) if lora else None,
         seeded=device == "cpu" if engine.seeded is None else engine.seeded,
+        sleep=engine.sleep,
         keep_cache=engine.keep_cache,
         further=engine.args,
     )

@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from trainer.config.run import RunConfig
     from trainer.published import Device
 
-__all__ = ["check_shares", "share_problems"]
+__all__ = ["check_shares", "share_problems", "sleep_problem"]
 
 
 def check_shares(config: RunConfig, device: Device) -> None:
-    """Raises ConfigError with the first of ``share_problems``."""
+    """Raises ConfigError with the first of ``share_problems``, or ``sleep_problem``."""
     for sentence in share_problems(config, device):
         raise ConfigError(sentence)
+    if (why := sleep_problem(config, device)) is not None:
+        raise ConfigError(why)
 
 
 def share_problems(config: RunConfig, device: Device) -> Iterator[str]:
@@ -30,6 +32,25 @@ def share_problems(config: RunConfig, device: Device) -> Iterator[str]:
         yield from _beside_each_other(config, device)
     else:
         yield from _apart(config)
+
+
+def sleep_problem(config: RunConfig, device: Device) -> str | None:
+    """Why engines cannot sleep (``engine.sleep``); None if they can, or need not."""
+    engine = config.engine
+    if not engine.sleep or not config.steps:
+        return None
+    if device == "cpu":
+        return "engine.sleep frees a GPU's memory, and vLLM has no sleep on CPUs: leave it out"
+    if not shares_gpus(config, device):
+        return (
+            "engine.sleep frees GPUs that learner and engines share, and they have GPUs of their own: leave "
+            "it out, or set learner.gpus and engine.gpus to shares, such as 0.5 and 0.5"
+        )
+    if engine.in_process:
+        return "engine.sleep needs the model in a process of its own: set engine.in_process=false"
+    if engine.keep_cache:
+        return "engine.sleep gives up the cache that engine.keep_cache keeps: take one of them"
+    return None
 
 
 def _beside_each_other(config: RunConfig, device: Device) -> Iterator[str]:

@@ -74,6 +74,14 @@ class EngineHandle(Protocol):
         """Go on."""
         ...
 
+    def sleep(self, mode: Literal["keep", "abort"]) -> Future[None]:
+        """Leave the GPU's memory to the learner."""
+        ...
+
+    def wake(self, part: Literal["weights", "kv_cache"]) -> Future[None]:
+        """Take the memory of a part back, of an engine that sleeps; with the cache it goes on."""
+        ...
+
     def connect(self, info: Mapping[str, object]) -> Future[None]:
         """Meet the learner."""
         ...

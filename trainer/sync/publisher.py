@@ -17,6 +17,7 @@ from trainer.published import resolve_device, resolve_medium
 from .check import Check, worst_of
 from .engines import Engines
 from .ranks import from_rank_zero
+from .sleep import Sleep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -105,6 +106,7 @@ class Publication:
         self._rank = rank
         self._publisher = publisher
         self._check = check
+        self._sleep = Sleep(config)
 
     def publish(self, version: int, batch: Batch | None = None) -> Mapping[str, float]:
         """Have the engines sample with the learner's weights, under this version; metrics of how it went.
@@ -149,6 +151,21 @@ class Publication:
             lost=tuple(handle.name for handle in engines.lost),
         )
 
+    def rest(self) -> None:
+        """Have engines that sleep leave their GPUs to the learner, up to the next publication; collective.
+
+        Raises:
+            EngineError: an engine refused.
+            Stalled: ``sync.timeout_s`` passed.
+        """
+        self._sleep.begin(self._engines())
+
+    def wake(self) -> None:
+        """Have them sample again with the weights that they have; collective."""
+        engines = self._engines()
+        self._sleep.wake_weights(engines)
+        self._sleep.wake_cache(engines)
+
     def close(self) -> None:
         """Let go of connections and files."""
         self._publisher.close()
@@ -157,12 +174,14 @@ class Publication:
         return Engines(self._handles, self._config.sync.timeout_s)
 
     def _given(self, version: int, engines: Engines) -> int:
-        if not self._publisher.pauses:
-            return self._publisher.transfer(version, engines)
-        mode = self._config.rollout.in_flight
-        engines.each("pause", lambda handle: handle.pause(mode))
+        pauses, mode = self._publisher.pauses, self._config.rollout.in_flight
+        if pauses:
+            engines.each("pause", lambda handle: handle.pause(mode))
+        self._sleep.wake_weights(engines)
         size = self._publisher.transfer(version, engines)
-        engines.each("resume", lambda handle: handle.resume())
+        self._sleep.wake_cache(engines)
+        if pauses:
+            engines.each("resume", lambda handle: handle.resume())
         return size
 
     def _catch_up(self, version: int, engines: Engines) -> None:

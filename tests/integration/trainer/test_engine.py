@@ -178,6 +178,38 @@ async def test_a_turn_outlives_a_publication_and_knows_which_token_is_whose(
         assert difference(learner, turn, generation, start=former.end) < EXACT
 
 
+async def test_a_turn_waits_while_its_engine_sleeps_and_goes_on_with_the_weights_of_the_publication(
+    cluster, run, model, learner
+):
+    """By vLLM's own sleep; its build for CPUs stops and goes on likewise, and leaves the memory as it is."""
+    apart = run.engine.model_copy(update={"in_process": False, "sleep": True})
+    run = run.model_copy(update={"name": "sleeper", "engine": apart})
+    awake = run.model_copy(update={"engine": apart.model_copy(update={"sleep": False})})
+    (engine,) = start_engines(awake, model, "cpu")
+    try:
+        publisher = make_publisher(run, [engine], learner, rank=0)
+        publisher.publish(0)
+        asked = request(LONG)
+        async with EnginePool([engine]) as pool:
+            turn = asyncio.create_task(pool.generate(asked))
+            async with asyncio.timeout(60):
+                while not (await engine.status()).running:  # noqa: ASYNC110 - an engine has no event for it
+                    await asyncio.sleep(0.05)
+            await asyncio.to_thread(publisher.rest)
+            status = await engine.status()
+            assert (status.paused, status.running) == (True, 1)
+            learner.move(0.05, seed=1)
+            await asyncio.to_thread(publisher.publish, 1)
+            generation = await turn
+        assert not (await engine.status()).paused
+        last = generation.versions[-1]
+        assert (len(generation.token_ids), last.version) == (LONG, 1)
+        assert difference(learner, asked, generation, start=last.start) < EXACT
+    finally:
+        engine.stop()
+        clear(publications(run))
+
+
 async def test_an_engine_that_is_killed_under_load_comes_back_with_the_newest_weights(engine, run, learner):
     publisher = make_publisher(run, [engine], learner, rank=0)
     learner.move(0.05, seed=7)

@@ -151,6 +151,45 @@ def test_shares_that_add_up_to_one_are_on_the_same_gpus():
     assert seats(config) == [(0, 0, (0,), (0,)), (0, 1, (1,), (1,))]
 
 
+def on_one_gpu(sleep, share=0.5, **learner):
+    learner = {"gpus": 0.5, "sharding": "fsdp2", "gradient_checkpointing": True, **learner}
+    engine = {"gpus": 0.5, "gpu_memory_share": share, "sleep": sleep}
+    return run(learner=learner, engine=engine)
+
+
+def test_a_gpu_whose_engine_sleeps_needs_the_greater_of_updating_and_sampling():
+    awake = capacity_plan(on_one_gpu(sleep=False), replace(EIGHT, gpus=1)).groups[0]
+    asleep = capacity_plan(on_one_gpu(sleep=True), replace(EIGHT, gpus=1)).groups[0]
+    updating = awake.total - awake.parts["engine: weights"] - awake.parts["engine: keys and values"]
+    passes = ("activations", "logits")
+    sampling = awake.total - sum(awake.parts[name] for name in passes)
+    assert asleep.total == pytest.approx(max(updating, sampling), rel=0.02)
+    assert asleep.total < awake.total
+
+
+def test_weights_of_an_engine_that_sleeps_are_in_host_memory():
+    awake, asleep = (capacity_plan(on_one_gpu(sleep), EIGHT) for sleep in (False, True))
+    weights = asleep.host.pop("weights of engines that sleep")
+    assert asleep.host == awake.host
+    assert weights == awake.groups[0].parts["engine: weights"]
+
+
+def test_with_sleep_the_engine_may_have_what_the_learners_passes_take():
+    """4 billion weights whose states are in host memory, beside an engine with 85 % of the GPU."""
+    learner = {"offload": "parameters", "micro_batch_tokens": 32768}
+    machine = Machine(gpus=1, gpu_memory=H100)
+    (problem,) = capacity_plan(on_one_gpu(sleep=False, share=0.85, **learner), machine).problems
+    assert problem.endswith(", or set engine.sleep=true")
+    assert not capacity_plan(on_one_gpu(sleep=True, share=0.85, **learner), machine).problems
+
+
+def test_sleep_without_a_shared_gpu_is_a_problem_of_the_plan():
+    config = run(learner={"gpus": 1}, engine={"sleep": True})
+    assert any(
+        "they have GPUs of their own" in sentence for sentence in capacity_plan(config, EIGHT).problems
+    )
+
+
 def test_tensor_parallel_engines_share_the_gpus_of_as_many_workers():
     config = run(learner={"workers": 4, "gpus": 0.6}, engine={"count": 2, "gpus": 0.4, "tensor_parallel": 2})
     seats = seats_of(config, "cuda", Machine(4, H100))

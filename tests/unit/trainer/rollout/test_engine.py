@@ -46,6 +46,45 @@ async def test_it_starts_with_what_was_published_last(core, options):
     assert (await engine.generate(request())).versions == (VersionSpan(0, 4, 5),)
 
 
+async def test_an_engine_that_sleeps_takes_its_weights_back_then_new_ones_and_then_its_cache(core, options):
+    engine = Engine(core, options)
+    await engine.sleep("keep")
+    await engine.sleep("keep")
+    assert (await engine.status()).paused
+    await engine.wake("weights")
+    await whole_update(engine)
+    await engine.wake("kv_cache")
+    names = [name if name not in ("sleep", "wake") else (name, what) for name, what in core.calls]
+    assert names == [
+        ("sleep", "keep"),
+        ("wake", "weights"),
+        "record_publication",
+        "start_weight_update",
+        "update_weights",
+        "publication_receipt",
+        "finish_weight_update",
+        ("wake", "kv_cache"),
+    ]
+    status = await engine.status()
+    assert (status.paused, status.version) == (False, 3)
+
+
+async def test_an_engine_that_is_awake_stays_so(core, options):
+    engine = Engine(core, options)
+    await engine.wake("weights")
+    await engine.wake("kv_cache")
+    assert core.calls == []
+
+
+async def test_an_engine_without_room_to_wake_is_lost(core, options):
+    engine = Engine(core, options)
+    await engine.sleep("abort")
+    core.refuses = "kv_cache"
+    with pytest.raises(EngineLost, match="could not take its memory back: RuntimeError: no room"):
+        await engine.wake("kv_cache")
+    assert engine.failure() is not None
+
+
 async def test_it_is_version_0_when_nothing_was_published(core, options):
     engine = Engine(core, options)
     await engine.catch_up()

@@ -9,6 +9,7 @@ from trainer.errors import ConfigError
 from trainer.rollout.engine_options import engine_options
 
 MODEL = Path("/models/mine")
+SHARE = {"gpus": 0.5, "sleep": True}
 
 
 def options(device="cpu", **branches):
@@ -35,6 +36,12 @@ def test_engines_that_share_their_gpu_with_the_learner_read_its_memory():
     found = options("cuda", engine={"gpus": 0.5}, learner={"gpus": 0.5})
     assert found.transfer == "ipc"
     assert found.environment()["VLLM_ALLOW_INSECURE_SERIALIZATION"] == "1"
+
+
+def test_engines_sleep_only_where_the_run_says_so():
+    shared = {"learner": {"gpus": 0.5}}
+    assert options("cuda", engine=SHARE, **shared).arguments()["enable_sleep_mode"]
+    assert "enable_sleep_mode" not in options("cuda", engine={"gpus": 0.5}, **shared).arguments()
 
 
 def test_graphs_and_unseeded_draws_are_for_gpus_unless_the_run_says_otherwise():
@@ -115,6 +122,10 @@ def test_a_learner_on_cpus_hands_its_weights_to_engines_on_gpus_by_file():
         ("cuda", {"learner": {"lora": {"rank": 513}}}, "up to rank 512"),
         ("cuda", {"engine": {"gpus": 0.5, "tensor_parallel": 2}}, "set engine.gpus=1"),
         ("cpu", {"engine": {"tensor_parallel": 2}}, "in_process"),
+        ("cpu", {"engine": {"sleep": True}}, "vLLM has no sleep on CPUs"),
+        ("cuda", {"engine": {"sleep": True}}, "they have GPUs of their own"),
+        ("cuda", {"engine": SHARE | {"in_process": True}, "learner": {"gpus": 0.5}}, "in_process=false"),
+        ("cuda", {"engine": SHARE | {"keep_cache": True}, "learner": {"gpus": 0.5}}, "take one of them"),
     ],
 )
 def test_what_engines_cannot_do_is_said_before_they_start(device, branches, said):

@@ -79,6 +79,34 @@ def test_turns_are_aborted_where_the_run_says_so(run, owner):
     assert ("pause", "abort") in handle.verbs
 
 
+@pytest.fixture
+def sleeping(run):
+    return run.model_copy(update={"engine": run.engine.model_copy(update={"sleep": True})})
+
+
+def test_engines_that_sleep_wake_around_a_publication_weights_before_it_and_cache_behind_it(sleeping, owner):
+    handle = FakeHandle()
+    publication = make_publisher(sleeping, [handle], owner, 0)
+    publication.rest()
+    publication.publish(1)
+    said = [verb for verb in handle.verbs if verb[0] in ("sleep", "wake") or verb in ("begin", "resume")]
+    assert said == [("sleep", "keep"), ("wake", "weights"), "begin", ("wake", "kv_cache"), "resume"]
+
+
+def test_engines_that_sleep_wake_with_the_weights_that_they_have_where_nothing_is_published(sleeping, owner):
+    handle = FakeHandle()
+    make_publisher(sleeping, [handle], owner, 0).wake()
+    assert handle.verbs == [("wake", "weights"), ("wake", "kv_cache")]
+
+
+def test_engines_keep_their_memory_unless_the_run_says_otherwise(run, owner):
+    handle = FakeHandle()
+    publication = make_publisher(run, [handle], owner, 0)
+    publication.rest()
+    publication.wake()
+    assert handle.verbs == []
+
+
 def test_the_file_names_the_tied_head_and_the_manifest_names_the_file(run, owner):
     make_publisher(run, [FakeHandle()], owner, 0).publish(3)
     published = newest(publications(run))
