@@ -39,8 +39,19 @@ def host_memory(
     device: Device,
     machine: Machine,
     checkpoint: int,
+    object_store: int,
 ) -> dict[str, int]:
-    """Bytes on the machine that has most, with a checkpoint of so many bytes on its way to the disk."""
+    """Bytes on the machine that has most.
+
+    Args:
+        config: the run.
+        learner: memory of a worker.
+        engine: memory of one GPU of an engine, or of an engine on a CPU.
+        device: what engines run on.
+        machine: one of the machines.
+        checkpoint: bytes of one that is on its way to the disk.
+        object_store: bytes of Ray's, where the run starts it.
+    """
     workers = ceil(config.learner.most_workers / machine.count)
     engines = ceil(config.engine.count / machine.count) if config.steps else 0
     on_gpu = config.learner.gpus > 0
@@ -56,5 +67,5 @@ def host_memory(
         "sandboxes": _BOX * sum(int(number) for number in _BOXES.findall(" ".join(config.service.start))),
     }
     if config.ray.address is None:
-        parts["Ray's object store"] = config.ray.object_store_mib * _MIB
+        parts["Ray's object store"] = object_store
     return {name: size for name, size in parts.items() if size}

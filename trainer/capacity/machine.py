@@ -15,7 +15,7 @@ from trainer.published import SHARED_MEMORY
 if TYPE_CHECKING:
     from trainer.config import RunConfig
 
-__all__ = ["GIB", "Machine", "bytes_of", "this_machine"]
+__all__ = ["GIB", "Machine", "bytes_of", "free_shared_memory", "this_machine"]
 
 GIB = 1 << 30
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -59,9 +59,14 @@ def this_machine(config: RunConfig) -> Machine:
         gpus=count,
         gpu_memory=smallest,
         host_memory=_host_memory(),
-        shared_memory=shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else None,
+        shared_memory=free_shared_memory(),
         disk=shutil.disk_usage(_existing(config.root.absolute())).free,
     )
+
+
+def free_shared_memory() -> int | None:
+    """Bytes that are free in /dev/shm; None where there is none."""
+    return shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else None
 
 
 def _host_memory() -> int:

@@ -15,6 +15,7 @@ from trainer.update.mesh import Mesh
 
 from .engine_memory import cache_token_bytes, engine_memory, number_bytes
 from .machine import GIB
+from .object_store import object_store, positions_of
 from .placement import seats_of
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class Needs:
     context: int
     learner: RankMemory
     engine: EngineMemory
+    object_store: int
+    """Bytes of Ray's, where the run starts Ray."""
     tied: bool
     measured: bool
     """The GPU's memory is known."""
@@ -89,7 +92,7 @@ def needs_of(config: RunConfig, folder: Path, machine: Machine) -> Needs:
     )
     shape, base = shape_of(folder, config), shape_of(folder, plain)
     text = AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config()
-    positions = int(text.max_position_embeddings)
+    positions = positions_of(folder)
     context = config.rollout.max_context_tokens or positions
     learner, engine = config.learner, config.engine
     half = learner.dtype == "bfloat16" or (learner.dtype == "auto" and learner.gpus > 0)
@@ -110,6 +113,7 @@ def needs_of(config: RunConfig, folder: Path, machine: Machine) -> Needs:
             tokens=_pass_tokens(config, context),
         ),
         engine=engine_memory(base, adapter, engine, device, machine.gpu_memory),
+        object_store=object_store(config, context, machine.shared_memory),
         tied=bool(text.tie_word_embeddings),
         measured=machine.gpu_memory is not None,
     )

@@ -73,8 +73,9 @@ def capacity_plan(config: RunConfig, machine: Machine) -> CapacityPlan:
         needs = needs_of(config, folder, machine)
     groups = gpu_groups(needs, machine)
     checkpoint = checkpoint_bytes(config, needs.shape)
-    host = host_memory(config, needs.learner, needs.engine, needs.device, machine, checkpoint)
-    storage = storage_of(config, needs.shape, needs.base, needs.device, tied=needs.tied)
+    store = needs.object_store
+    host = host_memory(config, needs.learner, needs.engine, needs.device, machine, checkpoint, store)
+    storage = storage_of(config, needs.shape, needs.base, needs.device, tied=needs.tied, object_store=store)
     return CapacityPlan(
         name=config.name,
         model=getattr(config.model, "path", "a tiny model, made on the spot"),

@@ -9,6 +9,7 @@ from trainer.published import shares_gpus
 from trainer.rollout.gpu_shares import share_problems, sleep_problem
 
 from .machine import GIB
+from .object_store import batch_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from .storage import Storage
 
 __all__ = ["problems_of", "warnings_of"]
-
-_TOKEN = 8
-"""Bytes of a token on its way to a worker: its id and a log-probability."""
 
 
 def problems_of(
@@ -39,16 +37,16 @@ def problems_of(
 def warnings_of(needs: Needs) -> tuple[str, ...]:
     """What makes the run slower than it has to be."""
     config = needs.config
-    episodes = config.rollout.groups * config.rollout.group_size
-    # Workers that share a row each fetch the whole of it.
-    batch = _TOKEN * episodes * needs.context * config.learner.context_parallel
-    store = config.ray.object_store_mib << 20
+    batch, store = batch_bytes(config, needs.context), needs.object_store
     if config.ray.address is not None or batch <= store:
         return ()
+    episodes = config.rollout.groups * config.rollout.group_size
+    own = "/dev/shm has no room for more: raise it, in a container with --shm-size"
+    said = f"set ray.object_store_mib={ceil(batch / (1 << 20))}, or leave it out"
     return (
         f"a batch of {episodes} episodes of {needs.context} tokens takes {_gib(batch)} on its way to the "
-        f"workers, and Ray's object store has {_gib(store)}: Ray would write the rest to disk; set "
-        f"ray.object_store_mib={ceil(batch / (1 << 20))}",
+        f"workers, and Ray's object store has {_gib(store)}: Ray would write the rest to disk; "
+        f"{own if config.ray.object_store_mib is None else said}",
     )
 
 

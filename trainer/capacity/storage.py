@@ -37,7 +37,13 @@ class Storage:
 
 
 def storage_of(
-    config: RunConfig, trained: ModelShape, base: ModelShape, device: Device, *, tied: bool
+    config: RunConfig,
+    trained: ModelShape,
+    base: ModelShape,
+    device: Device,
+    *,
+    tied: bool,
+    object_store: int,
 ) -> Storage:
     """Sizes at the peak.
 
@@ -47,8 +53,9 @@ def storage_of(
         base: the model that engines sample from.
         device: what engines run on.
         tied: the output layer is the embedding, which a publication then holds twice.
+        object_store: of Ray, where the run starts it.
     """
-    shared = {} if config.ray.address else {"Ray's object store": config.ray.object_store_mib * _MIB}
+    shared = {} if config.ray.address else {"Ray's object store": object_store}
     disk: dict[str, int] = {}
     published = _publication(config, base, device, tied=tied)
     if config.steps and published:

@@ -33,5 +33,6 @@ class RayConfig(Branch):
     """``auto`` or an address; a local one is started when missing."""
     cpus: Positive | None = None
     """Of a local cluster; the machine's when missing, or as many as engines and workers ask for."""
-    object_store_mib: Positive = 256
-    """Of a local cluster. Batches pass through it; one that may be larger is warned of."""
+    object_store_mib: Positive | None = None
+    """Of a local cluster. When missing, as much as the largest batch needs on its way to the workers: 256 at
+    least, and half of what is free in /dev/shm at most."""

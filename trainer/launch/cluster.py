@@ -26,14 +26,17 @@ _TRIES = 3
 
 
 @contextlib.contextmanager
-def ray_cluster(config: RunConfig) -> Iterator[None]:
-    """Be connected while the block runs. Raises TrainerError."""
+def ray_cluster(config: RunConfig, object_store: int) -> Iterator[None]:
+    """Be connected while the block runs; a local Ray has an object store of so many bytes.
+
+    Raises TrainerError.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     for left in reversed(range(_TRIES)):
         try:
-            _connect(config)
+            _connect(config, object_store)
             break
         except Exception as error:  # Ray tells by a plain Exception that it was not up in time
             ray.shutdown()
@@ -45,7 +48,7 @@ def ray_cluster(config: RunConfig) -> Iterator[None]:
         ray.shutdown()
 
 
-def _connect(config: RunConfig) -> None:
+def _connect(config: RunConfig, object_store: int) -> None:
     if config.ray.address is not None:
         ray.init(address=config.ray.address, namespace=NAMESPACE, log_to_driver=False)
         return
@@ -54,7 +57,7 @@ def _connect(config: RunConfig) -> None:
         namespace=NAMESPACE,
         num_cpus=config.ray.cpus or max(os.cpu_count() or 1, wanted_cpus(config)),
         include_dashboard=False,
-        object_store_memory=config.ray.object_store_mib * 1024 * 1024,
+        object_store_memory=object_store,
         log_to_driver=False,
         configure_logging=False,
     )

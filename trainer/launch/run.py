@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from trainer.capacity.object_store import object_store_here
 from trainer.errors import ConfigError
 from trainer.evaluate.results import EvaluationResult, read_evaluations
 from trainer.experience.actor import run_experience
@@ -146,7 +147,7 @@ def _started(
             if on_warning is not None:
                 on_warning(sentence)
         url = stack.enter_context(sandbox_service(config, folder.logs))
-        stack.enter_context(ray_cluster(config))
+        stack.enter_context(ray_cluster(config, object_store_here(config, model)))
         reserved = _reserved(config, learner=learner) if config.steps else None
         engines = _engines(config, model, reserved, stack) if reserved is not None else ()
         experience = stack.enter_context(run_experience(config, folder.path, model, url, NAMESPACE))

@@ -12,6 +12,7 @@ from tests.fakes.learning import run_config, small_batch, small_model
 from trainer.capacity.described import described_model, known_models
 from trainer.capacity.engine_memory import cache_token_bytes, engine_memory
 from trainer.capacity.machine import GIB, Machine, bytes_of
+from trainer.capacity.object_store import object_store, object_store_here
 from trainer.capacity.placement import seats_of
 from trainer.capacity.plan import capacity_plan
 from trainer.capacity.storage import checkpoint_bytes, storage_of
@@ -111,7 +112,12 @@ def test_a_publication_is_as_large_as_its_file(folder, tmp_path):
     _, size = file_weights(tmp_path, tmp_path, 0, complete(learner.named_weights(), torch.float32))
     shape = shape_of(folder, config)
     storage = storage_of(
-        config, shape, shape, "cpu", tied=learner._model.core.language.config.tie_word_embeddings
+        config,
+        shape,
+        shape,
+        "cpu",
+        tied=learner._model.core.language.config.tie_word_embeddings,
+        object_store=0,
     )
     assert storage.shared_memory["published weights"] / 3 == pytest.approx(size, rel=0.02)
 
@@ -289,7 +295,34 @@ def test_a_batch_too_large_for_rays_object_store_is_warned_of(store, warned):
     )
     warnings = capacity_plan(config, EIGHT).warnings
     assert bool(warnings) is warned
-    assert all(sentence.endswith("set ray.object_store_mib=1024") for sentence in warnings)
+    assert all(sentence.endswith("set ray.object_store_mib=1024, or leave it out") for sentence in warnings)
+
+
+@pytest.mark.parametrize(
+    ("episodes", "free", "mib"),
+    [(16, None, 256), (1024, None, 1280), (1024, 64 * GIB, 1280), (1024, GIB, 512), (1024, GIB // 16, 256)],
+)
+def test_rays_object_store_is_as_large_as_the_largest_batch_where_there_is_room(episodes, free, mib):
+    """1024 episodes of 131,072 tokens are 1 GiB; a quarter more is left free."""
+    config = run(rollout={"groups": episodes // 16, "group_size": 16, "max_context_tokens": 131072})
+    assert object_store(config, 131072, free) == mib << 20
+    plan = capacity_plan(config, replace(EIGHT, shared_memory=free))
+    assert plan.storage.shared_memory["Ray's object store"] == mib << 20
+    assert plan.host["Ray's object store"] == mib << 20
+    assert bool(plan.warnings) is (mib < 1024 < episodes * 1.5)
+
+
+def test_an_object_store_that_dev_shm_has_no_room_for_is_told(folder):
+    config = run(rollout={"groups": 64, "group_size": 16, "max_context_tokens": 131072})
+    (warning,) = capacity_plan(config, replace(EIGHT, shared_memory=GIB)).warnings
+    assert "/dev/shm has no room for more: raise it, in a container with --shm-size" in warning
+
+
+def test_an_object_store_is_what_the_run_says(folder):
+    config = run_config(model={"kind": "pretrained", "path": str(folder)}, ray={"object_store_mib": 100})
+    assert object_store_here(config, folder) == 100 << 20
+    silent = config.model_copy(update={"ray": RunConfig().ray})
+    assert object_store_here(silent, folder) == 256 << 20
 
 
 def test_workers_copy_what_they_save_before_they_go_on():
