@@ -62,7 +62,7 @@ class Choice:
     def requirement(self) -> str:
         """What to install, as pip and uv name it."""
         gpu = "gpu," if self.engine == "vllm" else ""
-        return f".[service,trainer,{gpu}{self.engine},dev]"
+        return f".[service,model-policy,trainer,{gpu}{self.engine},dev]"
 
 
 class InstallationRefusedError(Exception):
@@ -191,7 +191,7 @@ def install(choice: Choice, venv: Path, variables: Mapping[str, str]) -> int:
         "--constraint",
         choice.constraints,
     ]
-    return _run([*pip, "--editable", ".[service,trainer,dev]"], environment)
+    return _run([*pip, "--editable", ".[service,model-policy,trainer,dev]"], environment)
 
 
 def _run(words: list[str], environment: dict[str, str]) -> int:

@@ -1,26 +1,30 @@
-"""An OpenAI-compatible chat-completions server: a call, tried again while that helps, by a deadline."""
+"""Chat completions of an OpenAI-compatible server, asked through OpenAI's client, by a deadline.
+
+The client repeats a call that may succeed later, exponentially spaced or when the server says. Here a
+deadline covers all attempts together, and failures get the codes of a policy.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import random
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-import httpx
+import openai
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sandbox_service.contract.messages import Message
 
-from .policies import PolicyError
+from .policies import ContextFullError, PolicyError
 
 if TYPE_CHECKING:
+    from openai import RequestOptions
+
     from sandbox_service.contract.base import JsonObject
 
-__all__ = ["ChatAnswer", "ChatServer", "ContextFullError", "api_base"]
+__all__ = ["ChatAnswer", "ChatServer", "api_base"]
 
-_AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 _CONTEXT = (
     "context_length_exceeded",
     "exceed_context_size",
@@ -30,17 +34,11 @@ _CONTEXT = (
     "context window",
     "prompt is too long",
 )
-_FIRST_WAIT_S = 0.5
-_LONGEST_WAIT_S = 20.0
 _PROBE_S = 10.0
 _MOST_DETAIL = 300
-
-
-class ContextFullError(PolicyError):
-    """The conversation is longer than the model takes."""
-
-    def __init__(self, detail: str, code: str = "context_length") -> None:
-        super().__init__(detail, code)
+_FIRST_WAITS_S = (0.5, 1.0, 2.0, 4.0)
+_LONGEST_WAIT_S = 8.0
+"""The client's waits between attempts, before it shortens each by up to a quarter."""
 
 
 class _Lenient(BaseModel):
@@ -74,93 +72,87 @@ class ChatAnswer:
 
 
 def api_base(url: str) -> str:
-    """The address in front of ``/chat/completions``; ``/v1`` is added where there is no version.
+    """Return the address in front of ``/chat/completions``; ``/v1`` is added where there is no version.
 
-    Raises PolicyError for what is no HTTP address.
+    Raises PolicyError for what is not an HTTP address.
     """
-    try:
-        parts = httpx.URL(url)
-    except httpx.InvalidURL:
-        parts = httpx.URL()
-    if parts.scheme not in ("http", "https") or not parts.host:
-        raise PolicyError(f"{url!r} is no address of a model server; write http://HOST:PORT", "usage")
     base = url.rstrip("/").removesuffix("/chat/completions")
-    last = httpx.URL(base).path.rpartition("/")[2]
+    try:
+        parts = urlsplit(base)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise PolicyError(f"{url!r} is no address of a model server; write http://HOST:PORT", "usage")
+    last = parts.path.rpartition("/")[2]
     versioned = last.startswith("v") and last[1:2].isdigit()
     return base if versioned else f"{base}/v1"
 
 
 class ChatServer:
-    """One model on one server, seen from one event loop."""
+    """One model server, used from one event loop."""
 
-    def __init__(
-        self,
-        url: str,
-        api_key: str | None = None,
-        *,
-        timeout_s: float = 240.0,
-        first_wait_s: float = _FIRST_WAIT_S,
-        transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
+    def __init__(self, url: str, api_key: str | None = None, *, timeout_s: float = 240.0) -> None:
         self._base = api_base(url)
         self._timeout_s = timeout_s
-        self._first_wait_s = first_wait_s
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
-        self._http = httpx.AsyncClient(headers=headers, limits=limits, transport=transport, timeout=timeout_s)
+        # Without a key the client would take one from the environment that is meant for another server.
+        self._options: RequestOptions = {} if api_key else {"headers": {"Authorization": openai.Omit()}}
+        self._client = openai.AsyncOpenAI(
+            base_url=self._base,
+            api_key=api_key or "none",
+            timeout=timeout_s,
+            max_retries=_retries_within(timeout_s),
+        )
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._http.aclose()
+        await self._client.close()
 
     async def probe(self) -> None:
-        """See whether somebody answers and takes the key. Raises PolicyError when not."""
+        """Check that the server answers and accepts the key. Raises PolicyError when not."""
+        once = self._client.with_options(max_retries=0, timeout=min(_PROBE_S, self._timeout_s))
         try:
-            reply = await self._http.get(f"{self._base}/models", timeout=min(_PROBE_S, self._timeout_s))
-        except httpx.TimeoutException:
-            # A busy server is not a missing one.
-            return
-        except httpx.HTTPError as error:
+            await once.get("/models", cast_to=str, options=self._options)
+        except openai.APITimeoutError:
+            return  # A busy server is not a missing one.
+        except openai.APIConnectionError as error:
             raise PolicyError(
-                f"no model server answers at {self._base}: {_said(error)}", "model_unreachable"
+                f"no model server answers at {self._base}: {_reason(error)}", "model_unreachable"
             ) from error
-        if reply.status_code in (401, 403):
-            raise _refused(reply)
+        except openai.APIStatusError as error:
+            if error.status_code in (401, 403):
+                raise _refused(error) from error
 
     async def complete(self, body: JsonObject) -> ChatAnswer:
-        """One completion. Raises ContextFullError, or PolicyError when there is none before the deadline."""
-        began, wait_s = time.monotonic(), self._first_wait_s
-        last, code = "no answer", "model_timeout"
-        while True:
-            left_s = self._timeout_s - (time.monotonic() - began)
-            try:
-                async with asyncio.timeout(max(0.001, left_s)):
-                    reply = await self._http.post(f"{self._base}/chat/completions", json=body)
-            except TimeoutError:
-                detail = f"the model server gave no answer in {self._timeout_s:g} s; last: {last}"
-                raise PolicyError(detail, code) from None
-            except httpx.TransportError as error:
-                last, asked_s, code = _said(error), 0.0, "model_unreachable"
-            else:
-                if reply.status_code not in _AGAIN:
-                    return _read(reply)
-                last, asked_s, code = (
-                    f"{reply.status_code} {_detail(reply)}",
-                    _retry_after(reply),
-                    "model_failed",
+        """Return one completion.
+
+        Raises ContextFullError, or PolicyError when there is no completion before the deadline.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                text = await self._client.post(
+                    "/chat/completions", body=body, cast_to=str, options=self._options
                 )
-            pause_s = max(asked_s, wait_s * (0.5 + random.random() / 2))
-            if time.monotonic() - began + pause_s > self._timeout_s:
-                raise PolicyError(f"the model server failed for {self._timeout_s:g} s: {last}", code)
-            await asyncio.sleep(pause_s)
-            wait_s = min(_LONGEST_WAIT_S, wait_s * 2)
+        except (TimeoutError, openai.APITimeoutError):
+            detail = f"the model server gave no answer in {self._timeout_s:g} s"
+            raise PolicyError(detail, "model_timeout") from None
+        except openai.APIConnectionError as error:
+            detail = f"the model server cannot be reached: {_reason(error)}"
+            raise PolicyError(detail, "model_unreachable") from error
+        except openai.APIStatusError as error:
+            raise _refused(error) from error
+        return _read(text)
 
 
-def _read(reply: httpx.Response) -> ChatAnswer:
-    if reply.status_code != 200:
-        raise _refused(reply)
+def _retries_within(timeout_s: float) -> int:
+    """Return how many retries of a call that fails at once fit into a deadline, by the client's waits."""
+    first = sum(timeout_s >= sum(_FIRST_WAITS_S[:count]) for count in range(1, len(_FIRST_WAITS_S) + 1))
+    return first + int(max(0.0, timeout_s - sum(_FIRST_WAITS_S)) / _LONGEST_WAIT_S)
+
+
+def _read(text: str) -> ChatAnswer:
     try:
-        completion = _Completion.model_validate_json(reply.content)
+        completion = _Completion.model_validate_json(text)
         choice = completion.choices[0]
     except (ValidationError, IndexError) as error:
         problem = error.errors()[0]["msg"] if isinstance(error, ValidationError) else "no choices"
@@ -176,31 +168,24 @@ def _read(reply: httpx.Response) -> ChatAnswer:
     )
 
 
-def _refused(reply: httpx.Response) -> PolicyError:
-    detail = _detail(reply)
-    if reply.status_code in (400, 413, 422) and any(sign in reply.text.lower() for sign in _CONTEXT):
+def _refused(error: openai.APIStatusError) -> PolicyError:
+    status, detail = error.status_code, _detail(error)
+    if status in (400, 413, 422) and any(sign in error.response.text.lower() for sign in _CONTEXT):
         return ContextFullError(detail)
-    return PolicyError(f"the model server refused: {reply.status_code} {detail}", "model_refused")
+    if status in (408, 409, 429) or status >= 500:
+        return PolicyError(f"the model server keeps failing: {status} {detail}", "model_failed")
+    return PolicyError(f"the model server refused: {status} {detail}", "model_refused")
 
 
-def _detail(reply: httpx.Response) -> str:
-    """The sentence in an error body, in the forms that servers give it."""
-    try:
-        body = reply.json()
-    except ValueError:
-        return reply.text[:_MOST_DETAIL]
-    found = body.get("error", body) if isinstance(body, dict) else body
-    if isinstance(found, dict):
-        found = found.get("message") or found.get("detail") or found
-    return str(found)[:_MOST_DETAIL]
+def _detail(error: openai.APIStatusError) -> str:
+    """Return the sentence of an error body, in the forms that servers give it."""
+    body = error.body  # of an "error" object its content, without one the whole document
+    if isinstance(body, dict):
+        body = body.get("message") or body.get("detail") or body
+    return str(body or error.response.text)[:_MOST_DETAIL]
 
 
-def _retry_after(reply: httpx.Response) -> float:
-    try:
-        return max(0.0, float(reply.headers.get("retry-after", "0")))
-    except ValueError:
-        return 0.0
-
-
-def _said(error: Exception) -> str:
-    return str(error) or type(error).__name__
+def _reason(error: openai.APIConnectionError) -> str:
+    """Return what the transport said, in place of the client's "Connection error."."""
+    cause = error.__cause__ or error
+    return str(cause) or type(cause).__name__

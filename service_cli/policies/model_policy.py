@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from sandbox_service.contract.messages import FunctionCall, Message
 from sandbox_service.contract.tool_prompt import tool_prompt
 
-from .chat_server import ContextFullError
-from .policies import Actor, Usage, View
+from .policies import Actor, ContextFullError, Usage, View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Actor",
+    "ContextFullError",
     "EmptyPolicy",
     "FixedActor",
     "Policy",
@@ -49,6 +50,13 @@ class PolicyError(ValueError):
 
     def __reduce__(self) -> tuple[type[PolicyError], tuple[str, str]]:
         return (type(self), (str(self), self.code))
+
+
+class ContextFullError(PolicyError):
+    """The conversation is longer than the model takes."""
+
+    def __init__(self, detail: str, code: str = "context_length") -> None:
+        super().__init__(detail, code)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.environments.registry import build_registry
 
-from .chat_server import ChatServer
 from .model_policy import ModelPolicy, Sampling
 from .policies import EmptyPolicy, PolicyError, ReferencePolicy, read_script
 from .random_policy import RandomPolicy
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
     from sandbox_service.config import ServiceConfig
 
+    from .chat_server import ChatServer
     from .policies import Policy
 
 __all__ = ["NAMES", "PolicyChoice", "make_policy"]
@@ -53,8 +53,7 @@ def make_policy(choice: PolicyChoice, env: str, config: ServiceConfig) -> Policy
         return read_script(choice.script)
     if choice.name.startswith(_MODEL):
         model, url = _model_of(choice.name)
-        server = ChatServer(url, choice.api_key, timeout_s=choice.timeout_s)
-        return ModelPolicy(model, server, choice.sampling)
+        return ModelPolicy(model, _server(url, choice), choice.sampling)
     match choice.name:
         case "reference":
             return ReferencePolicy(build_registry(config.environments).catalog(env))
@@ -63,6 +62,20 @@ def make_policy(choice: PolicyChoice, env: str, config: ServiceConfig) -> Policy
         case "empty":
             return EmptyPolicy()
     raise PolicyError(f"there is no policy {choice.name!r}; there are: {', '.join(NAMES)}", "usage")
+
+
+def _server(url: str, choice: PolicyChoice) -> ChatServer:
+    try:
+        from .chat_server import ChatServer
+    except ModuleNotFoundError as error:
+        if error.name != "openai":
+            raise
+        raise PolicyError(
+            "a model's policy needs the package 'openai'; "
+            "install it with: pip install 'training-sandbox[model-policy]'",
+            "usage",
+        ) from error
+    return ChatServer(url, choice.api_key, timeout_s=choice.timeout_s)
 
 
 def _model_of(name: str) -> tuple[str, str]:

@@ -21,7 +21,7 @@ async def played(fake: FakeChatServer, task_ids: list[str], sampling: Sampling |
     backend = GameBackend(game_registry("textcraft"))
     app = build_app(ServerConfig(), backend.registry, backend)
     with serving(fake.app) as url:
-        policy = ModelPolicy("m", ChatServer(url, timeout_s=5.0, first_wait_s=0.01), sampling)
+        policy = ModelPolicy("m", ChatServer(url, timeout_s=5.0), sampling)
         run = PolicyRun("textcraft", (), "openai", policy, 4, **options)
         transport, retry = httpx.ASGITransport(app), RetryPolicy(base_s=0.0, attempts=2)
         async with AsyncSandboxClient("http://localhost", transport=transport, retry=retry) as client:

@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,11 @@ async def test_names_of_models_may_have_slashes_and_at_signs() -> None:
     assert isinstance(policy, ModelPolicy)
     assert policy._model == "org/m@v2"
     await policy.aclose()
+
+
+def test_a_model_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)
+    monkeypatch.delitem(sys.modules, "service_cli.policies.chat_server", raising=False)
+    with pytest.raises(PolicyError, match=r"pip install 'training-sandbox\[model-policy\]'") as missing:
+        make_policy(PolicyChoice("openai:m@http://h"), "echo", CONFIG)
+    assert missing.value.code == "usage"
