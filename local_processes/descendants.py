@@ -13,10 +13,12 @@ import os
 import signal
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import psutil
+
 from .prctl import adopting_orphans
+from .process_tree import is_dead, started_ticks
 from .waiting import Deadline, wait_until
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ class Descendants:
     """Processes below this one with ``variable`` set to ``value`` in their environment, and those below."""
 
     def __init__(self, variable: str, value: str) -> None:
-        self._marker = f"{variable}={value}".encode()
+        self._variable, self._value = variable, value
         self._known: set[Process] = set()
         self._of_others: set[Process] = set()
 
@@ -110,26 +112,19 @@ class Descendants:
 
     def _marked(self, pid: int) -> bool:
         try:
-            return self._marker in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        except OSError:
+            return bool(psutil.Process(pid).environ().get(self._variable) == self._value)
+        except psutil.Error:
             return False
 
 
 def _children() -> tuple[dict[int, list[Process]], dict[int, list[Process]]]:
-    """Living processes and zombies of the machine, by parent."""
+    """Return the living descendants of this process, and the zombies among them, by parent."""
     living: dict[int, list[Process]] = {}
     zombies: dict[int, list[Process]] = {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            text = (entry / "stat").read_text()
-        except OSError:
-            continue  # It ended while we looked.
-        # The name stands in parentheses and may itself contain some.
-        name, fields = text[text.index("(") + 1 : text.rindex(")")], text[text.rindex(")") + 2 :].split()
-        process = Process(int(entry.name), int(fields[19]), name)
-        (zombies if fields[0] == "Z" else living).setdefault(int(fields[1]), []).append(process)
+    for found in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = Process(found.pid, started_ticks(found), found.name())
+            (zombies if is_dead(found) else living).setdefault(found.ppid(), []).append(process)
     return living, zombies
 
 

@@ -10,10 +10,13 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import psutil
+
+from .process_tree import process_of, processes, started_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,9 +47,9 @@ def sweep(base: Path) -> list[Path]:
     swept = []
     for folder in sorted(base.glob(f"{PREFIX}*")):
         if _is_orphaned(folder):
-            for pid in _inhabitants(folder):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            for process in _inhabitants(folder):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
             shutil.rmtree(folder, ignore_errors=True)
             swept.append(folder)
     return swept
@@ -59,11 +62,8 @@ def _base() -> Path:
 
 def _identity(pid: int) -> str:
     """The id and the start time of a process; empty when there is none."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return ""
-    return f"{pid} {text[text.rindex(')') + 2 :].split()[19]}"
+    process = process_of(pid)
+    return "" if process is None else f"{pid} {started_ticks(process)}"
 
 
 def _is_orphaned(folder: Path) -> bool:
@@ -76,14 +76,13 @@ def _is_orphaned(folder: Path) -> bool:
     return ours and bool(owner) and _identity(int(owner.split()[0])) != owner
 
 
-def _inhabitants(folder: Path) -> list[int]:
+def _inhabitants(folder: Path) -> list[psutil.Process]:
     """Processes that have a file open in the folder."""
-    inside = f"{folder}/"
     found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+    for process in processes():
+        if process.pid == os.getpid():
             continue
-        with contextlib.suppress(OSError):
-            if any(str(link.readlink()).startswith(inside) for link in (entry / "fd").iterdir()):
-                found.append(int(entry.name))
+        with contextlib.suppress(psutil.Error):
+            if any(Path(file.path).is_relative_to(folder) for file in process.open_files()):
+                found.append(process)
     return found

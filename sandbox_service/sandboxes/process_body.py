@@ -10,14 +10,16 @@ import subprocess
 from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO
 
+from local_processes.process_tree import end_tree, process_of, started_ticks
 from sandbox_service.errors import ServiceError
 
-from .proctree import ProcessEntry, end_tree, entry_of
 from .state import SOCKET_FOLDER, SOCKET_NAME, remove_folder, storage_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    import psutil
 
     from .base import SandboxLimits
     from .state import StateDir
@@ -54,7 +56,7 @@ class ProcessBody:
         self._on_removed = on_removed
         self._spawning: asyncio.Future[subprocess.Popen[bytes]] | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._entry: ProcessEntry | None = None
+        self._root: psutil.Process | None = None
         self._exit: asyncio.Future[int] | None = None
 
     async def start(self, timeout_s: float) -> None:
@@ -79,10 +81,10 @@ class ProcessBody:
                 start_new_session=True,
             )
         # Our own child that nobody has waited for is in the table, dead or alive.
-        self._entry = entry_of(process.pid)
+        self._root = process_of(process.pid)
         record = {
             "pid": process.pid,
-            "started": self._entry.started if self._entry else 0,
+            "started": started_ticks(self._root) if self._root else 0,
             "uids": [self._uids.start, self._uids.stop] if self._uids else None,
         }
         with _private(self._folder / _RECORD) as record_file:
@@ -108,7 +110,7 @@ class ProcessBody:
         if self._process is not None:
             if self._exit is None:
                 self._exit = asyncio.ensure_future(_exit_of(self._process))
-            await asyncio.to_thread(end_tree, self._entry, self._uids, _END_S)
+            await asyncio.to_thread(end_tree, self._root, self._uids, _END_S)
             try:
                 async with asyncio.timeout(_END_S):
                     await self._exit
@@ -140,7 +142,7 @@ def sweep_boxes(boxes: Path) -> int:
         except (OSError, ValueError, KeyError, TypeError):
             log.warning("box %s left no readable record; its processes, if any, are not ended", folder.name)
         else:
-            end_tree(ProcessEntry(pid, 0, "", started), range(*uids) if uids else None, _END_S)
+            end_tree(process_of(pid, started), range(*uids) if uids else None, _END_S)
         remove_folder(folder)
     return len(found)
 

@@ -7,6 +7,8 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import psutil
+
 __all__ = ["available_memory_mb", "describe_machine"]
 
 _PACKAGES = ("ray", "fastapi", "uvicorn", "uvloop", "aiohttp", "httpx")
@@ -17,7 +19,7 @@ def describe_machine() -> dict[str, object]:
     return {
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
-        "memory_mb": round(_memory("MemTotal")),
+        "memory_mb": round(psutil.virtual_memory().total / 2**20),
         "available_memory_mb": round(available_memory_mb()),
         "kernel": platform.release(),
         "python": platform.python_version(),
@@ -28,7 +30,7 @@ def describe_machine() -> dict[str, object]:
 
 def available_memory_mb() -> float:
     """Memory that can be had without swapping."""
-    return _memory("MemAvailable")
+    return float(psutil.virtual_memory().available) / 2**20
 
 
 def _cpu_model() -> str:
@@ -36,13 +38,6 @@ def _cpu_model() -> str:
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return platform.machine()
-
-
-def _memory(name: str) -> float:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith(f"{name}:"):
-            return int(line.split()[1]) / 1024
-    raise LookupError(name)
 
 
 def _version(name: str) -> str | None:

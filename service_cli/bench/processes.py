@@ -1,17 +1,21 @@
-"""CPU and memory of the service's processes, by part, read from /proc.
+"""CPU and memory of the service's processes, by part.
 
-Parts are told by command lines: Ray names its workers after the actor they hold. What a box starts belongs to
-the box. Of other services on the machine only those of the Docker engine count: they are nobody's children.
-A process that ended between two looks counts where its parent waited for it.
+Parts are recognised by command lines: Ray names its workers after the actor they hold. What a box starts
+belongs to the box. Of other services on the machine only those of the Docker engine count: they are nobody's
+children. A process that ended between two looks counts where its parent waited for it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import defaultdict
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+import psutil
+
+from local_processes.process_tree import processes, started_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,15 +34,8 @@ PART_MARKS: Mapping[str, tuple[str, ...]] = {
 }
 """Part to what its processes' command lines hold; the first that fits counts."""
 
-_PROC = Path("/proc")
-_TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 _BOX = "runner"
 _ENGINE = ("engine", "shim")
-# Fields of /proc/PID/stat after the command's name.
-_PARENT = 1
-_TIMES = slice(11, 15)
-"""User and system time of its own, then of the children that it waited for."""
-_STARTED = 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,77 +69,68 @@ class CpuLook:
 
 
 def cpu_look() -> CpuLook:
-    """CPU of every process that belongs to a part."""
+    """Return the CPU time of every process that belongs to a part."""
     uses: dict[tuple[int, int], CpuUse] = {}
-    for pid, part in parts_of():
-        fields = _stat(pid)
-        if fields is not None:
-            seconds = sum(map(int, fields[_TIMES])) * _TICK_S
-            uses[pid, int(fields[_STARTED])] = CpuUse(part, int(fields[_PARENT]), seconds)
+    for process, part in parts_of():
+        with contextlib.suppress(psutil.Error), process.oneshot():
+            key = process.pid, started_ticks(process)
+            # User and system time of its own, and of the children that it waited for.
+            seconds = sum(process.cpu_times()[:4])
+            uses[key] = CpuUse(part, process.ppid(), seconds)
     return CpuLook(uses)
 
 
-def parts_of() -> Iterator[tuple[int, str]]:
-    """Every process that belongs to a part, and the part."""
+def parts_of() -> Iterator[tuple[psutil.Process, str]]:
+    """Yield every process that belongs to a part, and the part."""
     parents: dict[int, int] = {}
     marked: dict[int, str] = {}
-    for entry in _PROC.iterdir():
-        if not entry.name.isdigit() or (fields := _stat(int(entry.name))) is None:
-            continue
-        pid = int(entry.name)
-        parents[pid] = int(fields[_PARENT])
-        part = _part_of(pid)
-        if part is not None:
-            marked[pid] = part
-    for pid in parents:
-        line = list(_line(pid, parents))
+    found: list[psutil.Process] = []
+    for process in processes():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            parents[process.pid] = process.ppid()
+            found.append(process)
+            if (part := _part_of(process)) is not None:
+                marked[process.pid] = part
+    for process in found:
+        line = list(_line(process.pid, parents))
         part = next((marked[each] for each in line if each in marked), None)
         ours = os.getpid() in line[1:] or any(marked.get(each) in _ENGINE for each in line)
-        if ours and part is not None and (pid in marked or part == _BOX):
-            yield pid, part
+        if ours and part is not None and (process.pid in marked or part == _BOX):
+            yield process, part
 
 
-def _part_of(pid: int) -> str | None:
-    """What a command line says."""
+def _part_of(process: psutil.Process) -> str | None:
+    """Return the part that the command line names."""
     try:
-        command = (_PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
+        command = " ".join(process.cmdline())
+    except psutil.Error:
         return None
     return next((name for name, marks in PART_MARKS.items() if any(mark in command for mark in marks)), None)
 
 
 def _line(pid: int, parents: Mapping[int, int]) -> Iterator[int]:
-    """A process and its ancestors."""
+    """Yield a process and its ancestors."""
     while pid in parents:
         yield pid
         pid = parents[pid]
 
 
 def processes_of(part: str) -> list[int]:
-    """Ids of a part's processes."""
-    return [pid for pid, found in parts_of() if found == part]
+    """Return the ids of a part's processes."""
+    return [process.pid for process, found in parts_of() if found == part]
 
 
 def memory_mb(part: str) -> float | None:
-    """Share of memory (PSS) of a part's processes; None where the kernel does not let us look."""
-    shares = [pss_mb(pid) for pid in processes_of(part)]
+    """Return the share of memory (PSS) of a part's processes; None where the kernel does not show it."""
+    shares = [pss_mb(process) for process, found in parts_of() if found == part]
     return None if None in shares else sum(share for share in shares if share is not None)
 
 
-def pss_mb(pid: int) -> float | None:
-    """A process's share of memory; nothing when it is gone, None where the kernel does not let us look."""
+def pss_mb(process: psutil.Process) -> float | None:
+    """Return a process's share of memory: 0 when it is gone, None where the kernel does not show it."""
     try:
-        rollup = (_PROC / str(pid) / "smaps_rollup").read_text()
-    except PermissionError:
+        return float(process.memory_full_info().pss) / 2**20
+    except psutil.AccessDenied:
         return None
-    except OSError:
+    except psutil.NoSuchProcess:
         return 0.0
-    return next((int(line.split()[1]) / 1024 for line in rollup.splitlines() if line.startswith("Pss:")), 0.0)
-
-
-def _stat(pid: int) -> list[str] | None:
-    try:
-        stat = (_PROC / str(pid) / "stat").read_text()
-    except OSError:
-        return None
-    return stat.rpartition(")")[2].split()

@@ -16,13 +16,13 @@ import docker
 import httpx
 
 from clients import AsyncSandboxClient
+from local_processes.process_tree import end_tree, process_of
 from sandbox_service.config import PoolConfig, SandboxConfig, ServerConfig, ServiceConfig, StoreConfig
 from sandbox_service.environments.registry import Registry
 from sandbox_service.gateway.app import build_app
 from sandbox_service.sandboxes.docker import Engine
 from sandbox_service.sandboxes.factory import open_factory
 from sandbox_service.sandboxes.images import build_images
-from sandbox_service.sandboxes.proctree import end_tree, entry_of
 from sandbox_service.supervisor.core import SupervisorCore
 from sandbox_service.trajectories.store import open_store
 from tests.fakes.supervisor_backend import SupervisorBackend
@@ -81,7 +81,7 @@ class Service:
                 engine.close()
             return
         record = json.loads((self.boxes / sandbox / "record.json").read_bytes())
-        assert end_tree(entry_of(record["pid"]), None, _PATIENCE_S)
+        assert end_tree(process_of(record["pid"]), None, _PATIENCE_S)
 
 
 @asynccontextmanager

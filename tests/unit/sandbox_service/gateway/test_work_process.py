@@ -8,11 +8,11 @@ import time
 
 import pytest
 
+from local_processes.process_tree import process_of
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import CapacityError, ServiceError
 from sandbox_service.gateway.refusals import SchemaError
 from sandbox_service.gateway.work_process import WorkProcess
-from sandbox_service.sandboxes.proctree import entry_of
 from tests.fakes.waiting import until
 
 
@@ -55,7 +55,7 @@ async def test_work_that_hangs_is_ended_and_the_next_is_done():
     with pytest.raises(ServiceError) as caught:
         await worker.run(time.sleep, 600)
     assert caught.value.code is ErrorCode.DEADLINE_EXCEEDED
-    assert entry_of(hung) is None
+    assert process_of(hung) is None
     worker._timeout_s = 60.0
     assert await worker.run(abs, -1) == 1
 
@@ -91,4 +91,4 @@ async def test_the_process_ends_with_its_gateway():
     )
     gateway = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
     said, _ = await gateway.communicate()
-    await until(lambda: entry_of(int(said)) is None)
+    await until(lambda: process_of(int(said)) is None)

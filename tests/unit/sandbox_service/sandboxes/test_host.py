@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from local_processes.process_tree import process_of
 from sandbox_service.environments.base import Provisions
 from sandbox_service.sandboxes import host, namespaces
 from sandbox_service.sandboxes.base import SandboxLimits
 from sandbox_service.sandboxes.content import runner_files
 from sandbox_service.sandboxes.host import choose_interpreter, look_around, reachable
 from sandbox_service.sandboxes.namespaces import INSIDE, Enclosure, namespaces_work
-from sandbox_service.sandboxes.proctree import entry_of
 from sandbox_service.sandboxes.state import StateDir
 from tests.fakes.waiting import until
 
@@ -141,4 +141,4 @@ async def test_a_probe_that_is_cancelled_ends_its_child(tmp_path):
     probe.cancel()
     with pytest.raises(asyncio.CancelledError):
         await probe
-    assert entry_of(int(pid_file.read_text())) is None
+    assert process_of(int(pid_file.read_text())) is None

@@ -6,11 +6,11 @@ import subprocess
 
 import pytest
 
+from local_processes.process_tree import process_of, started_ticks
 from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.base import SandboxLimits
 from sandbox_service.sandboxes.process_body import ProcessBody, sweep_boxes
-from sandbox_service.sandboxes.proctree import entry_of
 from sandbox_service.sandboxes.state import StateDir
 
 
@@ -53,10 +53,10 @@ async def test_what_runs_is_on_record(make):
     body, folder = make("sleep", "60")
     await body.start(5)
     record = json.loads((folder / "record.json").read_text())
-    assert entry_of(record["pid"]).started == record["started"]
+    assert started_ticks(process_of(record["pid"])) == record["started"]
     assert {stat.S_IMODE((folder / name).stat().st_mode) for name in ("record.json", "runner.log")} == {0o600}
     await body.remove()
-    assert entry_of(record["pid"]) is None
+    assert process_of(record["pid"]) is None
 
 
 async def test_removing_what_was_never_started_is_fine(make):
@@ -86,7 +86,7 @@ async def test_a_folder_that_cannot_be_written_is_the_boxs_failure(make):
 def stray(state, name, **changes):
     process = subprocess.Popen(["sleep", "60"])
     folder = state.make_box_dir(name, many_users=False)
-    record = {"pid": process.pid, "started": entry_of(process.pid).started, "uids": None, **changes}
+    record = {"pid": process.pid, "started": started_ticks(process_of(process.pid)), "uids": None, **changes}
     (folder / "record.json").write_text(json.dumps(record))
     return process
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from sandbox_service.sandboxes.proctree import ProcessEntry, end_tree, entry_of
+from local_processes.process_tree import end_tree, process_of, started_ticks
 
 TREE = """
 import os, sys, time
@@ -41,14 +41,15 @@ def end_of_output(process):
 
 
 def test_a_tree_ends_whole(tree):
-    assert end_tree(entry_of(tree.pid), None, 10)
+    assert end_tree(process_of(tree.pid), None, 10)
     assert end_of_output(tree)
     assert tree.wait() == -9
 
 
 def test_another_process_of_the_same_id_is_left_alone(tree):
-    entry = entry_of(tree.pid)
-    stranger = ProcessEntry(entry.pid, entry.parent, entry.state, entry.started - 1)
+    started = started_ticks(process_of(tree.pid))
+    assert process_of(tree.pid, started).pid == tree.pid
+    stranger = process_of(tree.pid, started - 1)
     assert end_tree(stranger, None, 10)
     assert tree.poll() is None
 
@@ -61,7 +62,7 @@ def test_nothing_to_end_is_fine():
 def test_a_process_that_is_gone_has_no_entry():
     process = subprocess.Popen(["true"])
     process.wait()
-    assert entry_of(process.pid) is None
+    assert process_of(process.pid) is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="user ids are changed by root only")
@@ -85,6 +86,6 @@ def test_a_hidden_process_is_found_by_its_user_id():
 
 
 def test_a_start_time_tells_processes_apart():
-    first = entry_of(os.getpid())
-    assert first.started > 0
-    assert first.started <= time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
+    first = started_ticks(process_of(os.getpid()))
+    assert first > 0
+    assert first <= time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
