@@ -57,7 +57,8 @@ def own_ids(drop: bool) -> None:
 
 def test_an_answer_forged_on_every_descriptor_is_never_an_answer_of_ours(act: Any, box: RunnerBox) -> None:
     frame = Frame(Op.REPLY, 99, "a", {"reward": 1.0, "terminated": True, "truncated": False}, b"{}").encode()
-    packet = b"\0\0\0\x0b\0\0\0\0" + b'{"ok":true}'
+    text = b'{"kind":"cell_done","number":1,"ok":true}'
+    packet = len(text).to_bytes(4, "big") + bytes(4) + text
     code = (
         "import os\n"
         "for n in range(256):\n"
@@ -72,7 +73,7 @@ def test_an_answer_forged_on_every_descriptor_is_never_an_answer_of_ours(act: An
 
 
 def test_a_cell_that_answers_for_itself_confuses_no_later_cell(act: Any) -> None:
-    text = json.dumps({"ok": True, "number": 1}).encode()
+    text = json.dumps({"kind": "cell_done", "ok": True, "number": 1}).encode()
     packet = len(text).to_bytes(4, "big") + bytes(4) + text
     act(do="python", code=f"import os, time\nos.write(3, {packet!r} * 2)\ntime.sleep(0.2)\nprint('late')")
     assert act(do="python", code="'second'")["output"].endswith("'second'\n")

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-__all__ = ["Loop"]
+__all__ = ["EventLoop"]
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
-class Loop:
+class EventLoop:
     """Calls back; a callback must not block."""
 
     def __init__(self) -> None:

@@ -19,16 +19,16 @@ from .fds import send_with_descriptors
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .event_loop import Loop
+    from .event_loop import EventLoop
 
-__all__ = ["FrameLink", "Gauge"]
+__all__ = ["FrameConnection", "QueuedBytes"]
 
 _CHUNK = 1 << 18
 _MOST_AT_ONCE = 64
 """Frames in one system call."""
 
 
-class Gauge:
+class QueuedBytes:
     """Bytes that wait in a set of links."""
 
     def __init__(self) -> None:
@@ -44,14 +44,14 @@ class _Outgoing:
         self.sent = 0
 
 
-class FrameLink:
+class FrameConnection:
     """One connection; ``on_closed`` is called once, when it broke or the peer left."""
 
     def __init__(
         self,
-        loop: Loop,
+        loop: EventLoop,
         end: socket.socket,
-        gauge: Gauge,
+        gauge: QueuedBytes,
         on_frame: Callable[[Frame], None],
         on_closed: Callable[[], None],
     ) -> None:
@@ -173,7 +173,7 @@ class FrameLink:
             self.close()
             self._on_closed()
 
-    def adopt(self, gauge: Gauge, on_closed: Callable[[], None]) -> None:
+    def adopt(self, gauge: QueuedBytes, on_closed: Callable[[], None]) -> None:
         """From now on count elsewhere, and tell somebody else of the end."""
         queued = sum(len(each.data) for each in self._queue)
         self._gauge.bytes -= queued

@@ -1,34 +1,41 @@
-"""The runner's non-blocking end of a message channel to launcher or zygote."""
+"""The main process's non-blocking connection to the launcher or the zygote."""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from .message_socket import Message, receive, send
+from sandbox_service.runner.messages.codec import Codec, Message, MessageError
+
+from .message_socket import receive, send
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from .event_loop import Loop
+    from .event_loop import EventLoop
 
-__all__ = ["MessageLink"]
+__all__ = ["MessageConnection"]
 
 
-class MessageLink:
-    """Messages out, in order and with descriptors; messages in, one callback each."""
+M = TypeVar("M", bound=Message)
+
+
+class MessageConnection(Generic[M]):
+    """Sends messages in order, with descriptors; calls back with each message that ``codec`` decodes."""
 
     def __init__(
         self,
-        loop: Loop,
+        loop: EventLoop,
         end: socket.socket,
-        on_message: Callable[[Message], None],
+        codec: Codec[M],
+        on_message: Callable[[M], None],
         on_closed: Callable[[], None],
     ) -> None:
         end.setblocking(False)
         self._loop = loop
         self._end = end
+        self._codec = codec
         self._on_message = on_message
         self._on_closed = on_closed
         self._queue: deque[tuple[Message, tuple[socket.socket, ...]]] = deque()
@@ -61,10 +68,11 @@ class MessageLink:
     def _read(self) -> None:
         try:
             while self._open:
-                self._on_message(receive(self._end, wait=False)[0])
+                self._on_message(receive(self._end, self._codec, wait=False)[0])
         except BlockingIOError:
             return
-        except (EOFError, OSError):
+        except (EOFError, OSError, MessageError):
+            # What cannot be understood ends the connection, as its end does: the box ends with it.
             self._broken()
 
     def _broken(self) -> None:

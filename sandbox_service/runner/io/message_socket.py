@@ -6,14 +6,17 @@ Sequenced-packet sockets keep message borders and tell of the peer's end. Standa
 from __future__ import annotations
 
 import json
+import os
 import socket
-from typing import Any
+from typing import TypeVar
+
+from sandbox_service.runner.messages.codec import Codec, Message, MessageError, encode
 
 from .fds import receive_with_descriptors, send_with_descriptors
 
-__all__ = ["Message", "pair", "receive", "send"]
+__all__ = ["pair", "receive", "send"]
 
-Message = dict[str, Any]
+M = TypeVar("M", bound=Message)
 MAX_MESSAGE = 64 * 1024
 MAX_DESCRIPTORS = 8
 
@@ -25,17 +28,29 @@ def pair() -> tuple[socket.socket, socket.socket]:
 
 def send(end: socket.socket, message: Message, descriptors: tuple[int, ...] = (), wait: bool = True) -> None:
     """Send one message. Raises BlockingIOError when ``wait`` is off and the peer does not keep up."""
-    data = json.dumps(message, separators=(",", ":")).encode()
+    data = json.dumps(encode(message), separators=(",", ":")).encode()
     if len(data) > MAX_MESSAGE:
         raise ValueError(f"a message of {len(data)} bytes")
     send_with_descriptors(end, data, descriptors, 0 if wait else socket.MSG_DONTWAIT)
 
 
-def receive(end: socket.socket, wait: bool = True) -> tuple[Message, list[int]]:
-    """The next message and its descriptors. Raises EOFError at the end."""
+def receive(end: socket.socket, codec: Codec[M], wait: bool = True) -> tuple[M, list[int]]:
+    """Return the next message and its descriptors.
+
+    Raises EOFError at the end, BlockingIOError when ``wait`` is off and none has come, and MessageError for
+    what is no message of this connection.
+    """
     flags = 0 if wait else socket.MSG_DONTWAIT
     data, descriptors = receive_with_descriptors(end, MAX_MESSAGE, MAX_DESCRIPTORS, flags)
     if not data:
         raise EOFError
-    message: Message = json.loads(data)
-    return message, descriptors
+    try:
+        value = json.loads(data)
+        if not isinstance(value, dict):
+            raise MessageError("a message is a JSON object")
+        return codec.decode(value), descriptors
+    except (ValueError, RecursionError) as error:
+        # Nobody else knows of them.
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise MessageError(f"not a message of this connection: {error}") from error

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["drain", "woken_by_children"]
+__all__ = ["drain", "sigchld_wakeup"]
 
 
 @contextlib.contextmanager
-def woken_by_children() -> Iterator[int]:
+def sigchld_wakeup() -> Iterator[int]:
     """A descriptor that becomes readable whenever a child ends."""
     reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["run_and_leave"]
+__all__ = ["run_and_exit"]
 
 
-def run_and_leave(action: Callable[[], None]) -> NoReturn:
+def run_and_exit(action: Callable[[], None]) -> NoReturn:
     """Run ``action`` and exit: 0, or 1 after an exception, which is shown on standard error."""
     code = 1
     try:

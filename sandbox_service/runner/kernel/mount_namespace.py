@@ -18,7 +18,7 @@ from . import privileges
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Quarters"]
+__all__ = ["MountNamespace"]
 
 _CLONE_NEWNS = 0x00020000
 _MS_REC, _MS_PRIVATE = 1 << 14, 1 << 18
@@ -26,13 +26,14 @@ _FLAGS = {"rw": 0, "exec": 0, "nosuid": 2, "nodev": 4, "noexec": 8}
 
 
 @dataclass(frozen=True, slots=True)
-class Quarters:
+class MountNamespace:
     """A mount namespace; it lives as long as the descriptor, or a process in it."""
 
-    namespace: int
+    fd: int
+    """The namespace, as ``/proc/PID/ns/mnt`` names it."""
 
     @classmethod
-    def furnish(cls, rooms: Mapping[str, str]) -> Quarters:
+    def create(cls, rooms: Mapping[str, str]) -> MountNamespace:
         """Make a namespace with a tmpfs at each path of ``rooms``, mounted with the options that stand there.
 
         The calling process must have one thread, and is where it was afterwards, but for its working
@@ -53,7 +54,7 @@ class Quarters:
 
     def enter(self) -> None:
         """Move the calling process, which must have one thread, into the namespace."""
-        _enter(self.namespace)
+        _enter(self.fd)
 
 
 @functools.cache

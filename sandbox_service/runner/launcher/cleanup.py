@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
     from sandbox_service.runner.config import RunnerConfig
 
-__all__ = ["Janitor"]
+__all__ = ["Cleanup"]
 
 _LONGEST_S = 20
 """After so long a cleaning is given up; the box is not clean then, and will be destroyed."""
 
 
-class Janitor:
+class Cleanup:
     """The directories of a box, and what may lie in them."""
 
     def __init__(self, config: RunnerConfig) -> None:

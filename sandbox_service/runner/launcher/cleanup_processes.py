@@ -18,28 +18,28 @@ from sandbox_service.runner.kernel import privileges
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Errands"]
+__all__ = ["CleanupProcesses"]
 
 _LONGEST_S = 30
 
 
 @dataclass(frozen=True, slots=True)
-class _Errand:
+class _CleanupProcess:
     what: str
     report: int
     done: Callable[[list[str]], None]
 
 
-class Errands:
+class CleanupProcesses:
     """Errands that are under way."""
 
     def __init__(self) -> None:
-        self._errands: dict[int, _Errand] = {}
+        self._running: dict[int, _CleanupProcess] = {}
 
     @property
     def pids(self) -> set[int]:
         """Processes of errands."""
-        return set(self._errands)
+        return set(self._running)
 
     def run(
         self,
@@ -63,7 +63,7 @@ class Errands:
         else:
             if pid == 0:
                 _serve(work, begin, waiting, report)
-            self._errands[pid] = _Errand(what, report, done)
+            self._running[pid] = _CleanupProcess(what, report, done)
         finally:
             if handed_over is not None:
                 os.close(handed_over)
@@ -72,18 +72,18 @@ class Errands:
 
     def ended(self, pid: int, code: int) -> bool:
         """Hear that a child has ended; False when it was on no errand."""
-        errand = self._errands.pop(pid, None)
-        if errand is None:
+        running = self._running.pop(pid, None)
+        if running is None:
             return False
-        size = os.fstat(errand.report).st_size
-        left = json.loads(os.pread(errand.report, size, 0)) if code == 0 else [errand.what]
-        os.close(errand.report)
-        errand.done(left)
+        size = os.fstat(running.report).st_size
+        left = json.loads(os.pread(running.report, size, 0)) if code == 0 else [running.what]
+        os.close(running.report)
+        running.done(left)
         return True
 
     def await_all(self, reap: Callable[[], None]) -> None:
         """Wait until no errand is left; each has its deadline."""
-        while self._errands:
+        while self._running:
             reap()
             time.sleep(0.0005)
 

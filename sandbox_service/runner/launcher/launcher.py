@@ -12,14 +12,29 @@ import selectors
 import signal
 import socket
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from sandbox_service.runner.config import RunnerConfig
-from sandbox_service.runner.io.message_socket import Message, receive, send
-from sandbox_service.runner.io.sigchld import drain, woken_by_children
+from sandbox_service.runner.io.message_socket import receive, send
+from sandbox_service.runner.io.sigchld import drain, sigchld_wakeup
 from sandbox_service.runner.kernel import privileges
+from sandbox_service.runner.messages.launcher import (
+    REQUESTS,
+    Cleaned,
+    Configure,
+    MarkClean,
+    OpenInstance,
+    ReleaseInstance,
+    ResetBox,
+)
 
-from .ownership import Premises
-from .requests import Desk
+from .ownership import Ownership
+from .requests import RequestHandler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sandbox_service.runner.messages.codec import Message
 
 __all__ = ["run_launcher"]
 
@@ -38,84 +53,91 @@ class Launcher:
     def __init__(self, upstream: socket.socket) -> None:
         self._upstream = upstream
         self._selector = selectors.DefaultSelector()
-        self._premises: Premises | None = None
-        self._desks: dict[int, Desk] = {}
+        self._ownership: Ownership | None = None
+        self._handlers: dict[int, RequestHandler] = {}
         self._running = True
+        self._requests: dict[type[Message], Callable[[Any, list[int]], None]] = {
+            Configure: self._configure,
+            MarkClean: self._mark_clean,
+            OpenInstance: self._open,
+            ReleaseInstance: self._release,
+            ResetBox: self._reset,
+        }
 
     def run(self) -> None:
-        with woken_by_children() as wake:
+        with sigchld_wakeup() as wake:
             self._selector.register(wake, selectors.EVENT_READ, wake)
             self._selector.register(self._upstream, selectors.EVENT_READ)
             while self._running:
                 events = self._selector.select()
                 # The runner first: it announces an instance before its worker can ask for anything.
-                self._hear_runner()
+                self._receive_requests()
                 for key, _ in events:
-                    self._hear(key.data)
+                    self._receive(key.data)
                 self._settle()
-        if self._premises is not None:
-            self._premises.reset()
+        if self._ownership is not None:
+            self._ownership.reset()
 
-    def _hear(self, who: Desk | int | None) -> None:
+    def _receive(self, who: RequestHandler | int | None) -> None:
         if isinstance(who, int):
             drain(who)
         # A desk may have been closed by what came before it in the same round.
-        elif who is not None and self._desks.get(who.serial) is who and not who.hear():
+        elif who is not None and self._handlers.get(who.serial) is who and not who.receive_request():
             self._close(who.serial)
 
     def _settle(self) -> None:
         """Collect the dead, end what they left behind, and tell those who wait for them."""
-        if self._premises is None:
+        if self._ownership is None:
             return
-        for root, code in self._premises.collect():
-            desk = self._desks.get(root.serial)
-            if desk is not None:
-                desk.root_ended(root, code)
+        for process, code in self._ownership.collect():
+            handler = self._handlers.get(process.serial)
+            if handler is not None:
+                handler.process_ended(process, code)
 
-    def _hear_runner(self) -> None:
+    def _receive_requests(self) -> None:
         while self._running:
             try:
-                message, descriptors = receive(self._upstream, wait=False)
+                request, descriptors = receive(self._upstream, REQUESTS, wait=False)
             except BlockingIOError:
                 return
             except (EOFError, OSError):
                 self._running = False
                 return
-            self._do(message, descriptors)
+            self._requests[type(request)](request, descriptors)
 
-    def _answer(self, message: Message, left: list[str]) -> None:
+    def _answer(self, request: int, left: list[str]) -> None:
         with contextlib.suppress(OSError):
-            send(self._upstream, {"clean": not left, "left": left, "request": message.get("request")})
+            send(self._upstream, Cleaned(request, left))
 
-    def _do(self, message: Message, descriptors: list[int]) -> None:
-        if message["do"] == "configure":
-            config = RunnerConfig.parse(message["config"])
-            self._premises = Premises(config)
-            return
-        assert self._premises is not None, "the runner configures first"
-        if message["do"] == "mark":
-            self._premises.mark_clean()
-        elif message["do"] == "open":
-            self._open(message, socket.socket(fileno=descriptors[0]))
-        elif message["do"] == "release":
-            serial = int(message["serial"])
+    @property
+    def _configured(self) -> Ownership:
+        assert self._ownership is not None, "the main process configures first"
+        return self._ownership
+
+    def _configure(self, request: Configure, _: list[int]) -> None:
+        self._ownership = Ownership(RunnerConfig.parse(request.config))
+
+    def _mark_clean(self, _request: MarkClean, _: list[int]) -> None:
+        self._configured.mark_clean()
+
+    def _open(self, request: OpenInstance, descriptors: list[int]) -> None:
+        control = socket.socket(fileno=descriptors[0])
+        handler = RequestHandler(self._configured, request.serial, request.copy_of, control)
+        self._handlers[request.serial] = handler
+        self._selector.register(control, selectors.EVENT_READ, handler)
+
+    def _release(self, request: ReleaseInstance, _: list[int]) -> None:
+        self._close(request.serial)
+        self._configured.release(request.serial, partial(self._answer, request.request))
+
+    def _reset(self, request: ResetBox, _: list[int]) -> None:
+        for serial in list(self._handlers):
             self._close(serial)
-            self._premises.release(serial, partial(self._answer, message))
-        else:
-            for serial in list(self._desks):
-                self._close(serial)
-            self._answer(message, self._premises.reset())
-
-    def _open(self, message: Message, control: socket.socket) -> None:
-        assert self._premises is not None, "the runner configures first"
-        serial = int(message["serial"])
-        desk = Desk(self._premises, serial, message.get("copy_of"), control)
-        self._desks[serial] = desk
-        self._selector.register(control, selectors.EVENT_READ, desk)
+        self._answer(request.request, self._configured.reset())
 
     def _close(self, serial: int) -> None:
         """Hang up on an instance's worker; its processes stay until the release."""
-        desk = self._desks.pop(serial, None)
-        if desk is not None:
-            self._selector.unregister(desk.control)
-            desk.close()
+        handler = self._handlers.pop(serial, None)
+        if handler is not None:
+            self._selector.unregister(handler.control)
+            handler.close()

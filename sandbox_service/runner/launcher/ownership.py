@@ -17,146 +17,146 @@ from sandbox_service.runner.kernel import killing
 from sandbox_service.runner.kernel.privileges import Identity, Limits
 from sandbox_service.runner.kernel.procfs import Process, children, descendants, look_up, snapshot
 
-from .spawn import Place, fork_child
-from .storage import Lodgings
-from .uid_groups import HELPERS, Family, Root
+from .spawn import ChildContext, fork_child
+from .storage import Storage
+from .uid_groups import HELPERS, AgentProcess, UidGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sandbox_service.runner.config import RunnerConfig
 
-__all__ = ["Premises"]
+__all__ = ["Ownership"]
 
 _QUIET_LOOKS, _HUNT_S, _DYING_S = 20, 1.0, 0.1
 
 
-class Premises:
-    """Everything that agents have in the box."""
+class Ownership:
+    """The processes of all instances, by pid, and the storage that goes with them."""
 
     def __init__(self, config: RunnerConfig) -> None:
         self.config = config
-        self.holds = 0
-        """Forks in progress, during which a child of unknown owner is no stray."""
-        self._roots: dict[int, Root] = {}
-        self._families: dict[int, Family] = {}
+        self.forks_in_progress = 0
+        """While a fork is under way, a child of unknown owner may be a session's copy, not an orphan."""
+        self._processes: dict[int, AgentProcess] = {}
+        self._groups: dict[int, UidGroup] = {}
         self._left: dict[int, list[str]] = {}
-        """What candidates of an instance left that could not be ended."""
-        self._lodgings = Lodgings(config)
-        self._ended: list[tuple[Root, int]] = []
+        """Processes of an instance's candidates that could not be killed."""
+        self._storage = Storage(config)
+        self._ended: list[tuple[AgentProcess, int]] = []
 
-    def admit(self, serial: int, copy_of: int | None) -> None:
-        """An instance moves in, alone or into the family of the one it is a copy of."""
-        new = Family(self.config.agent_uid(serial))
-        family = new if copy_of is None else self._families[copy_of]
-        family.members.add(serial)
-        self._families[serial] = family
+    def add_instance(self, serial: int, copy_of: int | None) -> None:
+        """Add an instance, alone or to the group of the one that it is a copy of."""
+        new = UidGroup(self.config.agent_uid(serial))
+        group = new if copy_of is None else self._groups[copy_of]
+        group.members.add(serial)
+        self._groups[serial] = group
 
-    def place(self, serial: int, kind: str) -> Place:
-        """Where and as whom a process of that kind runs."""
+    def place(self, serial: int, kind: str) -> ChildContext:
+        """Return where, and under which user ids and limits, a process of that kind runs."""
         config, limits = self.config, self.config.limits
         if kind == "candidate":
-            stand = self._lodgings.of_candidate(serial)
-            identity = None if stand.uid is None else Identity.of(stand.uid)
-            return Place(stand.directory, stand.directory, identity, limits, config.filter, stand.quarters)
-        family = self._families[serial]
-        uid, quarters = family.uid, self._lodgings.of_family(family)
+            own = self._storage.of_candidate(serial)
+            identity = None if own.uid is None else Identity.of(own.uid)
+            return ChildContext(own.directory, own.directory, identity, limits, config.filter, own.namespace)
+        group = self._groups[serial]
+        uid, namespace = group.uid, self._storage.of_group(group)
         helper = kind in HELPERS
         identity = None if uid is None else Identity(uid, config.keeper_uid if helper else uid)
         if helper:
             limits = Limits(open_files=limits.open_files, file_mib=limits.file_mib)
         directory, temporary = config.workspace(serial), config.temporary_directory(serial)
-        return Place(directory, temporary, identity, limits, config.filter, quarters)
+        return ChildContext(directory, temporary, identity, limits, config.filter, namespace)
 
     def start(
-        self, serial: int, kind: str, place: Place, descriptors: list[int], run: Callable[[], None]
+        self, serial: int, kind: str, place: ChildContext, descriptors: list[int], run: Callable[[], None]
     ) -> int:
-        """Fork a process for an instance; its pid. Raises OSError when there is no room."""
-        self._families[serial].touched = True
+        """Fork a process for an instance and return its pid. Raises OSError when no process can be made."""
+        self._groups[serial].touched = True
         pid = fork_child(place, descriptors, run)
-        self._roots[pid] = Root(pid, serial, kind)
+        self._processes[pid] = AgentProcess(pid, serial, kind)
         return pid
 
     def adopt(self, pid: int, serial: int) -> bool:
-        """Take the copy of a session for what it says it is, if it can be."""
-        process = look_up(pid)
-        uid = self._families[serial].uid
-        if process is None or process.parent != os.getpid() or pid in self._roots:
+        """Make a session's copy an instance's; False when the process cannot be one."""
+        # The pid comes from agent code: only what the process table confirms is believed.
+        process, uid = look_up(pid), self._groups[serial].uid
+        if process is None or process.parent != os.getpid() or pid in self._processes:
             return False
         if uid is not None and process.uids != {uid}:
             return False
-        self._roots[pid] = Root(pid, serial, "session")
+        self._processes[pid] = AgentProcess(pid, serial, "session")
         return True
 
-    def collect(self) -> list[tuple[Root, int]]:
-        """Roots that ended since the last call, with exit codes; what they left behind has ended too."""
+    def collect(self) -> list[tuple[AgentProcess, int]]:
+        """Return the processes that ended since the last call, and kill what they left behind."""
         self._reap()
-        ended: list[tuple[Root, int]] = []
+        ended: list[tuple[AgentProcess, int]] = []
         while self._ended:
             now, self._ended = self._ended, []
             ended += now
-            if any(root.kind not in HELPERS for root, _ in now):
-                self.end_strays()
+            if any(process.kind not in HELPERS for process, _ in now):
+                self.end_orphans()
         return ended
 
     def _reap(self) -> None:
-        killing.reap(self._note)
+        killing.reap(self._reaped)
 
-    def _note(self, pid: int, code: int) -> None:
-        root = self._roots.pop(pid, None)
-        if root is None:
-            self._lodgings.errands.ended(pid, code)
+    def _reaped(self, pid: int, code: int) -> None:
+        process = self._processes.pop(pid, None)
+        if process is None:
+            self._storage.processes.ended(pid, code)
         else:
-            self._ended.append((root, code))
+            self._ended.append((process, code))
 
     def owns(self, serial: int, pid: int) -> bool:
-        """Whether a root is an instance's."""
-        root = self._roots.get(pid)
-        return root is not None and root.serial == serial
+        """Whether a process is an instance's."""
+        process = self._processes.get(pid)
+        return process is not None and process.serial == serial
 
     @property
     def _owned(self) -> set[int]:
-        """Return the launcher's children that are no strays."""
-        return self._roots.keys() | self._lodgings.errands.pids
+        """The launcher's children that are no orphans."""
+        return self._processes.keys() | self._storage.processes.pids
 
-    def _strays(self, processes: dict[int, Process]) -> set[int]:
-        if self.holds:
+    def _orphans(self, processes: dict[int, Process]) -> set[int]:
+        if self.forks_in_progress:
             return set()
         own = os.getpid()
         orphans = [p.pid for p in processes.values() if p.parent == own and p.pid not in self._owned]
         return descendants(processes, orphans)
 
-    def end_strays(self) -> bool:
-        """End every child of ours that no instance owns, with what is below it."""
-        if self.holds or self._owned >= set(children()):
+    def end_orphans(self) -> bool:
+        """Kill every child of the launcher that no instance owns, with its descendants."""
+        if self.forks_in_progress or self._owned >= set(children()):
             return True
         self._catch_orphans()
-        if killing.end(lambda: self._strays(snapshot()), self._reap):
+        if killing.end(lambda: self._orphans(snapshot()), self._reap):
             return True
-        # Something forks faster than we look: its whole user id goes.
+        # It forks faster than the process table can be read, so all of its user id is killed at once.
         processes = snapshot()
-        uids = {uid for pid in self._strays(processes) for uid in processes[pid].uids}
-        for uid in uids & {family.uid for family in self._families.values()}:
+        uids = {uid for pid in self._orphans(processes) for uid in processes[pid].uids}
+        for uid in uids & {group.uid for group in self._groups.values()}:
             self._end_uid(uid)
-        return not self._strays(snapshot())
+        return not self._orphans(snapshot())
 
-    def end_root(self, pid: int) -> bool:
-        """End one root with everything below it, and the strays."""
+    def end_process(self, pid: int) -> bool:
+        """Kill one process with its descendants, and the orphans."""
 
         def look() -> set[int]:
             processes = snapshot()
-            return descendants(processes, {pid} & self._roots.keys()) | self._strays(processes)
+            return descendants(processes, {pid} & self._processes.keys()) | self._orphans(processes)
 
         self._catch_orphans()
         return killing.end(look, self._reap)
 
     def _catch_orphans(self) -> None:
-        """Kill strays the moment they become ours.
+        """Kill orphans the moment they become children of the launcher.
 
-        Without user ids, what forks and ends faster than a look at the process table can only be met here:
-        as long as it goes on, one of it is our child.
+        Without user ids this is the only way to catch a process that forks and exits faster than the process
+        table can be read: while the chain goes on, one link of it is always a child of the launcher.
         """
-        quiet = 0 if not (self.config.drop_uids or self.holds) else _QUIET_LOOKS
+        quiet = 0 if not (self.config.drop_uids or self.forks_in_progress) else _QUIET_LOOKS
         deadline = time.monotonic() + _HUNT_S
         while quiet < _QUIET_LOOKS and time.monotonic() < deadline:
             self._reap()
@@ -167,39 +167,39 @@ class Premises:
                     os.kill(pid, signal.SIGKILL)
 
     def end_agent(self, serial: int) -> bool:
-        """End every process of an instance's agent."""
-        family = self._families[serial]
-        if not family.touched:
+        """Kill every process of an instance's agent."""
+        group = self._groups[serial]
+        if not group.touched:
             return True
-        if family.uid is not None and family.members == {serial}:
-            return self._end_uid(family.uid)
+        if group.uid is not None and group.members == {serial}:
+            return self._end_uid(group.uid)
         self._catch_orphans()
         return killing.end(self._tree_of(serial), self._reap)
 
     def kill_agent(self, serial: int) -> bool:
-        """End an instance's agent and keep candidates from what it left open."""
-        return self.end_agent(serial) and self._lodgings.close(self._families[serial])
+        """Kill an instance's agent and close to candidates what it left open in shared folders."""
+        return self.end_agent(serial) and self._storage.close(self._groups[serial])
 
     def freeze_agent(self, serial: int) -> bool:
-        """Stop an instance's agent and keep candidates from what it left open."""
-        return self.signal_agent(serial, signal.SIGSTOP) and self._lodgings.close(self._families[serial])
+        """Stop an instance's agent and close to candidates what it left open in shared folders."""
+        return self.signal_agent(serial, signal.SIGSTOP) and self._storage.close(self._groups[serial])
 
     def end_candidate(self, serial: int) -> bool:
-        """End an instance's candidate and do away with what it wrote; False when a process is left."""
-        if not self._lodgings.has_candidate(serial):
+        """Kill an instance's candidate and remove what it wrote; False when a process is left."""
+        if not self._storage.has_candidate(serial):
             return True
-        uid = self._lodgings.candidate_uid(serial)
+        uid = self._storage.candidate_uid(serial)
         tree = self._tree_of(serial, candidate=True)
         ended = killing.end(tree, self._reap) if uid is None else self._end_uid(uid)
         if not ended:
             self._left.setdefault(serial, []).append(f"processes of candidate {serial}")
-        self._lodgings.clear_candidate(serial)
+        self._storage.clear_candidate(serial)
         return ended
 
     def signal_agent(self, serial: int, number: signal.Signals) -> bool:
         """Stop or resume every process of an instance's agent."""
-        family = self._families[serial]
-        uid = family.uid if family.members == {serial} else None
+        group = self._groups[serial]
+        uid = group.uid if group.members == {serial} else None
         look = self._tree_of(serial) if uid is None else killing.holders({uid})
         if uid is None or not killing.signal_uid(uid, self.config.sweeper_uid, number):
             killing.signal_all(look, number)
@@ -209,48 +209,48 @@ class Premises:
         def look() -> set[int]:
             processes = snapshot()
             roots = [
-                root.pid
-                for root in self._roots.values()
-                if root.serial == serial and (root.kind == "candidate") == candidate
+                process.pid
+                for process in self._processes.values()
+                if process.serial == serial and (process.kind == "candidate") == candidate
             ]
-            return descendants(processes, roots) | self._strays(processes)
+            return descendants(processes, roots) | self._orphans(processes)
 
         return look
 
     def _end_uid(self, uid: int) -> bool:
-        for pid in self._roots_of(uid):
+        for pid in self._processes_of(uid):
             os.kill(pid, signal.SIGKILL)
-        # What they leave behind becomes our child. Where there is none, as mostly, all is dead already.
+        # What they leave behind becomes a child of the launcher; mostly there is none, and this was all.
         if self._await_end(uid):
             return True
         if killing.signal_uid(uid, self.config.sweeper_uid, signal.SIGKILL):
             self._await_end(uid)
-        # The look afterwards is the proof, and the way out when no process could be made for the first.
+        # This look proves that none is left, and kills one by one where signal_uid could make no process.
         return killing.end(killing.holders({uid}), self._reap)
 
     def _await_end(self, uid: int) -> bool:
-        """Give the killed a moment to be dead; True when they are, and nothing came of them."""
+        """Wait a moment for killed processes to be gone; True when they are and left no orphan."""
         deadline = time.monotonic() + _DYING_S
         while time.monotonic() < deadline:
             self._reap()
-            if not self._roots_of(uid):
-                return not self.holds and self._owned >= set(children())
+            if not self._processes_of(uid):
+                return not self.forks_in_progress and self._owned >= set(children())
             time.sleep(0.0003)
         return False
 
-    def _roots_of(self, uid: int) -> list[int]:
-        return [root.pid for root in self._roots.values() if self._uid_of(root) == uid]
+    def _processes_of(self, uid: int) -> list[int]:
+        return [process.pid for process in self._processes.values() if self._uid_of(process) == uid]
 
-    def _uid_of(self, root: Root) -> int | None:
-        if root.kind == "candidate":
-            return self._lodgings.candidate_uid(root.serial)
-        family = self._families.get(root.serial)
-        return None if family is None else family.uid
+    def _uid_of(self, process: AgentProcess) -> int | None:
+        if process.kind == "candidate":
+            return self._storage.candidate_uid(process.serial)
+        group = self._groups.get(process.serial)
+        return None if group is None else group.uid
 
     def release(self, serial: int, done: Callable[[list[str]], None]) -> None:
-        """An instance moves out: end its processes, remove its files; ``done`` gets what could not be."""
-        family = self._families.get(serial)
-        if family is None or not family.touched:
+        """Kill an instance's processes and remove its files; ``done`` gets what is left of them."""
+        group = self._groups.get(serial)
+        if group is None or not group.touched:
             self._forget(serial)
             done([])
             return
@@ -260,34 +260,34 @@ class Premises:
         self.end_candidate(serial)
         left += self._left.get(serial, [])
         self._forget(serial)
-        self._lodgings.clear(serial, family, lambda rest: done(left + rest))
+        self._storage.clear(serial, group, lambda rest: done(left + rest))
 
     def _forget(self, serial: int) -> None:
-        family = self._families.pop(serial, None)
-        if family is not None:
-            family.members.discard(serial)
+        group = self._groups.pop(serial, None)
+        if group is not None:
+            group.members.discard(serial)
         self._left.pop(serial, None)
 
     def mark_clean(self) -> None:
-        """What lies in the shared directories now belongs to the world, not to an agent."""
-        self._lodgings.janitor.mark()
+        """Take what lies in shared directories now for the world's, which no cleanup removes."""
+        self._storage.cleanup.mark()
 
     def reset(self) -> list[str]:
-        """Everybody moves out; what is left anywhere in the box."""
-        leaving = dict(self._families)
+        """Kill and remove everything of all instances; return what is left anywhere in the box."""
+        leaving = dict(self._groups)
         for serial in leaving:
             self.end_agent(serial)
             self.end_candidate(serial)
             self._forget(serial)
-        uids = self._lodgings.clear_all(leaving)
-        self._lodgings.errands.await_all(self._reap)
+        uids = self._storage.clear_all(leaving)
+        self._storage.processes.await_all(self._reap)
         if not self.end_everything():
             return ["processes"]
-        return self._lodgings.janitor.clean_all(leaving, uids)
+        return self._storage.cleanup.clean_all(leaving, uids)
 
     def end_everything(self) -> bool:
-        """End every process that came from us; workers and zygote are not among them."""
-        self.holds = 0
+        """Kill every descendant of the launcher; workers and zygote are not among them."""
+        self.forks_in_progress = 0
 
         def look() -> set[int]:
             processes, config = snapshot(), self.config

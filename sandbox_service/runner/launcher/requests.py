@@ -1,7 +1,7 @@
-"""What one instance's worker may ask of the launcher, over the instance's control socket.
+"""Answers what one instance's worker asks of the launcher, over the instance's control socket.
 
-Requests are answered in order; ``{"exit": pid, "code": code}`` comes unasked when a session, command or
-candidate has ended, and by then nothing that it left behind is alive.
+A request acts on the handler's own instance, and on the copy that a fork names. What is no request is
+refused, and the launcher goes on: a worker runs an environment's code.
 """
 
 from __future__ import annotations
@@ -10,9 +10,30 @@ import contextlib
 import os
 import signal
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sandbox_service.runner.io.message_socket import Message, receive, send
+from sandbox_service.runner.io.message_socket import receive, send
+from sandbox_service.runner.messages.codec import MessageError
+from sandbox_service.runner.messages.control import (
+    REQUESTS,
+    AdoptSession,
+    Copied,
+    CopyingStarted,
+    CopyWorkspace,
+    Done,
+    EndCandidate,
+    EndProcess,
+    FreezeAgent,
+    KillAgent,
+    ProcessExited,
+    Refused,
+    StartCandidate,
+    Started,
+    StartFiles,
+    StartSession,
+    StartShell,
+    ThawAgent,
+)
 from sandbox_service.runner.untrusted.candidate import load_ahead
 from sandbox_service.runner.untrusted.workspace_copy import copy_workspace
 
@@ -20,40 +41,63 @@ from . import spawn
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
 
-    from .ownership import Premises
-    from .uid_groups import Root
+    from sandbox_service.runner.messages.codec import Message
 
-__all__ = ["Desk"]
+    from .ownership import Ownership
+    from .spawn import ChildContext
+    from .uid_groups import AgentProcess
+
+__all__ = ["RequestHandler"]
 
 
-class Desk:
+class RequestHandler:
     """The launcher's end of an instance's control socket."""
 
-    def __init__(self, premises: Premises, serial: int, copy_of: int | None, control: socket.socket) -> None:
+    def __init__(
+        self, ownership: Ownership, serial: int, copy_of: int | None, control: socket.socket
+    ) -> None:
         self.control = control
-        self._premises = premises
+        self._ownership = ownership
         self.serial = serial
         self._copying = 0
-        premises.admit(serial, copy_of)
+        self._actions: dict[type[Message], Callable[[Any, list[int]], Message | None]] = {
+            StartSession: lambda _, fds: self._start("session", spawn.run_session, fds),
+            StartShell: lambda _, fds: self._start("shell", spawn.run_shell, fds),
+            StartFiles: lambda _, fds: self._start("files", spawn.run_files, fds),
+            StartCandidate: self._start_candidate,
+            CopyWorkspace: self._copy,
+            AdoptSession: self._adopt,
+            EndProcess: self._end_process,
+            KillAgent: lambda *_: Done(ownership.kill_agent(serial)),
+            EndCandidate: lambda *_: Done(ownership.end_candidate(serial)),
+            FreezeAgent: lambda *_: Done(ownership.freeze_agent(serial)),
+            ThawAgent: lambda *_: Done(ownership.signal_agent(serial, signal.SIGCONT)),
+        }
+        ownership.add_instance(serial, copy_of)
 
-    def hear(self) -> bool:
+    def receive_request(self) -> bool:
         """Serve one request; False when the worker has hung up."""
         try:
-            message, descriptors = receive(self.control, wait=False)
+            request, descriptors = receive(self.control, REQUESTS, wait=False)
         except BlockingIOError:
+            return True
+        except MessageError as error:
+            self._send(Refused(str(error)))
             return True
         except (EOFError, OSError):
             return False
+        answer: Message | None
         try:
-            answer = self._do(message, descriptors)
+            answer = self._actions[type(request)](request, descriptors)
         except OSError as error:
-            answer = {"error": error.strerror or str(error)}
+            answer = Refused(error.strerror or str(error))
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
         if answer is not None:
-            self._tell(answer)
+            self._send(answer)
         return True
 
     def close(self) -> None:
@@ -62,73 +106,55 @@ class Desk:
             self._stop_copying()
         self.control.close()
 
-    def root_ended(self, root: Root, code: int) -> None:
-        """Tell the worker that a process of its instance has ended."""
-        if root.kind == "copier":
-            self._tell({"copied": code == 0})
-        elif root.kind != "files":
-            self._tell({"exit": root.pid, "code": code})
+    def process_ended(self, process: AgentProcess, code: int) -> None:
+        """Report to the worker that a process of its instance has ended."""
+        if process.kind == "copier":
+            self._send(Copied(code == 0))
+        elif process.kind != "files":
+            self._send(ProcessExited(process.pid, code))
 
-    def _tell(self, message: Message) -> None:
-        # A worker that does not read is dead or dying; the runner sees to it.
+    def _send(self, message: Message) -> None:
+        # Never wait here: all other instances would wait, too. A worker that does not read is dead or dying,
+        # and the main process kills it at its deadline.
         with contextlib.suppress(OSError):
             send(self.control, message, wait=False)
 
-    def _do(self, message: Message, descriptors: list[int]) -> Message | None:
-        what, premises, serial = str(message["do"]), self._premises, self.serial
-        if what in ("session", "shell", "files", "candidate"):
-            return self._start(what, message, descriptors)
-        if what == "copy":
-            self._copy(int(message["serial"]))
-            return None
-        if what == "adopt":
-            adopted = message["pid"] is None or premises.adopt(int(message["pid"]), int(message["serial"]))
-            self._stop_copying()
-            return {"clean": adopted}
-        return {"clean": self._end(what, message, premises, serial)}
+    def _start(self, kind: str, run: Callable[[ChildContext], None], descriptors: list[int]) -> Started:
+        context = self._ownership.place(self.serial, kind)
+        pid = self._ownership.start(self.serial, kind, context, descriptors, partial(run, context))
+        return Started(pid, None if context.identity is None else context.identity.effective)
 
-    def _end(self, what: str, message: Message, premises: Premises, serial: int) -> bool:
-        if what == "end":
-            pid = int(message["pid"])
-            return premises.end_root(pid) if premises.owns(serial, pid) else premises.end_strays()
-        if what == "kill":
-            return premises.kill_agent(serial)
-        if what == "end_candidate":
-            return premises.end_candidate(serial)
-        if what == "freeze":
-            return premises.freeze_agent(serial)
-        if what == "thaw":
-            return premises.signal_agent(serial, signal.SIGCONT)
-        raise OSError(f"no such request: {what}")
+    def _start_candidate(self, request: StartCandidate, descriptors: list[int]) -> Started:
+        load_ahead(request.entry)
+        return self._start("candidate", partial(spawn.run_candidate, entry=request.entry), descriptors)
 
-    def _start(self, kind: str, message: Message, descriptors: list[int]) -> Message:
-        if kind == "candidate":
-            load_ahead(str(message.get("entry")))
-        place = self._premises.place(self.serial, kind)
-        run = {
-            "session": partial(spawn.run_session, place),
-            "shell": partial(spawn.run_shell, place),
-            "files": partial(spawn.run_files, place),
-            "candidate": partial(spawn.run_candidate, place, str(message.get("entry"))),
-        }[kind]
-        pid = self._premises.start(self.serial, kind, place, descriptors, run)
-        return {"pid": pid, "uid": None if place.identity is None else place.identity.effective}
+    def _end_process(self, request: EndProcess, _: list[int]) -> Done:
+        owns = self._ownership.owns(self.serial, request.pid)
+        return Done(self._ownership.end_process(request.pid) if owns else self._ownership.end_orphans())
 
-    def _copy(self, target: int) -> None:
-        """Copy the workspace for a fork. Until ``adopt``, the session's copy is a child of unknown owner."""
+    def _copy(self, request: CopyWorkspace, _: list[int]) -> None:
+        """Copy the workspace for a fork; ``Copied`` follows when the copier has ended."""
+        # Count the fork before the answer, on which the worker has the session fork: until ``AdoptSession``
+        # its copy is a child of the launcher that nobody owns, and would be killed as an orphan.
         self._copying += 1
-        self._premises.holds += 1
-        self._tell({"copying": True})
-        source = self._premises.config.workspace(self.serial)
+        self._ownership.forks_in_progress += 1
+        self._send(CopyingStarted())
+        source = self._ownership.config.workspace(self.serial)
         try:
-            place = self._premises.place(target, "copier")
-            run = partial(copy_workspace, place.directory, source, place.enter)
-            self._premises.start(self.serial, "copier", place, [], run)
+            context = self._ownership.place(request.serial, "copier")
+            run = partial(copy_workspace, context.directory, source, context.enter)
+            self._ownership.start(self.serial, "copier", context, [], run)
         except OSError:
-            self._tell({"copied": False})
+            self._send(Copied(False))
+
+    def _adopt(self, request: AdoptSession, _: list[int]) -> Done:
+        adopted = request.pid is None or self._ownership.adopt(request.pid, request.serial)
+        # After the adoption: this kills the children that nobody owns.
+        self._stop_copying()
+        return Done(adopted)
 
     def _stop_copying(self) -> None:
         if self._copying:
             self._copying -= 1
-            self._premises.holds = max(0, self._premises.holds - 1)
-            self._premises.end_strays()
+            self._ownership.forks_in_progress = max(0, self._ownership.forks_in_progress - 1)
+            self._ownership.end_orphans()

@@ -25,10 +25,10 @@ from sandbox_service.runner.untrusted.session import serve_session
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sandbox_service.runner.kernel.mount_namespace import Quarters
+    from sandbox_service.runner.kernel.mount_namespace import MountNamespace
     from sandbox_service.runner.kernel.privileges import Identity, Limits
 
-__all__ = ["Place", "fork_child", "run_candidate", "run_files", "run_session", "run_shell"]
+__all__ = ["ChildContext", "fork_child", "run_candidate", "run_files", "run_session", "run_shell"]
 
 FIRST = 3
 """Where a child finds the first descriptor that it is given."""
@@ -41,7 +41,7 @@ FAILED = 125
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ChildContext:
     """Where and as whom a child runs."""
 
     directory: str
@@ -53,7 +53,7 @@ class Place:
     limits: Limits
     system_calls: bytes = b""
     """The filter of its system calls; empty for none."""
-    quarters: Quarters | None = None
+    namespace: MountNamespace | None = None
     """Its private folders; None where instances share them."""
 
     def enter(self) -> None:
@@ -80,7 +80,7 @@ def _own_directory(path: str) -> None:
             raise PermissionError(errno.EPERM, "not a directory of ours", path) from None
 
 
-def fork_child(place: Place, descriptors: list[int], run: Callable[[], None]) -> int:
+def fork_child(place: ChildContext, descriptors: list[int], run: Callable[[], None]) -> int:
     """Fork a child that becomes what ``place`` says, keeps ``descriptors`` from 3 on, and runs; its pid.
 
     Raises OSError when no process can be made.
@@ -99,11 +99,11 @@ def fork_child(place: Place, descriptors: list[int], run: Callable[[], None]) ->
     return pid
 
 
-def _settle(place: Place, descriptors: list[int]) -> None:
+def _settle(place: ChildContext, descriptors: list[int]) -> None:
     os.setsid()
     privileges.reset_signals()
-    if place.quarters is not None:
-        place.quarters.enter()
+    if place.namespace is not None:
+        place.namespace.enter()
     _arrange(descriptors)
     # While undumpable, /proc/self belongs to root.
     privileges.be_undumpable(False)
@@ -138,13 +138,13 @@ def _arrange(descriptors: list[int]) -> None:
     privileges.close_all_but(FIRST + len(given))
 
 
-def run_session(place: Place) -> None:
+def run_session(place: ChildContext) -> None:
     """Become a Python session; descriptor 3 is its control socket."""
     place.enter()
     serve_session(socket.socket(fileno=FIRST))
 
 
-def run_shell(place: Place) -> None:
+def run_shell(place: ChildContext) -> None:
     """Become ``bash -c``; descriptor 3 holds the command, 4 takes the output."""
     os.dup2(FIRST + 1, 1)
     os.dup2(FIRST + 1, 2)
@@ -160,12 +160,12 @@ def run_shell(place: Place) -> None:
     os.execve(shell, [shell, f"/dev/fd/{FIRST}"], place.environment())
 
 
-def run_files(place: Place) -> None:
+def run_files(place: ChildContext) -> None:
     """Answer one file request on descriptor 3."""
     serve_files(socket.socket(fileno=FIRST), place.directory, place.enter)
 
 
-def run_candidate(place: Place, entry: str) -> None:
+def run_candidate(place: ChildContext, entry: str) -> None:
     """Become a candidate; descriptor 3 is its control socket."""
     place.enter()
     if not place.system_calls:

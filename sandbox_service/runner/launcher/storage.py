@@ -10,128 +10,134 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sandbox_service.runner.kernel.mount_namespace import Quarters
+from sandbox_service.runner.kernel.mount_namespace import MountNamespace
 
-from .cleanup import Janitor
-from .cleanup_processes import Errands
+from .cleanup import Cleanup
+from .cleanup_processes import CleanupProcesses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sandbox_service.runner.config import RunnerConfig
 
-    from .uid_groups import Family
+    from .uid_groups import UidGroup
 
-__all__ = ["Lodgings", "Stand"]
+__all__ = ["CandidateStorage", "Storage"]
 
 _AT_ONCE_S = 0.2
 """How long the removal of a candidate's files may keep the launcher waiting."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class CandidateStorage:
     """Where, and as whom, one candidate runs; nothing of it was there before."""
 
     uid: int | None
     directory: str
-    quarters: Quarters | None
+    namespace: MountNamespace | None
 
 
-class Lodgings:
+class Storage:
     """Who has which folders: each family its own, and each candidate some in which its agent never was."""
 
     def __init__(self, config: RunnerConfig) -> None:
         self._config = config
-        self._stands: dict[int, Stand] = {}
+        self._storages: dict[int, CandidateStorage] = {}
         self._graded: dict[int, set[int]] = {}
-        self._unclean: dict[int, list[Stand]] = {}
+        self._unclean: dict[int, list[CandidateStorage]] = {}
         self._candidates = 0
-        self.errands = Errands()
-        self.janitor = Janitor(config)
+        self.processes = CleanupProcesses()
+        self.cleanup = Cleanup(config)
 
-    def of_family(self, family: Family) -> Quarters | None:
+    def of_group(self, group: UidGroup) -> MountNamespace | None:
         """The quarters of a family, made for its first process; None where instances share their folders."""
-        if self._config.rooms and family.quarters is None:
-            family.quarters = Quarters.furnish(self._config.rooms)
-        return family.quarters
+        if self._config.rooms and group.namespace is None:
+            group.namespace = MountNamespace.create(self._config.rooms)
+        return group.namespace
 
-    def of_candidate(self, serial: int) -> Stand:
+    def of_candidate(self, serial: int) -> CandidateStorage:
         """A stand of its own for an instance's next candidate, until ``clear_candidate``."""
-        if serial not in self._stands:
+        if serial not in self._storages:
             config, number = self._config, self._candidates
             self._candidates += 1
-            quarters = Quarters.furnish(config.rooms) if config.rooms else None
-            stand = Stand(config.candidate_uid(number), config.candidate_directory(number), quarters)
-            self._stands[serial] = stand
-        return self._stands[serial]
+            namespace = MountNamespace.create(config.rooms) if config.rooms else None
+            storage = CandidateStorage(
+                config.candidate_uid(number), config.candidate_directory(number), namespace
+            )
+            self._storages[serial] = storage
+        return self._storages[serial]
 
     def has_candidate(self, serial: int) -> bool:
         """Whether an instance has a candidate that was not cleared away."""
-        return serial in self._stands
+        return serial in self._storages
 
     def candidate_uid(self, serial: int) -> int | None:
         """The user id of an instance's candidate, if it has a candidate."""
-        stand = self._stands.get(serial)
-        return None if stand is None else stand.uid
+        storage = self._storages.get(serial)
+        return None if storage is None else storage.uid
 
     def clear_candidate(self, serial: int) -> None:
         """Do away with what an instance's candidate wrote, so that no other candidate finds it."""
-        stand = self._stands.pop(serial)
-        if stand.quarters is not None:
-            self._vacate(stand.quarters)
+        storage = self._storages.pop(serial)
+        if storage.namespace is not None:
+            self._free(storage.namespace)
             return
-        if stand.uid is not None:
-            self._graded.setdefault(serial, set()).add(stand.uid)
-        if self.janitor.clean(stand.uid, stand.directory, _AT_ONCE_S):
+        if storage.uid is not None:
+            self._graded.setdefault(serial, set()).add(storage.uid)
+        if self.cleanup.clean(storage.uid, storage.directory, _AT_ONCE_S):
             return
         # Many files are closed to others and removed while the grading goes on; the release makes sure.
-        self._unclean.setdefault(serial, []).append(stand)
-        if stand.uid is not None:
-            self.janitor.close(stand.uid)
-        self.errands.run("files of a candidate", partial(self._remove, [stand]), lambda _: None)
+        self._unclean.setdefault(serial, []).append(storage)
+        if storage.uid is not None:
+            self.cleanup.close(storage.uid)
+        self.processes.run("files of a candidate", partial(self._remove, [storage]), lambda _: None)
 
-    def _remove(self, stands: list[Stand]) -> list[str]:
-        return [stand.directory for stand in stands if not self.janitor.clean(stand.uid, stand.directory)]
+    def _remove(self, storages: list[CandidateStorage]) -> list[str]:
+        return [
+            storage.directory
+            for storage in storages
+            if not self.cleanup.clean(storage.uid, storage.directory)
+        ]
 
-    def close(self, family: Family) -> bool:
+    def close(self, group: UidGroup) -> bool:
         """Keep candidates from what an agent, which does not run, has left open in shared folders."""
-        if family.quarters is not None or family.uid is None or not family.touched:
+        if group.namespace is not None or group.uid is None or not group.touched:
             return True
-        return self.janitor.close(family.uid)
+        return self.cleanup.close(group.uid)
 
-    def clear(self, serial: int, family: Family, done: Callable[[list[str]], None]) -> None:
+    def clear(self, serial: int, group: UidGroup, done: Callable[[list[str]], None]) -> None:
         """Do away with what an instance wrote that has left its family; ``done`` gets what is left."""
-        quarters, last = family.quarters, not family.members
+        namespace, last = group.namespace, not group.members
         graded, unclean = self._graded.pop(serial, set()), self._unclean.pop(serial, [])
-        if last and quarters is not None and self._config.system_calls:
+        if last and namespace is not None and self._config.system_calls:
             # Nothing can lie elsewhere: other folders are not theirs to write, and they can make no objects.
-            self._vacate(quarters)
+            self._free(namespace)
             done([])
             return
 
         def clean() -> list[str]:
-            if quarters is not None:
-                quarters.enter()
+            if namespace is not None:
+                namespace.enter()
             left = self._remove(unclean)
-            return left + self.janitor.clean_instance(serial, family.uid, last, graded)
+            return left + self.cleanup.clean_instance(serial, group.uid, last, graded)
 
-        handed_over = quarters.namespace if last and quarters is not None else None
-        self.errands.run(f"files of {serial}", clean, done, handed_over)
+        handed_over = namespace.fd if last and namespace is not None else None
+        self.processes.run(f"files of {serial}", clean, done, handed_over)
 
-    def clear_all(self, families: Mapping[int, Family]) -> set[int]:
+    def clear_all(self, groups: Mapping[int, UidGroup]) -> set[int]:
         """Do away with private folders of instances that all leave; the ids under which they wrote elsewhere.
 
         What they wrote elsewhere is the janitor's to remove, for all of them together.
         """
         uids: set[int | None] = set()
-        for serial, family in families.items():
-            if family.quarters is not None:
-                self.clear(serial, family, lambda _: None)
+        for serial, group in groups.items():
+            if group.namespace is not None:
+                self.clear(serial, group, lambda _: None)
             else:
                 self._graded.pop(serial, None)
-                uids |= {family.uid, *(stand.uid for stand in self._unclean.pop(serial, []))}
+                uids |= {group.uid, *(storage.uid for storage in self._unclean.pop(serial, []))}
         return {uid for uid in uids if uid is not None}
 
-    def _vacate(self, quarters: Quarters) -> None:
+    def _free(self, namespace: MountNamespace) -> None:
         """Let go of quarters; an errand has them last, and frees what lies in them by its end."""
-        self.errands.run("folders", list, lambda _: None, quarters.namespace)
+        self.processes.run("folders", list, lambda _: None, namespace.fd)

@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sandbox_service.runner.kernel.mount_namespace import Quarters
+    from sandbox_service.runner.kernel.mount_namespace import MountNamespace
 
-__all__ = ["HELPERS", "Family", "Root"]
+__all__ = ["HELPERS", "AgentProcess", "UidGroup"]
 
 HELPERS = ("files", "copier")
 """Kinds of processes that run our code with an agent's rights to files."""
 
 
 @dataclass(frozen=True, slots=True)
-class Root:
+class AgentProcess:
     """A child of the launcher that an instance asked for."""
 
     pid: int
@@ -25,7 +25,7 @@ class Root:
 
 
 @dataclass(slots=True)
-class Family:
+class UidGroup:
     """Instances that share a user id."""
 
     uid: int | None
@@ -33,5 +33,5 @@ class Family:
     members: set[int] = field(default_factory=set)
     touched: bool = False
     """Whether any process ever ran under the id."""
-    quarters: Quarters | None = None
+    namespace: MountNamespace | None = None
     """The folders of its own, made for its first process."""

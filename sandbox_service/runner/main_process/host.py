@@ -14,29 +14,29 @@ import struct
 import time
 from typing import TYPE_CHECKING
 
-from sandbox_service.runner.io.frame_connection import FrameLink, Gauge
+from sandbox_service.runner.io.frame_connection import FrameConnection, QueuedBytes
 from sandbox_service.wire.codes import BoxErrorCode
 from sandbox_service.wire.frames import Frame, Op
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sandbox_service.runner.io.event_loop import Loop
+    from sandbox_service.runner.io.event_loop import EventLoop
 
-__all__ = ["Host"]
+__all__ = ["HostConnection"]
 
 _CREDENTIALS = struct.Struct("=3i")
-_GREETING_S = 10.0
-_MOST_GUESTS = 16
+_HANDSHAKE_S = 10.0
+_MOST_PENDING = 16
 _LEAST_TOKEN = 16
 
 
-class Host:
+class HostConnection:
     """The listening socket, the connection that is believed, and those that have not said HELLO."""
 
     def __init__(
         self,
-        loop: Loop,
+        loop: EventLoop,
         path: str,
         on_frame: Callable[[Frame], None],
         on_hello: Callable[[Frame], None],
@@ -48,9 +48,9 @@ class Host:
         self._on_hello = on_hello
         self._on_away = on_away
         self._token: str | None = None
-        self._link: FrameLink | None = None
-        self._guests: set[FrameLink] = set()
-        self._gauge = Gauge()
+        self._connection: FrameConnection | None = None
+        self._pending: set[FrameConnection] = set()
+        self._gauge = QueuedBytes()
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
         self.refused_uids: range = range(0)
@@ -67,10 +67,10 @@ class Host:
 
     def send(self, frame: Frame) -> None:
         """Send a frame, now or when the host is back."""
-        if self._link is None:
+        if self._connection is None:
             self._keep([frame.encode()])
         else:
-            self._link.send(frame)
+            self._connection.send(frame)
 
     def _keep(self, unsent: list[bytes]) -> None:
         self._unsent += unsent
@@ -78,14 +78,14 @@ class Host:
 
     def pause(self, paused: bool) -> None:
         """Stop taking requests, or go on."""
-        if self._link is not None:
-            self._link.pause(paused)
+        if self._connection is not None:
+            self._connection.pause(paused)
 
     def close(self) -> None:
         """Hang up and take the socket away."""
-        for link in (*self._guests, self._link):
-            if link is not None:
-                link.close()
+        for connection in (*self._pending, self._connection):
+            if connection is not None:
+                connection.close()
         self._loop.watch(self._listening)
         self._listening.close()
         with contextlib.suppress(OSError):
@@ -96,20 +96,20 @@ class Host:
             end, _ = self._listening.accept()
         except OSError:
             return
-        if len(self._guests) >= _MOST_GUESTS or not self._welcome(end):
+        if len(self._pending) >= _MOST_PENDING or not self._may_connect(end):
             end.close()
             return
-        link = FrameLink(
+        connection = FrameConnection(
             self._loop,
             end,
-            Gauge(),
-            lambda frame: self._greeted(link, frame),
-            lambda: self._guests.discard(link),
+            QueuedBytes(),
+            lambda frame: self._first_frame(connection, frame),
+            lambda: self._pending.discard(connection),
         )
-        self._guests.add(link)
-        self._loop.call_at(time.monotonic() + _GREETING_S, lambda: self._give_up(link))
+        self._pending.add(connection)
+        self._loop.call_at(time.monotonic() + _HANDSHAKE_S, lambda: self._give_up(connection))
 
-    def _welcome(self, end: socket.socket) -> bool:
+    def _may_connect(self, end: socket.socket) -> bool:
         """In a container the private folder decides who may connect, agents never; else our own user."""
         credentials = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         _, uid, _ = _CREDENTIALS.unpack(credentials)
@@ -117,25 +117,25 @@ class Host:
             return uid not in self.refused_uids
         return uid in (0, os.geteuid())
 
-    def _give_up(self, link: FrameLink) -> None:
-        if link in self._guests:
-            self._guests.discard(link)
-            link.close()
+    def _give_up(self, connection: FrameConnection) -> None:
+        if connection in self._pending:
+            self._pending.discard(connection)
+            connection.close()
 
-    def _greeted(self, link: FrameLink, frame: Frame) -> None:
-        if link is self._link:
+    def _first_frame(self, connection: FrameConnection, frame: Frame) -> None:
+        if connection is self._connection:
             self._on_frame(frame)
             return
-        if link not in self._guests:
+        if connection not in self._pending:
             return
-        self._guests.discard(link)
+        self._pending.discard(connection)
         token = str(frame.meta.get("token", ""))
         if frame.op is not Op.HELLO or not self._admit(token):
-            link.send(frame.error(BoxErrorCode.UNAUTHENTICATED, "the token is not this box's"))
-            link.flush()
-            link.close()
+            connection.send(frame.error(BoxErrorCode.UNAUTHENTICATED, "the token is not this box's"))
+            connection.flush()
+            connection.close()
             return
-        self._take(link)
+        self._trust(connection)
         self._on_hello(frame)
 
     def _admit(self, token: str) -> bool:
@@ -148,28 +148,28 @@ class Host:
         # Every byte is looked at, so that the time tells nothing of where they differ.
         return len(given) == len(own) and not sum(a ^ b for a, b in zip(given, own, strict=True))
 
-    def _take(self, link: FrameLink) -> None:
+    def _trust(self, connection: FrameConnection) -> None:
         """Believe this connection from now on, in place of the one before."""
-        if self._link is not None:
-            self._keep(self._link.close())
-        self._link = link
-        link.adopt(self._gauge, self._lost)
+        if self._connection is not None:
+            self._keep(self._connection.close())
+        self._connection = connection
+        connection.adopt(self._gauge, self._lost)
         self.away_since = None
 
-    def greet(self, answer: Frame) -> None:
+    def answer_hello(self, answer: Frame) -> None:
         """Answer a HELLO; then what could not be sent before."""
         self.send(answer)
         unsent, self._unsent, self._unsent_bytes = self._unsent, [], 0
         for data in unsent:
-            if self._link is None:
+            if self._connection is None:
                 self._keep([data])
             else:
-                self._link.send_bytes(data)
+                self._connection.send_bytes(data)
 
     def _lost(self) -> None:
-        if self._link is not None:
-            self._keep(self._link.unsent)
-            self._link = None
+        if self._connection is not None:
+            self._keep(self._connection.unsent)
+            self._connection = None
             self.away_since = time.monotonic()
             self._on_away()
 

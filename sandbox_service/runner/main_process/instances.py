@@ -10,11 +10,11 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sandbox_service.runner.io.frame_connection import Gauge
+from sandbox_service.runner.io.frame_connection import QueuedBytes
 from sandbox_service.wire.codes import BoxErrorCode
 from sandbox_service.wire.frames import Frame, Op
 
-from .releases import Departures
+from .releases import Releases
 from .statistics import describe_processes
 from .workers import Workers
 
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sandbox_service.runner.config import RunnerConfig
-    from sandbox_service.runner.io.event_loop import Loop
-    from sandbox_service.runner.io.message_connection import MessageLink
-    from sandbox_service.runner.io.message_socket import Message
+    from sandbox_service.runner.io.event_loop import EventLoop
+    from sandbox_service.runner.io.message_connection import MessageConnection
+    from sandbox_service.runner.messages.codec import JsonObject
+    from sandbox_service.runner.messages.zygote import Report
 
-    from .launcher_client import Agents
-    from .workers import Waiting, Worker
+    from .launcher_client import LauncherClient
+    from .workers import Waiting, WorkerProcess
 
-__all__ = ["Box", "Instance"]
+__all__ = ["Instance", "Instances"]
 
 _DEADLINE_S = {Op.CREATE: 30.0, Op.EVALUATE: 120.0}
 _USUAL_DEADLINE_S = 60.0
@@ -41,32 +42,32 @@ class Instance:
     """A live instance."""
 
     instance_id: str
-    worker: Worker
+    worker: WorkerProcess
     serial: int | None
     """Number of its agent's side; None where there is no agent code."""
 
 
-class Box:
+class Instances:
     """Instances by id."""
 
     def __init__(
         self,
-        loop: Loop,
+        loop: EventLoop,
         config: RunnerConfig,
-        zygote: MessageLink,
-        agents: Agents,
+        zygote: MessageConnection[Report],
+        launcher: LauncherClient,
         roles: dict[int, str],
         on_event: Callable[[Frame], None],
     ) -> None:
         self._roles = roles
         self._config = config
-        self._agents = agents
+        self._launcher = launcher
         self._on_event = on_event
-        self.gauge = Gauge()
+        self.gauge = QueuedBytes()
         self.workers = Workers(loop, zygote, self.gauge, self._worker_lost)
         self.instances: dict[str, Instance] = {}
-        self._departures = Departures(self.workers, agents, config.many_per_worker)
-        self._shared: Worker | None = None
+        self._releases = Releases(self.workers, launcher, config.many_per_worker)
+        self._shared: WorkerProcess | None = None
         self._serial = 0
         self._resetting = False
 
@@ -105,7 +106,7 @@ class Box:
         carried: tuple[socket.socket, ...] = ()
         if serial is not None:
             meta["workspace"] = self._config.workspace(serial)
-            carried = (self._agents.open(serial),)
+            carried = (self._launcher.open(serial),)
 
         def started(reply: Frame) -> None:
             if reply.op is Op.ERROR:
@@ -122,7 +123,7 @@ class Box:
             return 0
         return self._serial
 
-    def _worker(self) -> Worker:
+    def _worker(self) -> WorkerProcess:
         """The worker for a new instance."""
         if not self._config.many_per_worker:
             return self.workers.fork()
@@ -133,7 +134,7 @@ class Box:
     def _dismantle(self, instance: Instance) -> None:
         """Drop an instance that nobody will release."""
         self.instances.pop(instance.instance_id, None)
-        self._departures.drop(instance)
+        self._releases.drop(instance)
 
     def _forward(self, frame: Frame, answer: Callable[[Frame], None]) -> None:
         instance = self.instances.get(frame.instance_id)
@@ -179,7 +180,7 @@ class Box:
         carried: tuple[socket.socket, ...] = (end,)
         if serial is not None:
             meta |= {"serial": serial, "workspace": self._config.workspace(serial)}
-            carried = (end, self._agents.open(serial, source.serial))
+            carried = (end, self._launcher.open(serial, source.serial))
         copy = Instance(copy_id, worker, serial)
         self.instances[copy_id] = copy
         worker.instances.add(copy_id)
@@ -195,7 +196,7 @@ class Box:
         request = Frame(frame.op, frame.request_id, frame.instance_id, meta, frame.body)
         self.workers.submit(source.worker, request, _deadline(frame), copied, carried)
 
-    def _worker_lost(self, worker: Worker, waiting: list[Waiting]) -> None:
+    def _worker_lost(self, worker: WorkerProcess, waiting: list[Waiting]) -> None:
         """Answer what waited, report the rest, and clean up behind all.
 
         A worker works on one frame at a time, so those behind the first one have not been started. Of these,
@@ -244,7 +245,7 @@ class Box:
         """
         instance = self.instances.pop(frame.instance_id, None)
         if frame.meta.get("reset") is not True or instance is None or self.instances:
-            self._departures.release(frame, instance, answer)
+            self._releases.release(frame, instance, answer)
             return
         # Nothing may come in while the world closes.
         self._resetting = True
@@ -252,22 +253,22 @@ class Box:
         def cleaned(clean: bool, _left: list[str]) -> None:
             answer(frame.reply(meta={"clean": clean, "reset": True}))
 
-        self._departures.release(frame, instance, answer, lambda: self._reset(cleaned))
+        self._releases.release(frame, instance, answer, lambda: self._reset(cleaned))
 
     def _reset(self, answer: Callable[[bool, list[str]], None]) -> None:
         """End and clean everything; no event is sent for what this was asked to end."""
         self._resetting = True
         self._shared = None
         self.instances.clear()
-        self._departures.forget()
+        self._releases.forget()
 
         def cleaned(clean: bool, left: list[str]) -> None:
             self._resetting = False
             answer(clean, left)
 
-        self.workers.end_all(lambda: self._agents.reset(cleaned))
+        self.workers.end_all(lambda: self._launcher.reset(cleaned))
 
-    def _statistics(self) -> Message:
+    def _statistics(self) -> JsonObject:
         return {
             "instances": len(self.instances),
             "workers": len(self.workers.by_number),

@@ -5,56 +5,66 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io import message_socket
-from sandbox_service.runner.io.message_connection import MessageLink
+from sandbox_service.runner.io.message_connection import MessageConnection
+from sandbox_service.runner.messages.launcher import (
+    REPLIES,
+    Cleaned,
+    Configure,
+    MarkClean,
+    OpenInstance,
+    ReleaseInstance,
+    ResetBox,
+)
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from sandbox_service.runner.io.event_loop import Loop
-    from sandbox_service.runner.io.message_socket import Message
+    from sandbox_service.runner.io.event_loop import EventLoop
+    from sandbox_service.runner.messages.codec import JsonObject
 
-__all__ = ["Agents"]
+__all__ = ["LauncherClient"]
 
 
-class Agents:
-    """The runner's end of the launcher."""
+class LauncherClient:
+    """Sends the main process's requests to the launcher, and its answers to who asked."""
 
-    def __init__(self, loop: Loop, end: socket.socket, on_closed: Callable[[], None]) -> None:
-        self._link = MessageLink(loop, end, self._heard, on_closed)
+    def __init__(self, loop: EventLoop, end: socket.socket, on_closed: Callable[[], None]) -> None:
+        self._connection = MessageConnection(loop, end, REPLIES, self._receive, on_closed)
         self._waiting: dict[int, Callable[[bool, list[str]], None]] = {}
         self._requests = 0
 
-    def configure(self, config: Message) -> None:
-        """Tell how the box is laid out; the first message."""
-        self._link.send({"do": "configure", "config": config})
+    def configure(self, config: JsonObject) -> None:
+        """Send the box's configuration; the first message."""
+        self._connection.send(Configure(config))
 
     def mark_clean(self) -> None:
-        """What lies in shared directories now belongs to the world."""
-        self._link.send({"do": "mark"})
+        """Have the launcher take what lies in shared directories now for the world's."""
+        self._connection.send(MarkClean())
 
     def open(self, serial: int, copy_of: int | None = None) -> socket.socket:
-        """Announce an instance; the socket over which its worker speaks with the launcher."""
+        """Announce an instance; return the socket over which its worker asks the launcher."""
         ours, theirs = message_socket.pair()
-        self._link.send({"do": "open", "serial": serial, "copy_of": copy_of}, (theirs,))
+        self._connection.send(OpenInstance(serial, copy_of), (theirs,))
         return ours
 
     def release(self, serial: int, done: Callable[[bool, list[str]], None]) -> None:
-        """End and clean an instance; ``done`` gets whether that is proven, and what is left."""
-        self._ask({"do": "release", "serial": serial}, done)
+        """Kill and clean an instance; ``done`` gets whether all is gone, and what is left."""
+        self._connection.send(ReleaseInstance(self._expect(done), serial))
 
     def reset(self, done: Callable[[bool, list[str]], None]) -> None:
-        """End and clean everything."""
-        self._ask({"do": "reset"}, done)
+        """Kill and clean all instances."""
+        self._connection.send(ResetBox(self._expect(done)))
 
     def close(self) -> None:
         """Hang up; the launcher ends everything and itself."""
-        self._link.close()
+        self._connection.close()
 
-    def _ask(self, message: Message, done: Callable[[bool, list[str]], None]) -> None:
+    def _expect(self, done: Callable[[bool, list[str]], None]) -> int:
+        """Return the number of a new request, whose answer goes to ``done``."""
         self._requests += 1
         self._waiting[self._requests] = done
-        self._link.send({**message, "request": self._requests})
+        return self._requests
 
-    def _heard(self, message: Message) -> None:
-        self._waiting.pop(int(message["request"]))(bool(message["clean"]), list(message["left"]))
+    def _receive(self, message: Cleaned) -> None:
+        self._waiting.pop(message.request)(not message.left, message.left)

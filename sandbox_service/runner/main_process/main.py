@@ -13,7 +13,7 @@ import sys
 
 from sandbox_service.runner.io import message_socket
 from sandbox_service.runner.kernel import privileges
-from sandbox_service.runner.kernel.fork_exit import run_and_leave
+from sandbox_service.runner.kernel.fork_exit import run_and_exit
 from sandbox_service.runner.launcher.launcher import run_launcher
 
 from .server import Server
@@ -36,6 +36,6 @@ def main() -> None:
     launcher = os.fork()
     if launcher == 0:
         ours.close()
-        run_and_leave(lambda: run_launcher(theirs))
+        run_and_exit(lambda: run_launcher(theirs))
     theirs.close()
     Server(sys.argv[1], ours, launcher).run()

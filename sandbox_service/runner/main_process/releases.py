@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .instances import Instance
-    from .launcher_client import Agents
+    from .launcher_client import LauncherClient
     from .workers import Workers
 
-__all__ = ["Departures"]
+__all__ = ["Releases"]
 
 _CLOSE_S = 1.0
 """How long a world may take to close before its worker is killed."""
@@ -22,13 +22,13 @@ _REMEMBERED = 4096
 """Instances that went without being asked for, and whose release has not come yet."""
 
 
-class Departures:
+class Releases:
     """Releases, and cleanings that nobody waits for yet."""
 
-    def __init__(self, workers: Workers, agents: Agents, shared: bool) -> None:
+    def __init__(self, workers: Workers, launcher: LauncherClient, shared: bool) -> None:
         self._shared = shared
         self._workers = workers
-        self._agents = agents
+        self._launcher = launcher
         self._leaving: dict[str, list[Callable[[bool], None]]] = {}
         self._left: dict[str, bool] = {}
 
@@ -94,7 +94,7 @@ class Departures:
             if instance.serial is None:
                 done(True)
             else:
-                self._agents.release(instance.serial, lambda clean, _left: done(clean))
+                self._launcher.release(instance.serial, lambda clean, _left: done(clean))
 
         self._workers.end(instance.worker, gone)
 

@@ -15,22 +15,23 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.runner.config import RunnerConfig
 from sandbox_service.runner.io import message_socket
-from sandbox_service.runner.io.event_loop import Loop
-from sandbox_service.runner.io.message_connection import MessageLink
-from sandbox_service.runner.io.sigchld import drain, woken_by_children
+from sandbox_service.runner.io.event_loop import EventLoop
+from sandbox_service.runner.io.message_connection import MessageConnection
+from sandbox_service.runner.io.sigchld import drain, sigchld_wakeup
 from sandbox_service.runner.kernel import killing, privileges
-from sandbox_service.runner.kernel.fork_exit import run_and_leave
+from sandbox_service.runner.kernel.fork_exit import run_and_exit
 from sandbox_service.runner.kernel.procfs import descendants, snapshot
+from sandbox_service.runner.messages import zygote
 from sandbox_service.runner.worker.zygote import run_zygote
 from sandbox_service.wire.codes import BoxErrorCode
 from sandbox_service.wire.frames import Frame, Op
 
-from .host import Host
-from .instances import Box
-from .launcher_client import Agents
+from .host import HostConnection
+from .instances import Instances
+from .launcher_client import LauncherClient
 
 if TYPE_CHECKING:
-    from sandbox_service.runner.io.message_socket import Message
+    from sandbox_service.runner.messages.codec import JsonObject
 
 __all__ = ["Server"]
 
@@ -44,46 +45,46 @@ class Server:
     """One box's runner."""
 
     def __init__(self, path: str, launcher: socket.socket, launcher_pid: int) -> None:
-        self._loop = Loop()
-        self._host = Host(self._loop, path, self._frame, self._hello, self._host_left)
-        self._agents = Agents(self._loop, launcher, self._end)
+        self._loop = EventLoop()
+        self._host = HostConnection(self._loop, path, self._frame, self._hello, self._host_left)
+        self._launcher = LauncherClient(self._loop, launcher, self._end)
         self._pids = {launcher_pid: "launcher"}
         self._config: RunnerConfig | None = None
-        self._zygote: MessageLink | None = None
-        self._box: Box | None = None
-        self._greetings: list[Frame] = []
+        self._zygote: MessageConnection[zygote.Report] | None = None
+        self._box: Instances | None = None
+        self._hellos: list[Frame] = []
         self._failure: str | None = None
         self._throttled = (False, False)
 
     def run(self) -> None:
         """Serve until the end, then see that nothing of the box is left."""
-        with woken_by_children() as wake:
-            self._loop.watch(wake, lambda: self._bury(wake))
+        with sigchld_wakeup() as wake:
+            self._loop.watch(wake, lambda: self._reap_children(wake))
             self._host_left()
             self._loop.run()
         self._host.close()
-        self._agents.close()
+        self._launcher.close()
         if self._zygote is not None:
             self._zygote.close()
-        self._see_off()
+        self._end_processes()
 
-    def _see_off(self) -> None:
+    def _end_processes(self) -> None:
         """Launcher and zygote clean up and leave by themselves; if not, we end what is below us."""
         deadline = time.monotonic() + 10
         while self._pids and time.monotonic() < deadline:
-            killing.reap(self._forget)
+            killing.reap(self._collected)
             time.sleep(0.005)
 
         own = os.getpid()
         killing.end(lambda: descendants(snapshot(), [own]) - {own}, lambda: killing.reap(lambda *_: None))
 
-    def _forget(self, pid: int, _code: int) -> None:
+    def _collected(self, pid: int, _code: int) -> None:
         self._pids.pop(pid, None)
 
     def _end(self) -> None:
         self._loop.stop()
 
-    def _bury(self, wake: int) -> None:
+    def _reap_children(self, wake: int) -> None:
         """Collect dead children, as PID 1 also those of others. No launcher or zygote, no box."""
         drain(wake)
 
@@ -105,26 +106,26 @@ class Server:
         self._loop.call_at(time.monotonic() + patience, look)
 
     def _hello(self, frame: Frame) -> None:
-        self._greetings.append(frame)
+        self._hellos.append(frame)
         if self._config is None and self._failure is None:
             try:
                 self._configure(json.loads(frame.body))
             except (ValueError, TypeError, KeyError, OSError) as error:
                 self._failure = f"the configuration does not fit: {error}"
-        self._greet()
+        self._answer_hellos()
 
-    def _greet(self) -> None:
+    def _answer_hellos(self) -> None:
         """Answer who has said HELLO, if we can already."""
         if self._box is None and self._failure is None:
             return
-        for frame in self._greetings:
+        for frame in self._hellos:
             if self._failure is not None:
-                self._host.greet(frame.error(BoxErrorCode.SANDBOX_FAILED, self._failure))
+                self._host.answer_hello(frame.error(BoxErrorCode.SANDBOX_FAILED, self._failure))
             else:
-                self._host.greet(frame.reply())
-        self._greetings.clear()
+                self._host.answer_hello(frame.reply())
+        self._hellos.clear()
 
-    def _configure(self, values: Message) -> None:
+    def _configure(self, values: JsonObject) -> None:
         config = RunnerConfig.parse(values)
         if config.drop_uids and os.geteuid() != 0:
             raise ValueError("drop_uids needs root")
@@ -134,27 +135,40 @@ class Server:
             os.chmod(config.workspace_root, 0o1777 if config.drop_uids else 0o700)  # noqa: PTH101
         self._config = config
         self._host.refused_uids = range(config.uid_base, config.uid_base + config.uid_count)
-        self._agents.configure(asdict(config))
+        self._launcher.configure(asdict(config))
         ours, theirs = message_socket.pair()
         pid = os.fork()
         if pid == 0:
-            run_and_leave(lambda: _become_zygote(theirs, config))
+            run_and_exit(lambda: _become_zygote(theirs, config))
         theirs.close()
         self._pids[pid] = "zygote"
-        self._zygote = MessageLink(self._loop, ours, self._heard_zygote, self._end)
+        self._zygote = MessageConnection(self._loop, ours, zygote.REPORTS, self._zygote_message, self._end)
 
-    def _heard_zygote(self, message: Message) -> None:
-        if self._box is not None:
-            self._box.workers.heard(message)
-            return
-        assert self._config is not None, "there is no zygote before it"
-        assert self._zygote is not None, "it has just been heard"
-        if "ready" in message:
-            self._agents.mark_clean()
-            self._box = Box(self._loop, self._config, self._zygote, self._agents, self._pids, self._host.send)
-        else:
-            self._failure = str(message["failed"])
-        self._greet()
+    def _zygote_message(self, message: zygote.Report) -> None:
+        match message:
+            case zygote.WorldReady():
+                self._open_box()
+            case zygote.WorldFailed(detail):
+                self._failure = detail
+                self._answer_hellos()
+            case zygote.WorkerGone(worker):
+                if self._box is not None:
+                    self._box.workers.worker_gone(worker)
+            case zygote.AllEnded():
+                if self._box is not None:
+                    self._box.workers.all_ended()
+
+    def _open_box(self) -> None:
+        """Take instances: the world is imported."""
+        assert self._config is not None, "the zygote is forked with a configuration"
+        assert self._zygote is not None, "the zygote has just reported"
+        # What the import left in shared directories is the world's. Before the first instance, whose agent
+        # could add to it.
+        self._launcher.mark_clean()
+        self._box = Instances(
+            self._loop, self._config, self._zygote, self._launcher, self._pids, self._host.send
+        )
+        self._answer_hellos()
 
     def _frame(self, frame: Frame) -> None:
         if frame.op is Op.SHUTDOWN:
@@ -183,7 +197,7 @@ class Server:
             self._throttled = wanted
             self._host.pause(wanted[0])
             for worker in self._box.workers.by_number.values():
-                worker.link.pause(wanted[1])
+                worker.connection.pause(wanted[1])
             if any(wanted):
                 self._loop.call_at(time.monotonic() + 0.01, self._rebalance)
 

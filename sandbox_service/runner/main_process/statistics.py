@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from sandbox_service.runner.kernel.procfs import Process, descendants, memory, snapshot
 
 if TYPE_CHECKING:
-    from sandbox_service.runner.io.message_socket import Message
+    from sandbox_service.runner.messages.codec import JsonObject
 
 __all__ = ["describe_processes"]
 
 
-def describe_processes(known: dict[int, str]) -> list[Message]:
+def describe_processes(known: dict[int, str]) -> list[JsonObject]:
     """The runner and everything below it; ``known`` names launcher and zygote."""
     processes = snapshot()
     roles = {os.getpid(): "runner"} | known

@@ -12,17 +12,18 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sandbox_service.runner.io.frame_connection import FrameLink, Gauge
+from sandbox_service.runner.io.frame_connection import FrameConnection, QueuedBytes
+from sandbox_service.runner.messages.zygote import AdoptWorker, EndAllWorkers, EndWorker, ForkWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sandbox_service.runner.io.event_loop import Loop
-    from sandbox_service.runner.io.message_connection import MessageLink
-    from sandbox_service.runner.io.message_socket import Message
+    from sandbox_service.runner.io.event_loop import EventLoop
+    from sandbox_service.runner.io.message_connection import MessageConnection
+    from sandbox_service.runner.messages.zygote import Report
     from sandbox_service.wire.frames import Frame
 
-__all__ = ["Waiting", "Worker", "Workers"]
+__all__ = ["Waiting", "WorkerProcess", "Workers"]
 
 
 @dataclass(slots=True)
@@ -35,11 +36,11 @@ class Waiting:
 
 
 @dataclass(slots=True, eq=False)
-class Worker:
+class WorkerProcess:
     """One worker process, as the runner knows it."""
 
     number: int
-    link: FrameLink
+    connection: FrameConnection
     instances: set[str] = field(default_factory=set)
     waiting: deque[Waiting] = field(default_factory=deque)
     deadline: float | None = None
@@ -57,48 +58,48 @@ class Workers:
 
     def __init__(
         self,
-        loop: Loop,
-        zygote: MessageLink,
-        gauge: Gauge,
-        on_lost: Callable[[Worker, list[Waiting]], None],
+        loop: EventLoop,
+        zygote: MessageConnection[Report],
+        gauge: QueuedBytes,
+        on_lost: Callable[[WorkerProcess, list[Waiting]], None],
     ) -> None:
         self._loop = loop
         self._zygote = zygote
         self._gauge = gauge
         self._on_lost = on_lost
-        self.by_number: dict[int, Worker] = {}
+        self.by_number: dict[int, WorkerProcess] = {}
         self._count = 0
         self._all_ended: deque[Callable[[], None]] = deque()
 
-    def fork(self) -> Worker:
+    def fork(self) -> WorkerProcess:
         """A new worker, which takes frames at once."""
         worker, theirs = self.prepare()
-        self._zygote.send({"do": "fork", "worker": worker.number}, (theirs,))
+        self._zygote.send(ForkWorker(worker.number), (theirs,))
         return worker
 
-    def prepare(self) -> tuple[Worker, socket.socket]:
+    def prepare(self) -> tuple[WorkerProcess, socket.socket]:
         """The runner's side of a worker that another worker will fork, and the socket it is to have."""
         ours, theirs = socket.socketpair()
         self._count += 1
         number = self._count
-        link = FrameLink(
+        connection = FrameConnection(
             self._loop,
             ours,
             self._gauge,
             lambda frame: self._answered(worker, frame),
             lambda: self._lose(worker),
         )
-        worker = Worker(number, link)
+        worker = WorkerProcess(number, connection)
         self.by_number[number] = worker
         return worker, theirs
 
-    def adopt(self, worker: Worker, pid: int) -> None:
+    def adopt(self, worker: WorkerProcess, pid: int) -> None:
         """The zygote is to take a copy, which a worker has made of itself, for this worker."""
-        self._zygote.send({"do": "adopt", "worker": worker.number, "pid": pid})
+        self._zygote.send(AdoptWorker(worker.number, pid))
 
     def submit(
         self,
-        worker: Worker,
+        worker: WorkerProcess,
         frame: Frame,
         deadline_s: float,
         answer: Callable[[Frame], None],
@@ -108,9 +109,9 @@ class Workers:
         worker.waiting.append(Waiting(frame, deadline_s, answer))
         if len(worker.waiting) == 1:
             self._start_clock(worker)
-        worker.link.send(frame, carried)
+        worker.connection.send(frame, carried)
 
-    def _start_clock(self, worker: Worker) -> None:
+    def _start_clock(self, worker: WorkerProcess) -> None:
         if not worker.waiting:
             worker.deadline = None
             return
@@ -118,11 +119,11 @@ class Workers:
         if worker.armed is None or worker.deadline < worker.armed:
             self._arm(worker, worker.deadline)
 
-    def _arm(self, worker: Worker, when: float) -> None:
+    def _arm(self, worker: WorkerProcess, when: float) -> None:
         worker.armed = when
         self._loop.call_at(when, lambda: self._check_clock(worker, when))
 
-    def _check_clock(self, worker: Worker, when: float) -> None:
+    def _check_clock(self, worker: WorkerProcess, when: float) -> None:
         if worker.armed != when or worker.lost:
             return
         worker.armed = None
@@ -131,14 +132,14 @@ class Workers:
         now = time.monotonic()
         if worker.deadline > now:
             self._arm(worker, worker.deadline)
-        elif not worker.link.reading:
+        elif not worker.connection.reading:
             # Its answer may be there; it is we who do not read, because the host does not.
             self._arm(worker, now + 0.5)
         else:
             worker.late = True
             self.end(worker)
 
-    def _answered(self, worker: Worker, frame: Frame) -> None:
+    def _answered(self, worker: WorkerProcess, frame: Frame) -> None:
         if not worker.waiting or worker.waiting[0].frame.request_id != frame.request_id:
             self.end(worker)
             return
@@ -146,7 +147,7 @@ class Workers:
         self._start_clock(worker)
         done.answer(frame)
 
-    def end(self, worker: Worker, gone: Callable[[], None] | None = None) -> None:
+    def end(self, worker: WorkerProcess, gone: Callable[[], None] | None = None) -> None:
         """Kill a worker; ``gone`` is called when no process of it is left. Idempotent."""
         if worker.number not in self.by_number:
             if gone is not None:
@@ -154,37 +155,38 @@ class Workers:
             return
         if gone is not None:
             worker.gone.append(gone)
-        worker.link.close()
+        worker.connection.close()
         self._lose(worker)
 
     def end_all(self, ended: Callable[[], None]) -> None:
         """Kill every worker."""
         for worker in list(self.by_number.values()):
-            worker.link.close()
+            worker.connection.close()
             self._lose(worker)
         self._all_ended.append(ended)
-        self._zygote.send({"do": "end_all"})
+        self._zygote.send(EndAllWorkers())
 
-    def _lose(self, worker: Worker) -> None:
+    def _lose(self, worker: WorkerProcess) -> None:
         if worker.lost:
             return
         worker.lost = True
         waiting = list(worker.waiting)
         worker.waiting.clear()
         # A worker whose connection ended may be alive after all.
-        self._zygote.send({"do": "end", "worker": worker.number})
+        self._zygote.send(EndWorker(worker.number))
         self._on_lost(worker, waiting)
 
-    def heard(self, message: Message) -> None:
-        """News from the zygote."""
-        if "gone" in message:
-            worker = self.by_number.pop(int(message["gone"]), None)
-            if worker is not None:
-                # What it answered before it ended counts.
-                worker.link.drain()
-                worker.link.close()
-                self._lose(worker)
-                for action in worker.gone:
-                    action()
-        elif "ended" in message:
-            self._all_ended.popleft()()
+    def worker_gone(self, number: int) -> None:
+        """Take note that the zygote has reaped a worker."""
+        worker = self.by_number.pop(number, None)
+        if worker is not None:
+            # What it answered before it ended counts.
+            worker.connection.drain()
+            worker.connection.close()
+            self._lose(worker)
+            for action in worker.gone:
+                action()
+
+    def all_ended(self) -> None:
+        """Take note that the zygote has killed all workers."""
+        self._all_ended.popleft()()

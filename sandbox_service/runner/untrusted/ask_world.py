@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import signal
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io.packets import receive_packet, send_packet
+from sandbox_service.runner.messages.codec import JsonObject, encode
+from sandbox_service.runner.messages.session import ANSWERS, Question, QuestionAnswer
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-__all__ = ["Line", "ask", "connect"]
+__all__ = ["CellQuestions", "ask", "connect"]
 
-JsonObject = dict[str, Any]
 _lines: list[Callable[[JsonObject], JsonObject]] = []
 
 
@@ -35,8 +36,8 @@ def connect(line: Callable[[JsonObject], JsonObject] | None) -> None:
     _lines[:] = [] if line is None else [line]
 
 
-class Line:
-    """The line of one cell."""
+class CellQuestions:
+    """Asks the world on behalf of one cell, over the session's socket."""
 
     def __init__(self, control: socket.socket, cell: int) -> None:
         self._control = control
@@ -51,11 +52,13 @@ class Line:
         try:
             with self._one_at_a_time:
                 self._asked += 1
-                send_packet(self._control, {"ask": self._asked, "number": self._cell, "request": request})
+                send_packet(self._control, encode(Question(self._cell, self._asked, request)))
                 while True:
                     message, _ = receive_packet(self._control)
-                    if message.get("answer") == self._asked and message.get("number") == self._cell:
-                        value = message.get("value")
-                        return value if isinstance(value, dict) else {}
+                    if message.get("kind") != QuestionAnswer.kind:
+                        continue
+                    answer = ANSWERS.decode(message)
+                    if (answer.cell, answer.question) == (self._cell, self._asked):
+                        return answer.value
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, masked)

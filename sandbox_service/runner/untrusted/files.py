@@ -13,10 +13,23 @@ import stat
 from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io.packets import JsonObject, receive_packet, send_packet
+from sandbox_service.runner.messages.codec import encode
+from sandbox_service.runner.messages.files import (
+    REQUESTS,
+    FileFailure,
+    FilesDone,
+    FilesListed,
+    ListFiles,
+    PathRefused,
+    ReadFile,
+    WriteFiles,
+)
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
+
+    from sandbox_service.runner.messages.codec import Message
 
 __all__ = ["components", "serve_files"]
 
@@ -27,27 +40,29 @@ _MOST_DEPTH = 128
 
 def serve_files(control: socket.socket, workspace: str, enter: Callable[[], None]) -> None:
     """Answer one request: ``enter`` goes to the workspace, making it first where it is missing."""
-    message, blob = receive_packet(control)
-    answer: JsonObject = {}
+    value, blob = receive_packet(control)
+    request = REQUESTS.decode(value)
+    answer: Message = FilesDone()
     content = b""
-    named = str(message.get("path", ""))
+    named = "" if isinstance(request, WriteFiles) else request.path
     try:
         enter()
         root = os.open(".", _DIRECTORY)
-        if message["do"] == "write":
-            start = 0
-            for named, size in message["files"]:
-                _write(root, components(named, workspace), blob[start : start + size])
-                start += size
-        elif message["do"] == "read":
-            content = _read(root, components(named, workspace), int(message["max_bytes"]))
-        else:
-            answer["files"] = _list(root, components(named, workspace), int(message["max_entries"]))
+        match request:
+            case WriteFiles(files):
+                start = 0
+                for named, size in files:
+                    _write(root, components(named, workspace), blob[start : start + size])
+                    start += size
+            case ReadFile(path, max_bytes):
+                content = _read(root, components(path, workspace), max_bytes)
+            case ListFiles(path, max_entries):
+                answer = FilesListed(_list(root, components(path, workspace), max_entries))
     except ValueError as error:
-        answer = {"invalid": str(error)}
+        answer = PathRefused(str(error))
     except OSError as error:
-        answer = {"errno": error.errno or errno.EIO, "what": named}
-    send_packet(control, answer, content)
+        answer = FileFailure(error.errno or errno.EIO, named)
+    send_packet(control, encode(answer), content)
 
 
 def components(path: str, workspace: str) -> list[str]:

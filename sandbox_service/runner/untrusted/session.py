@@ -17,15 +17,29 @@ import socket
 import sys
 import traceback
 import types
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sandbox_service.runner.io.packets import JsonObject, receive_packet_with_descriptors, send_packet
+from sandbox_service.runner.io.packets import receive_packet_with_descriptors, send_packet
 from sandbox_service.runner.kernel.fork_sibling import fork_sibling
+from sandbox_service.runner.messages.codec import MessageError, encode
+from sandbox_service.runner.messages.session import (
+    REQUESTS,
+    CellDone,
+    ForkSession,
+    Moved,
+    MoveSession,
+    QuestionAnswer,
+    RunCell,
+    SessionForked,
+)
 
-from .ask_world import Line, connect
+from .ask_world import CellQuestions, connect
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
+
+    from sandbox_service.runner.messages.codec import Message
 
 __all__ = ["Session", "serve_session"]
 
@@ -41,6 +55,12 @@ class Session:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._count = 0
+        self._handlers: dict[type[Message], Callable[[Any, bytes, list[int]], None]] = {
+            RunCell: self._run_cell,
+            ForkSession: self._fork,
+            MoveSession: self._move,
+            QuestionAnswer: lambda *_: None,
+        }
         self._main = types.ModuleType("__main__")
         self._main.__dict__["__builtins__"] = __builtins__
         sys.modules["__main__"] = self._main
@@ -58,19 +78,22 @@ class Session:
                 return
             except BaseException:  # noqa: BLE001  # a signal handler of the agent's own raised; wait on
                 continue
-            if message.get("do") == "cell":
-                connect(Line(self._control, int(message["number"])).ask if message.get("serves") else None)
-                ok = self._cell(blob.decode("utf-8", "replace"), descriptors[0])
-                connect(None)
-                self._reply({"ok": ok, "number": message.get("number")})
-            elif message.get("do") == "fork":
-                self._fork(descriptors[0])
-            elif message.get("do") == "move":
-                self._reply({"ok": self._move(message)})
+            try:
+                request = REQUESTS.decode(message)
+            except MessageError:
+                # Agent code has the socket, too, and may have read a part of what was sent.
+                continue
+            self._handlers[type(request)](request, blob, descriptors)
 
-    def _reply(self, message: JsonObject) -> None:
+    def _reply(self, message: Message) -> None:
         with contextlib.suppress(EOFError):
-            send_packet(self._control, message)
+            send_packet(self._control, encode(message))
+
+    def _run_cell(self, request: RunCell, code: bytes, descriptors: list[int]) -> None:
+        connect(CellQuestions(self._control, request.number).ask if request.serves else None)
+        ok = self._cell(code.decode("utf-8", "replace"), descriptors[0])
+        connect(None)
+        self._reply(CellDone(request.number, ok))
 
     def _cell(self, source: str, output: int) -> bool:
         """Run one cell with its output in the pipe; whether it ended without an exception."""
@@ -105,19 +128,20 @@ class Session:
             return False
         return True
 
-    def _fork(self, descriptor: int) -> None:
-        """Leave a copy of this process behind, which serves the other end of ``descriptor``."""
+    def _fork(self, _request: ForkSession, _code: bytes, descriptors: list[int]) -> None:
+        """Leave a copy of this process behind, which serves the other end of the descriptor."""
+        [descriptor] = descriptors
         if fork_sibling():
             os.close(descriptor)
             return
         os.setsid()
         self._control.close()
         self._control = socket.socket(fileno=descriptor)
-        self._reply({"pid": os.getpid()})
+        self._reply(SessionForked(os.getpid()))
 
-    def _move(self, message: JsonObject) -> bool:
+    def _move(self, request: MoveSession, _code: bytes, _: list[int]) -> None:
         """Go from one workspace to the same place in another."""
-        old, new = str(message["old"]), str(message["new"])
+        old, new = request.old, request.new
         with contextlib.suppress(OSError):
             here = os.getcwd()  # noqa: PTH109
             inside = here == old or here.startswith(old + "/")
@@ -125,7 +149,7 @@ class Session:
         for name, value in list(os.environ.items()):
             if value == old or value.startswith(old + "/"):
                 os.environ[name] = new + value[len(old) :]
-        return True
+        self._reply(Moved())
 
 
 def _print_error(error: BaseException) -> None:

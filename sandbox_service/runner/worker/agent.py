@@ -10,36 +10,66 @@ import contextlib
 import os
 import socket
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from sandbox_service.runner.io.packets import MAX_BLOB, JsonObject, receive_packet, send_packet
+from sandbox_service.runner.io.packets import MAX_BLOB, receive_packet, send_packet
 from sandbox_service.runner.kernel.cpu_usage import Usage, usage_of
+from sandbox_service.runner.messages.codec import MessageError, encode
+from sandbox_service.runner.messages.control import (
+    AdoptSession,
+    Copied,
+    CopyingStarted,
+    CopyWorkspace,
+    Done,
+    EndProcess,
+    FreezeAgent,
+    KillAgent,
+    Started,
+    StartFiles,
+    StartShell,
+    ThawAgent,
+)
+from sandbox_service.runner.messages.files import ANSWERS as FILE_ANSWERS
+from sandbox_service.runner.messages.files import (
+    FileFailure,
+    FilesDone,
+    FilesListed,
+    ListFiles,
+    PathRefused,
+    ReadFile,
+    WriteFiles,
+)
 from sandbox_service.runner.world import Execution, FileInfo, WorldError
 from sandbox_service.wire.codes import BoxErrorCode
 
 from .allowance import Allowance, kept_waiting
-from .candidate_client import CandidateProcess
-from .output_capture import Capture
-from .session_client import SessionEnd
+from .candidate_client import CandidateClient
+from .output_capture import OutputCapture
+from .session_client import SessionClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from .control import Control
+    from sandbox_service.runner.io.packets import JsonObject
+    from sandbox_service.runner.messages.codec import Message
+
+    from .control import ControlSocket
 
 __all__ = ["BoxAgent"]
 
 _FILE_PATIENCE_S = 30.0
 
+F = TypeVar("F", bound="Message")
+
 
 class BoxAgent:
     """Implements ``runner.world.Agent``."""
 
-    def __init__(self, control: Control, workspace: str) -> None:
+    def __init__(self, control: ControlSocket, workspace: str) -> None:
         self._control = control
         self._workspace = workspace
-        self._session: SessionEnd | None = None
-        self._candidate: CandidateProcess | None = None
+        self._session: SessionClient | None = None
+        self._candidate: CandidateClient | None = None
 
     @property
     def workspace(self) -> str:
@@ -56,11 +86,11 @@ class BoxAgent:
         started = time.monotonic()
         if self._session is None:
             try:
-                self._session = SessionEnd.start(self._control)
+                self._session = SessionClient.start(self._control)
             except OSError as error:
                 # The agent itself may have used up the processes that it is allowed.
                 return Execution(f"cannot start: {error}\n", None, died=True)
-        session, capture = self._session, Capture(max_output)
+        session, capture = self._session, OutputCapture(max_output)
         # What we compute meanwhile answers its questions and takes its output.
         allowance = Allowance(
             timeout_s, patience_s or timeout_s, lambda: session.usage() + Usage(time.process_time())
@@ -88,13 +118,13 @@ class BoxAgent:
         self, command: str, timeout_s: float, max_output: int = 65536, patience_s: float | None = None
     ) -> Execution:
         started = time.monotonic()
-        capture = Capture(max_output)
+        capture = OutputCapture(max_output)
         script = os.memfd_create("command")
         with open(script, "wb", closefd=False) as file:
             file.write(command.encode("utf-8", "replace"))
         os.lseek(script, 0, os.SEEK_SET)
         try:
-            begun = self._control.ask({"do": "shell"}, (script, capture.writing))
+            started_process = self._control.ask(StartShell(), Started, (script, capture.writing))
         except OSError as error:
             capture.close_writing()
             capture.finish()
@@ -102,20 +132,20 @@ class BoxAgent:
         finally:
             os.close(script)
         capture.close_writing()
-        pid, uid = int(begun["pid"]), begun["uid"]
+        pid, uid = started_process.pid, started_process.uid
         allowance = Allowance(timeout_s, patience_s or timeout_s, lambda: usage_of([pid], uid))
         codes: list[int] = []
 
-        def heard() -> bool:
-            self._control.hear()
+        def exited() -> bool:
+            self._control.receive_reports()
             code = self._control.exit_code(pid)
             if code is not None:
                 codes.append(code)
             return code is not None
 
-        in_time = capture.follow(allowance, {self._control.end.fileno(): heard})
+        in_time = capture.follow(allowance, {self._control.end.fileno(): exited})
         if not in_time:
-            self._control.ask({"do": "end", "pid": pid})
+            self._control.ask(EndProcess(pid), Done)
         capture.finish()
         if not in_time:
             self._blame(allowance)
@@ -131,7 +161,7 @@ class BoxAgent:
         )
 
     def read_file(self, path: str, max_bytes: int) -> bytes:
-        return self._file({"do": "read", "path": path, "max_bytes": max_bytes})[1]
+        return self._file(ReadFile(path, max_bytes), FilesDone)[1]
 
     def write_file(self, path: str, data: bytes) -> None:
         self.write_files({path: data})
@@ -150,22 +180,22 @@ class BoxAgent:
 
     def _write(self, batch: dict[str, bytes]) -> None:
         sizes = [[path, len(data)] for path, data in batch.items()]
-        self._file({"do": "write", "files": sizes}, b"".join(batch.values()))
+        self._file(WriteFiles(sizes), FilesDone, b"".join(batch.values()))
 
     def list_files(self, path: str = ".", max_entries: int = 1000) -> list[FileInfo]:
-        answer, _ = self._file({"do": "list", "path": path, "max_entries": max_entries})
-        return [FileInfo(entry["path"], entry["size"], entry["is_directory"]) for entry in answer["files"]]
+        answer, _ = self._file(ListFiles(path, max_entries), FilesListed)
+        return [FileInfo(entry["path"], entry["size"], entry["is_directory"]) for entry in answer.files]
 
-    def _file(self, request: JsonObject, data: bytes = b"") -> tuple[JsonObject, bytes]:
+    def _file(self, request: Message, kind: type[F], data: bytes = b"") -> tuple[F, bytes]:
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
-                self._control.tell({"do": "files"}, (theirs.fileno(),))
+                self._control.send(StartFiles(), (theirs.fileno(),))
             deadline = time.monotonic() + _FILE_PATIENCE_S
             try:
                 # While the helper comes to life; when it cannot, the launcher's answer says why.
-                send_packet(ours, request, data, deadline=deadline)
-                answer, content = receive_packet(ours, deadline)
+                send_packet(ours, encode(request), data, deadline=deadline)
+                value, content = receive_packet(ours, deadline)
             except EOFError as error:
                 raise OSError("the file helper ended") from error
             except TimeoutError:
@@ -175,12 +205,17 @@ class BoxAgent:
                     ) from None
                 raise
             finally:
-                self._control.answer()
-        if "invalid" in answer:
-            raise ValueError(answer["invalid"])
-        if "errno" in answer:
-            number = int(answer["errno"])
-            raise OSError(number, os.strerror(number), answer["what"])
+                self._control.answer(Started)
+        try:
+            answer = FILE_ANSWERS.decode(value)
+        except MessageError as error:
+            raise OSError(f"the file helper's answer is malformed: {error}") from error
+        if isinstance(answer, PathRefused):
+            raise ValueError(answer.detail)  # noqa: TRY004  # as ``open`` does for such a path
+        if isinstance(answer, FileFailure):
+            raise OSError(answer.errno, os.strerror(answer.errno), answer.path)
+        if not isinstance(answer, kind):
+            raise OSError(f"the file helper answered {answer.kind}, not {kind.kind}")
         return answer, content
 
     def _blame(self, allowance: Allowance) -> None:
@@ -204,43 +239,45 @@ class BoxAgent:
             self.thaw()
 
     def freeze(self) -> None:
-        if not self._control.ask({"do": "freeze"})["clean"]:
+        if not self._control.ask(FreezeAgent(), Done).clean:
             raise OSError("a process of the agent could not be stopped")
 
     def thaw(self) -> None:
-        self._control.ask({"do": "thaw"})
+        self._control.ask(ThawAgent(), Done)
 
     def kill(self) -> None:
         if self._session is not None:
             self._session.close()
             self._session = None
-        if not self._control.ask({"do": "kill"})["clean"]:
+        if not self._control.ask(KillAgent(), Done).clean:
             raise OSError("a process of the agent could not be killed")
         self._control.forget_exits()
 
-    def candidate(self, entry: str) -> CandidateProcess:
+    def candidate(self, entry: str) -> CandidateClient:
         if self._candidate is not None and not self._candidate.closed:
             raise RuntimeError("an instance has one candidate at a time")
-        self._candidate = CandidateProcess.start(self._control, entry)
+        self._candidate = CandidateClient.start(self._control, entry)
         return self._candidate
 
-    def begin_copy(self, serial: int) -> SessionEnd | None:
+    def begin_copy(self, serial: int) -> SessionClient | None:
         """Start copying workspace and session for a fork; the copy's session, if there is one."""
         # Only when the launcher expects it may the session's copy come: until then it is a stray. It answers
         # before it starts the copier, so that both come to life side by side.
-        self._control.ask({"do": "copy", "serial": serial})
+        self._control.ask(CopyWorkspace(serial), CopyingStarted)
         return None if self._session is None else self._session.fork()
 
-    def finish_copy(self, serial: int, workspace: str, session: SessionEnd | None, deadline: float) -> None:
+    def finish_copy(
+        self, serial: int, workspace: str, session: SessionClient | None, deadline: float
+    ) -> None:
         """Wait until the copies stand. Raises OSError when the agent's session does not take part."""
         pid = None if session is None else session.introduce(deadline)
         # Answered in order: the copy of the workspace first. The launcher needs both, come what may.
-        copied = self._control.answer()["copied"]
-        self._control.tell({"do": "adopt", "serial": serial, "pid": pid})
+        copied = self._control.answer(Copied).ok
+        self._control.send(AdoptSession(serial, pid))
         moved = True
         if session is not None and pid and copied:
             moved = session.move(self._workspace, workspace, deadline)
-        adopted = self._control.answer()["clean"]
+        adopted = self._control.answer(Done).clean
         if not copied:
             raise OSError("the workspace could not be copied")
         if session is not None and not (pid and adopted):
@@ -248,7 +285,7 @@ class BoxAgent:
         if not moved:
             raise OSError("the session's copy does not answer")
 
-    def become_copy(self, control: socket.socket, workspace: str, session: SessionEnd | None) -> None:
+    def become_copy(self, control: socket.socket, workspace: str, session: SessionClient | None) -> None:
         """This process is the copy: go on with the copy's own sockets and workspace."""
         if self._session is not None:
             self._session.close()

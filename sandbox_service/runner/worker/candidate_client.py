@@ -8,31 +8,31 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io.packets import JsonObject, receive_packet, send_packet
 from sandbox_service.runner.kernel.cpu_usage import usage_of
+from sandbox_service.runner.messages.control import Done, EndCandidate, StartCandidate, Started
 
 if TYPE_CHECKING:
-    from sandbox_service.runner.io.message_socket import Message
     from sandbox_service.runner.kernel.cpu_usage import Usage
 
-    from .control import Control
+    from .control import ControlSocket
 
-__all__ = ["CandidateProcess"]
+__all__ = ["CandidateClient"]
 
 
-class CandidateProcess:
+class CandidateClient:
     """Implements ``runner.world.Candidate``. ``request`` also works in a fork of the worker."""
 
-    def __init__(self, control: Control, end: socket.socket, started: Message) -> None:
+    def __init__(self, control: ControlSocket, end: socket.socket, started: Started) -> None:
         self._control = control
         self._end = end
         self._started = started
         self.closed = False
 
     @classmethod
-    def start(cls, control: Control, entry: str) -> CandidateProcess:
+    def start(cls, control: ControlSocket, entry: str) -> CandidateClient:
         """Have the launcher fork a candidate. Raises OSError when it cannot."""
         ours, theirs = socket.socketpair()
         try:
-            started = control.ask({"do": "candidate", "entry": entry}, (theirs.fileno(),))
+            started = control.ask(StartCandidate(entry), Started, (theirs.fileno(),))
         except BaseException:
             ours.close()
             raise
@@ -46,7 +46,7 @@ class CandidateProcess:
         return receive_packet(self._end, deadline, max_blob=0)[0]
 
     def usage(self) -> Usage:
-        return usage_of([self._started["pid"]], self._started["uid"])
+        return usage_of([self._started.pid], self._started.uid)
 
     def close(self) -> None:
         if self.closed:
@@ -54,5 +54,5 @@ class CandidateProcess:
         self.closed = True
         self._end.close()
         # What it leaves behind, if anything, is out of the next one's reach and costs the box at the release.
-        self._control.ask({"do": "end_candidate"})
+        self._control.ask(EndCandidate(), Done)
         self._control.forget_exits()

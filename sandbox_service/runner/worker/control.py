@@ -1,66 +1,75 @@
-"""The worker's end of an instance's control socket: requests to the launcher, and news of ended processes."""
+"""The worker's end of an instance's control socket: requests to the launcher, reports of ended processes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from sandbox_service.runner.io.message_socket import Message, receive, send
+from sandbox_service.runner.io.message_socket import receive, send
+from sandbox_service.runner.messages.codec import MessageError
+from sandbox_service.runner.messages.control import ANSWERS, ProcessExited, Refused, Started
 
 if TYPE_CHECKING:
     import socket
 
-__all__ = ["Control"]
+    from sandbox_service.runner.messages.codec import Message
+
+__all__ = ["ControlSocket"]
+
+A = TypeVar("A", bound="Message")
 
 
-class Control:
-    """Synchronous: one request at a time, answered in order."""
+class ControlSocket:
+    """Synchronous: requests are answered in order."""
 
     def __init__(self, end: socket.socket) -> None:
         self.end = end
         self._exits: dict[int, int] = {}
 
-    def ask(self, message: Message, descriptors: tuple[int, ...] = ()) -> Message:
+    def ask(self, request: Message, kind: type[A], descriptors: tuple[int, ...] = ()) -> A:
         """Send a request and wait for its answer. Raises OSError when the launcher could not do it."""
-        self.tell(message, descriptors)
-        return self.answer()
+        self.send(request, descriptors)
+        return self.answer(kind)
 
-    def tell(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
+    def send(self, request: Message, descriptors: tuple[int, ...] = ()) -> None:
         """Send a request whose answer is fetched later."""
-        send(self.end, message, descriptors)
+        send(self.end, request, descriptors)
 
-    def answer(self) -> Message:
-        """Wait for the next answer."""
+    def answer(self, kind: type[A]) -> A:
+        """Wait for the next answer, which must be of a kind. Raises OSError when the launcher refused."""
         while True:
             try:
-                message, _ = receive(self.end)
+                message, _ = receive(self.end, ANSWERS)
             except EOFError as error:
                 raise OSError("the launcher is gone") from error
-            if "exit" in message:
-                self._exits[int(message["exit"])] = int(message["code"])
-            elif "error" in message:
-                raise OSError(message["error"])
-            else:
-                # An older process may have had the same id.
-                self._exits.pop(message.get("pid", 0), None)
+            if isinstance(message, ProcessExited):
+                self._exits[message.pid] = message.code
+            elif isinstance(message, Refused):
+                raise OSError(message.detail)
+            elif isinstance(message, kind):
+                if isinstance(message, Started):
+                    # The kernel may have given it the id of an older process, whose exit nobody asked for.
+                    self._exits.pop(message.pid, None)
                 return message
+            else:
+                raise MessageError(f"the launcher answered {message.kind}, not {kind.kind}")
 
-    def hear(self) -> None:
-        """Take the news that has come; to be called when ``end`` is readable."""
+    def receive_reports(self) -> None:
+        """Read the report that has come; call this when ``end`` is readable."""
         try:
-            message, _ = receive(self.end, wait=False)
+            message, _ = receive(self.end, ANSWERS, wait=False)
         except BlockingIOError:
             return
         except EOFError as error:
             raise OSError("the launcher is gone") from error
-        if "exit" in message:
-            self._exits[int(message["exit"])] = int(message["code"])
+        if isinstance(message, ProcessExited):
+            self._exits[message.pid] = message.code
 
     def exit_code(self, pid: int) -> int | None:
-        """The exit code of a process that has ended (negative: the signal), told once."""
+        """Return the exit code of a process that has ended (negative: the signal), once."""
         return self._exits.pop(pid, None)
 
     def forget_exits(self) -> None:
-        """Drop the news of processes that nobody waits for."""
+        """Drop the reports of processes that nobody waits for."""
         self._exits.clear()
 
     def replace(self, end: socket.socket) -> None:

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     from .agent import BoxAgent
     from .episode import Episode
-    from .session_client import SessionEnd
+    from .session_client import SessionClient
 
 __all__ = ["copy_process"]
 
 
-def _begin(agent: BoxAgent, serial: int) -> SessionEnd | None:
+def _begin(agent: BoxAgent, serial: int) -> SessionClient | None:
     try:
         return agent.begin_copy(serial)
     except OSError as error:
@@ -62,7 +62,7 @@ def copy_process(
     return pid
 
 
-def _finish(agent: BoxAgent, target: tuple[int, str], session: SessionEnd | None, deadline: float) -> None:
+def _finish(agent: BoxAgent, target: tuple[int, str], session: SessionClient | None, deadline: float) -> None:
     try:
         agent.finish_copy(*target, session, deadline)
     except OSError as error:

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
     from .allowance import Allowance
 
-__all__ = ["Capture"]
+__all__ = ["OutputCapture"]
 
 _CHUNK = 1 << 16
 
 
-class Capture:
+class OutputCapture:
     """The reading end of a pipe, and what is kept of what came through it."""
 
     def __init__(self, max_output: int) -> None:

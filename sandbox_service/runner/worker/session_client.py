@@ -9,27 +9,42 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io.packets import JsonObject, receive_packet, send_packet
 from sandbox_service.runner.kernel.cpu_usage import usage_of
+from sandbox_service.runner.messages.codec import MessageError, encode
+from sandbox_service.runner.messages.control import Done, KillAgent, Started, StartSession
+from sandbox_service.runner.messages.session import (
+    REPORTS,
+    CellDone,
+    ForkSession,
+    MoveSession,
+    Question,
+    QuestionAnswer,
+    RunCell,
+    SessionForked,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sandbox_service.runner.kernel.cpu_usage import Usage
+    from sandbox_service.runner.messages.codec import Message
 
     from .allowance import Allowance
-    from .control import Control
-    from .output_capture import Capture
+    from .control import ControlSocket
+    from .output_capture import OutputCapture
 
-__all__ = ["SessionEnd"]
+__all__ = ["SessionClient"]
 
 _MAX_REPLY = 4096
 _MAX_QUESTION = 4 << 20
 _PATIENCE_S = 5.0
 
 
-class SessionEnd:
+class SessionClient:
     """One session process; believed only as far as "this cell is over" goes."""
 
-    def __init__(self, control: Control, end: socket.socket, uid: int | None, pid: int | None = None) -> None:
+    def __init__(
+        self, control: ControlSocket, end: socket.socket, uid: int | None, pid: int | None = None
+    ) -> None:
         self._control = control
         self._end = end
         self._uid = uid
@@ -37,17 +52,17 @@ class SessionEnd:
         self._number = 0
 
     @classmethod
-    def start(cls, control: Control) -> SessionEnd:
+    def start(cls, control: ControlSocket) -> SessionClient:
         """Have the launcher fork a session. Raises OSError when it cannot."""
         ours, theirs = socket.socketpair()
         try:
-            started = control.ask({"do": "session"}, (theirs.fileno(),))
+            started = control.ask(StartSession(), Started, (theirs.fileno(),))
         except BaseException:
             ours.close()
             raise
         finally:
             theirs.close()
-        return cls(control, ours, started["uid"], started["pid"])
+        return cls(control, ours, started.uid, started.pid)
 
     def usage(self) -> Usage:
         """A look at the session and at all that runs as its user."""
@@ -56,14 +71,14 @@ class SessionEnd:
     def run(
         self,
         code: str,
-        capture: Capture,
+        capture: OutputCapture,
         allowance: Allowance,
         serve: Callable[[JsonObject], JsonObject] | None = None,
     ) -> int | None:
         """Run a cell; 0, 1 after an exception, None when the session is of no more use."""
         self._number += 1
         deadline = allowance.end
-        request = {"do": "cell", "number": self._number, "serves": serve is not None}
+        request = encode(RunCell(self._number, serves=serve is not None))
         try:
             send_packet(self._end, request, code.encode("utf-8", "replace"), (capture.writing,), deadline)
         except EOFError:
@@ -78,13 +93,11 @@ class SessionEnd:
         def answered() -> bool:
             try:
                 message = self._receive(deadline, _MAX_REPLY if serve is None else _MAX_QUESTION)
-                # Words about another cell are an echo of something that a cell has written here.
-                if message.get("number") != self._number:
-                    return False
-                if serve is not None and isinstance(message.get("ask"), int):
+                if isinstance(message, CellDone) and message.number == self._number:
+                    answers.append(message.ok)
+                elif isinstance(message, Question) and message.cell == self._number and serve is not None:
                     self._answer(message, serve, deadline)
-                else:
-                    answers.append(message.get("ok") is True)
+                # All else is ignored: a cell can write here whatever it likes, even after it is over.
             except EOFError:
                 return True
             except TimeoutError:
@@ -95,48 +108,49 @@ class SessionEnd:
         capture.follow(allowance, {self._end.fileno(): answered})
         return int(not answers[0]) if answers else None
 
-    def _answer(
-        self, message: JsonObject, serve: Callable[[JsonObject], JsonObject], deadline: float
-    ) -> None:
-        """Answer a question, whatever it is; who does not fetch the answer in time is late himself."""
-        request = message.get("request")
-        value = serve(request if isinstance(request, dict) else {})
-        reply = {"answer": message["ask"], "number": self._number, "value": value}
-        send_packet(self._end, reply, deadline=deadline)
+    def _answer(self, question: Question, serve: Callable[[JsonObject], JsonObject], deadline: float) -> None:
+        """Answer a question, whatever it is; a cell that does not fetch the answer in time is late itself."""
+        reply = QuestionAnswer(question.cell, question.question, serve(question.request))
+        send_packet(self._end, encode(reply), deadline=deadline)
 
-    def _receive(self, deadline: float, most: int = _MAX_REPLY) -> JsonObject:
-        """What the session says next. Raises EOFError or TimeoutError."""
-        return receive_packet(self._end, deadline, most, 0)[0]
+    def _receive(self, deadline: float, most: int = _MAX_REPLY) -> Message | None:
+        """Return the session's next message, None for what is none. Raises EOFError or TimeoutError."""
+        value, _ = receive_packet(self._end, deadline, most, 0)
+        try:
+            return REPORTS.decode(value)
+        except MessageError:
+            return None
 
     def end(self) -> None:
         """Kill the session with everything else of the agent."""
         self.close()
-        self._control.ask({"do": "kill"})
+        self._control.ask(KillAgent(), Done)
 
     def close(self) -> None:
         """Hang up; a session that reads this leaves."""
         self._end.close()
 
-    def fork(self) -> SessionEnd:
+    def fork(self) -> SessionClient:
         """Ask the session for a copy of itself."""
         ours, theirs = socket.socketpair()
         with theirs, contextlib.suppress(EOFError, TimeoutError):
             deadline = time.monotonic() + _PATIENCE_S
-            send_packet(self._end, {"do": "fork"}, descriptors=(theirs.fileno(),), deadline=deadline)
+            send_packet(self._end, encode(ForkSession()), descriptors=(theirs.fileno(),), deadline=deadline)
         # What pid the copy has, only the copy could say here.
-        return SessionEnd(self._control, ours, self._uid)
+        return SessionClient(self._control, ours, self._uid)
 
     def introduce(self, deadline: float) -> int:
         """Wait until a copy has come to life; its pid, as it says, 0 when none does."""
         try:
-            return int(self._receive(deadline)["pid"])
-        except (EOFError, TimeoutError, KeyError, TypeError, ValueError, OverflowError):
+            message = self._receive(deadline)
+        except (EOFError, TimeoutError):
             return 0
+        return message.pid if isinstance(message, SessionForked) else 0
 
     def move(self, old: str, new: str, deadline: float) -> bool:
         """Have a copy go to its own workspace; False when it does not answer."""
         try:
-            send_packet(self._end, {"do": "move", "old": old, "new": new}, deadline=deadline)
+            send_packet(self._end, encode(MoveSession(old, new)), deadline=deadline)
             self._receive(deadline)
         except (EOFError, TimeoutError):
             return False

@@ -16,7 +16,7 @@ from sandbox_service.wire.codes import BoxErrorCode
 from sandbox_service.wire.frames import Decoder, Frame, FrameError, Op
 
 from .agent import BoxAgent
-from .control import Control
+from .control import ControlSocket
 from .episode import Episode, Refusal
 from .file_frames import serve_file_frame
 from .forking import copy_process
@@ -108,7 +108,7 @@ class Worker:
     def _create(self, frame: Frame) -> Frame:
         agent = None
         if "workspace" in frame.meta:
-            control = Control(socket.socket(fileno=self._descriptors.pop(0)))
+            control = ControlSocket(socket.socket(fileno=self._descriptors.pop(0)))
             agent = BoxAgent(control, str(frame.meta["workspace"]))
         episode = Episode(frame, self._world_class, agent, _SHARED_STEP_CPU_S if self._many else None)
         reply = episode.start(frame)

@@ -14,15 +14,26 @@ import selectors
 import signal
 import socket
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sandbox_service.runner.io.message_socket import Message, receive, send
-from sandbox_service.runner.io.sigchld import drain, woken_by_children
+from sandbox_service.runner.io.message_socket import receive, send
+from sandbox_service.runner.io.sigchld import drain, sigchld_wakeup
 from sandbox_service.runner.kernel import killing, privileges
 from sandbox_service.runner.kernel.confinement import confine
-from sandbox_service.runner.kernel.fork_exit import run_and_leave
+from sandbox_service.runner.kernel.fork_exit import run_and_exit
 from sandbox_service.runner.kernel.loopback import bring_up_loopback
 from sandbox_service.runner.kernel.procfs import descendants, has_children, snapshot, tree
+from sandbox_service.runner.messages.zygote import (
+    REQUESTS,
+    AdoptWorker,
+    AllEnded,
+    EndAllWorkers,
+    EndWorker,
+    ForkWorker,
+    WorkerGone,
+    WorldFailed,
+    WorldReady,
+)
 
 from .worker import Worker
 
@@ -30,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sandbox_service.runner.config import RunnerConfig
+    from sandbox_service.runner.messages.codec import Message
     from sandbox_service.runner.world import World
 
 __all__ = ["run_zygote"]
@@ -63,11 +75,12 @@ def run_zygote(upstream: socket.socket, config: RunnerConfig) -> None:
             warm(config.data)
     except Exception as error:  # noqa: BLE001  # the capture point of an environment's import
         sys.excepthook(type(error), error, error.__traceback__)
-        send(upstream, {"failed": f"{config.world_module}: {type(error).__name__}: {error}"[:500]})
+        detail = f"{config.world_module}: {type(error).__name__}: {error}"[:500]
+        send(upstream, WorldFailed(detail))
         return
     gc.collect()
     gc.freeze()
-    send(upstream, {"ready": True})
+    send(upstream, WorldReady())
     Zygote(upstream, world_class, many=config.many_per_worker).run()
 
 
@@ -80,16 +93,22 @@ class Zygote:
         self._many = many
         self._workers: dict[int, int] = {}
         self._selector = selectors.DefaultSelector()
+        self._handlers: dict[type[Message], Callable[[Any, list[int]], None]] = {
+            ForkWorker: self._fork,
+            AdoptWorker: self._adopt,
+            EndWorker: self._end,
+            EndAllWorkers: self._answer_end_all,
+        }
 
     def run(self) -> None:
-        with woken_by_children() as wake:
+        with sigchld_wakeup() as wake:
             self._selector.register(wake, selectors.EVENT_READ)
             self._selector.register(self._upstream, selectors.EVENT_READ)
             while True:
                 for key, _ in self._selector.select():
                     if key.fileobj == wake:
                         drain(wake)
-                    elif not self._hear():
+                    elif not self._receive():
                         self._end_all()
                         return
                 self._reap()
@@ -97,45 +116,38 @@ class Zygote:
     def _reap(self) -> None:
         killing.reap(self._note)
 
-    def _note(self, pid: int, code: int) -> None:
+    def _note(self, pid: int, _code: int) -> None:
         for number, worker in list(self._workers.items()):
             if worker == pid:
                 del self._workers[number]
-                self._tell({"gone": number, "code": code})
+                self._send(WorkerGone(number))
 
-    def _tell(self, message: Message) -> None:
+    def _send(self, message: Message) -> None:
         try:
             send(self._upstream, message)
         except OSError:
             return
 
-    def _hear(self) -> bool:
+    def _receive(self) -> bool:
         while True:
             try:
-                message, descriptors = receive(self._upstream, wait=False)
+                request, descriptors = receive(self._upstream, REQUESTS, wait=False)
             except BlockingIOError:
                 return True
             except (EOFError, OSError):
                 return False
-            what = message["do"]
-            if what == "fork":
-                self._fork(int(message["worker"]), descriptors[0])
-            elif what == "adopt":
-                self._adopt(int(message["worker"]), int(message["pid"]))
-            elif what == "end":
-                self._end(int(message["worker"]))
-            elif what == "end_all":
-                self._tell({"ended": self._end_all()})
+            self._handlers[type(request)](request, descriptors)
 
-    def _fork(self, number: int, descriptor: int) -> None:
+    def _fork(self, request: ForkWorker, descriptors: list[int]) -> None:
+        number, [descriptor] = request.worker, descriptors
         try:
             pid = os.fork()
         except OSError:
             os.close(descriptor)
-            self._tell({"gone": number, "code": None})
+            self._send(WorkerGone(number))
             return
         if pid == 0:
-            run_and_leave(lambda: self._become_worker(descriptor))
+            run_and_exit(lambda: self._become_worker(descriptor))
         os.close(descriptor)
         self._workers[number] = pid
 
@@ -149,18 +161,20 @@ class Zygote:
         gc.set_threshold(50_000, 20, 50)
         Worker(socket.socket(fileno=descriptor), self._world_class, many=self._many).run()
 
-    def _adopt(self, number: int, pid: int) -> None:
+    def _adopt(self, request: AdoptWorker, _: list[int]) -> None:
         """Take a copy that a worker made of itself for a worker."""
+        number, pid = request.worker, request.pid
         process = snapshot().get(pid)
         if process is not None and process.parent == os.getpid():
             self._workers[number] = pid
         else:
-            self._tell({"gone": number, "code": None})
+            self._send(WorkerGone(number))
 
-    def _end(self, number: int) -> None:
+    def _end(self, request: EndWorker, _: list[int]) -> None:
+        number = request.worker
         pid = self._workers.get(number)
         if pid is None:
-            self._tell({"gone": number, "code": None})
+            self._send(WorkerGone(number))
             return
 
         # Stopped, it makes no more children; most have none and need no look at the process table.
@@ -169,6 +183,9 @@ class Zygote:
         for each in below:
             with contextlib.suppress(OSError):
                 os.kill(each, signal.SIGKILL)
+
+    def _answer_end_all(self, _request: EndAllWorkers, _: list[int]) -> None:
+        self._send(AllEnded(self._end_all()))
 
     def _end_all(self) -> bool:
         """End everything below us. Orphans become our children: when we have none, nothing is left."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sandbox_service.runner.config import RunnerConfig
-from sandbox_service.runner.launcher.cleanup import Janitor
+from sandbox_service.runner.launcher.cleanup import Cleanup
 from tests.support.runner_box import uid_drop_missing
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ def scratch() -> Iterator[Path]:
 
 
 @pytest.fixture
-def janitor(scratch: Path) -> Janitor:
+def janitor(scratch: Path) -> Cleanup:
     root = scratch.parent / "w"
-    janitor = Janitor(
+    janitor = Cleanup(
         RunnerConfig(
             "w",
             str(root),
@@ -62,7 +62,7 @@ def made_by(path: Path, uid: int) -> Path:
     return path
 
 
-def test_an_instance_that_wrote_nothing_costs_no_process(janitor: Janitor, scratch: Path) -> None:
+def test_an_instance_that_wrote_nothing_costs_no_process(janitor: Cleanup, scratch: Path) -> None:
     workspace = made_by(scratch.parent / "w" / "1", AGENT)
     assert janitor.clean_all([1], {AGENT}) == []
     assert not workspace.exists()
@@ -70,7 +70,7 @@ def test_an_instance_that_wrote_nothing_costs_no_process(janitor: Janitor, scrat
 
 
 @pytest.mark.parametrize("place", ["w/1/file", "scratch/file", "w/file"])
-def test_what_an_instance_wrote_goes_wherever_it_lies(janitor: Janitor, scratch: Path, place: str) -> None:
+def test_what_an_instance_wrote_goes_wherever_it_lies(janitor: Cleanup, scratch: Path, place: str) -> None:
     made_by(scratch.parent / "w" / "1", AGENT)
     file = scratch.parent / place
     file.write_text("x")
@@ -80,7 +80,7 @@ def test_what_an_instance_wrote_goes_wherever_it_lies(janitor: Janitor, scratch:
     assert list((scratch.parent / "w").iterdir()) == []
 
 
-def test_a_link_in_a_workspaces_place_goes_and_what_it_names_stays(janitor: Janitor, scratch: Path) -> None:
+def test_a_link_in_a_workspaces_place_goes_and_what_it_names_stays(janitor: Cleanup, scratch: Path) -> None:
     target = scratch.parent / "empty"
     target.mkdir()
     link = scratch.parent / "w" / "1"
@@ -91,12 +91,12 @@ def test_a_link_in_a_workspaces_place_goes_and_what_it_names_stays(janitor: Jani
     assert target.is_dir()
 
 
-def test_what_nobody_who_left_may_remove_is_named(janitor: Janitor, scratch: Path) -> None:
+def test_what_nobody_who_left_may_remove_is_named(janitor: Cleanup, scratch: Path) -> None:
     other = made_by(scratch / "of-another", AGENT + 1)
     assert janitor.clean_all([1], {AGENT}) == [str(other)]
 
 
-def test_a_candidate_that_wrote_nothing_costs_no_process(janitor: Janitor, scratch: Path) -> None:
+def test_a_candidate_that_wrote_nothing_costs_no_process(janitor: Cleanup, scratch: Path) -> None:
     directory = made_by(scratch.parent / "w" / "candidate-0", CANDIDATE)
     made_by(scratch / "of-a-neighbour", AGENT)
     assert janitor.clean(CANDIDATE, str(directory))
@@ -105,7 +105,7 @@ def test_a_candidate_that_wrote_nothing_costs_no_process(janitor: Janitor, scrat
 
 
 @pytest.mark.parametrize("place", ["w/candidate-0/file", "scratch/file"])
-def test_what_a_candidate_wrote_is_removed(janitor: Janitor, scratch: Path, place: str) -> None:
+def test_what_a_candidate_wrote_is_removed(janitor: Cleanup, scratch: Path, place: str) -> None:
     directory = made_by(scratch.parent / "w" / "candidate-0", CANDIDATE)
     neighbours = made_by(scratch / "of-a-neighbour", AGENT)
     file = scratch.parent / place

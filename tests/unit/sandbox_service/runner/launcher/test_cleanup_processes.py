@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 
 from sandbox_service.runner.kernel import killing
-from sandbox_service.runner.launcher.cleanup_processes import Errands
+from sandbox_service.runner.launcher.cleanup_processes import CleanupProcesses
 
 
-def outcome(errands: Errands) -> None:
+def outcome(errands: CleanupProcesses) -> None:
     errands.await_all(lambda: killing.reap(lambda pid, code: _hear(errands, pid, code)))
 
 
-def _hear(errands: Errands, pid: int, code: int) -> None:
+def _hear(errands: CleanupProcesses, pid: int, code: int) -> None:
     errands.ended(pid, code)
 
 
 def test_the_launcher_hears_what_is_left() -> None:
-    errands, heard = Errands(), []
+    errands, heard = CleanupProcesses(), []
     errands.run("files", lambda: ["/tmp/left"], heard.append)
     assert len(errands.pids) == 1
     outcome(errands)
@@ -26,14 +26,14 @@ def test_the_launcher_hears_what_is_left() -> None:
 
 
 def test_an_errand_that_comes_to_no_end_has_left_all(capfd: object) -> None:
-    errands, heard = Errands(), []
+    errands, heard = CleanupProcesses(), []
     errands.run("files of 7", lambda: os._exit(9), heard.append)
     outcome(errands)
     assert heard == [["files of 7"]]
 
 
 def test_a_descriptor_that_is_handed_over_is_the_childs_alone_when_it_begins() -> None:
-    errands, heard = Errands(), []
+    errands, heard = CleanupProcesses(), []
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
 
@@ -48,4 +48,4 @@ def test_a_descriptor_that_is_handed_over_is_the_childs_alone_when_it_begins() -
 
 
 def test_other_children_are_no_errands() -> None:
-    assert Errands().ended(12345, 0) is False
+    assert CleanupProcesses().ended(12345, 0) is False

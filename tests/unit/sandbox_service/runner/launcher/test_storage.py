@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox_service.runner.kernel.mount_namespace import Quarters
+from sandbox_service.runner.kernel.mount_namespace import MountNamespace
 from tests.support.runner_box import runner_box, uid_drop_missing
 
 if TYPE_CHECKING:
@@ -55,16 +55,16 @@ def room() -> Iterator[Path]:
         yield Path(name)
 
 
-def furnish(room: Path) -> Quarters:
+def create(room: Path) -> MountNamespace:
     try:
-        return Quarters.furnish({str(room): BOUNDS})
+        return MountNamespace.create({str(room): BOUNDS})
     except PermissionError:
         os._exit(77)
 
 
 def test_what_is_written_inside_is_not_seen_outside(room: Path) -> None:
     def action() -> str:
-        quarters = furnish(room)
+        quarters = create(room)
         outside = names(room)
         quarters.enter()
         inside = names(room)
@@ -77,7 +77,7 @@ def test_what_is_written_inside_is_not_seen_outside(room: Path) -> None:
 
 def test_quarters_are_bounded(room: Path) -> None:
     def action() -> str:
-        furnish(room).enter()
+        create(room).enter()
         try:
             for number in range(100):
                 (room / str(number)).touch()
@@ -90,7 +90,7 @@ def test_quarters_are_bounded(room: Path) -> None:
 
 def test_two_quarters_share_nothing(room: Path) -> None:
     def action() -> str:
-        one, two = furnish(room), furnish(room)
+        one, two = create(room), create(room)
         one.enter()
         (room / "of-one").touch()
         two.enter()
@@ -103,7 +103,7 @@ def test_a_room_that_is_not_there_is_an_error_and_the_launcher_stays_where_it_is
     def action() -> str:
         before = namespace()
         try:
-            Quarters.furnish({str(room / "nowhere"): BOUNDS})
+            MountNamespace.create({str(room / "nowhere"): BOUNDS})
         except FileNotFoundError:
             return str(namespace() == before)
         return "no error"

@@ -89,12 +89,14 @@ def test_threads_of_a_cell_get_their_own_answers(act: Any) -> None:
 @pytest.mark.parametrize(
     "attack",
     [
-        "os.write(3, packet(ask=1, number=99, request={}))",
-        "os.write(3, packet(ask='1', number=NUMBER, request={}))",
-        "os.write(3, packet(ask=1, number=NUMBER, request=[1]))",
-        "os.write(3, packet(ask=1, number=NUMBER))",
+        "os.write(3, packet(kind='question', question=1, cell=99, request={}))",
+        "os.write(3, packet(kind='question', question='1', cell=NUMBER, request={}))",
+        "os.write(3, packet(kind='question', question=1, cell=NUMBER, request=[1]))",
+        "os.write(3, packet(kind='question', question=1, cell=NUMBER))",
+        "os.write(3, packet(kind='run_cell', number=NUMBER, serves=True))",
+        "os.write(3, packet(kind=[], question=1, cell=NUMBER, request={}))",
     ],
-    ids=["another-cell", "no-number", "no-object", "no-request"],
+    ids=["another-cell", "no-number", "no-object", "no-request", "a-request", "no-kind"],
 )
 def test_a_question_that_is_none_is_no_harm(act: Any, attack: str) -> None:
     # The number of a cell can be guessed: cells are counted.
@@ -112,7 +114,7 @@ def test_a_question_that_is_none_is_no_harm(act: Any, attack: str) -> None:
         "os.write(3, b'not a packet at all')",
         "os.write(3, struct.pack('>II', 4, 0) + b'nul')",
         "text = b'[' * 100000\nos.write(3, struct.pack('>II', len(text), 0) + text)",
-        "os.write(3, packet(ask=1, number=1, request={'wanted': 7_000_000}) * 50)",
+        "os.write(3, packet(kind='question', question=1, cell=1, request={'wanted': 7_000_000}) * 50)",
     ],
     ids=["too-much", "nonsense", "half", "deep", "not-fetched"],
 )

@@ -1,0 +1,196 @@
+"""What an instance's worker and the launcher send each other over the instance's control socket.
+
+Requests are answered in order. ``ProcessExited`` comes unasked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .codec import Codec, Message
+
+__all__ = [
+    "ANSWERS",
+    "REQUESTS",
+    "AdoptSession",
+    "Copied",
+    "CopyWorkspace",
+    "CopyingStarted",
+    "Done",
+    "EndCandidate",
+    "EndProcess",
+    "FreezeAgent",
+    "KillAgent",
+    "ProcessExited",
+    "Refused",
+    "StartCandidate",
+    "StartFiles",
+    "StartSession",
+    "StartShell",
+    "Started",
+    "ThawAgent",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class StartSession(Message):
+    """Start a Python session on the socket that comes with this."""
+
+    kind: ClassVar[str] = "start_session"
+
+
+@dataclass(frozen=True, slots=True)
+class StartShell(Message):
+    """Run the command in the first descriptor that comes with this; the second takes its output."""
+
+    kind: ClassVar[str] = "start_shell"
+
+
+@dataclass(frozen=True, slots=True)
+class StartFiles(Message):
+    """Start a helper that answers one file request on the socket that comes with this."""
+
+    kind: ClassVar[str] = "start_files"
+
+
+@dataclass(frozen=True, slots=True)
+class StartCandidate(Message):
+    """Start a candidate, ``module:function``, on the socket that comes with this."""
+
+    kind: ClassVar[str] = "start_candidate"
+    entry: str
+
+
+@dataclass(frozen=True, slots=True)
+class CopyWorkspace(Message):
+    """Copy the workspace for a fork; ``CopyingStarted`` is the answer, and ``Copied`` follows."""
+
+    kind: ClassVar[str] = "copy_workspace"
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptSession(Message):
+    """End a fork: the session's copy, if there is one, becomes the other instance's."""
+
+    kind: ClassVar[str] = "adopt_session"
+    serial: int
+    pid: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class EndProcess(Message):
+    """Kill a process of the instance with its descendants."""
+
+    kind: ClassVar[str] = "end_process"
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class KillAgent(Message):
+    """Kill all processes of the agent."""
+
+    kind: ClassVar[str] = "kill_agent"
+
+
+@dataclass(frozen=True, slots=True)
+class FreezeAgent(Message):
+    """Stop all processes of the agent."""
+
+    kind: ClassVar[str] = "freeze_agent"
+
+
+@dataclass(frozen=True, slots=True)
+class ThawAgent(Message):
+    """Resume all processes of the agent."""
+
+    kind: ClassVar[str] = "thaw_agent"
+
+
+@dataclass(frozen=True, slots=True)
+class EndCandidate(Message):
+    """Kill the instance's candidate and remove what it wrote."""
+
+    kind: ClassVar[str] = "end_candidate"
+
+
+@dataclass(frozen=True, slots=True)
+class Started(Message):
+    """A process has been started, under ``uid`` unless user ids are not dropped."""
+
+    kind: ClassVar[str] = "started"
+    pid: int
+    uid: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyingStarted(Message):
+    """The launcher expects the session's copy from now on."""
+
+    kind: ClassVar[str] = "copying_started"
+
+
+@dataclass(frozen=True, slots=True)
+class Copied(Message):
+    """The workspace has been copied, or could not be."""
+
+    kind: ClassVar[str] = "copied"
+    ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Message):
+    """What was asked for has been done; ``clean`` is False when something is left or was not possible."""
+
+    kind: ClassVar[str] = "done"
+    clean: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Refused(Message):
+    """The launcher could not do it."""
+
+    kind: ClassVar[str] = "refused"
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessExited(Message):
+    """A session, command or candidate has ended, and nothing that it left behind is alive."""
+
+    kind: ClassVar[str] = "process_exited"
+    pid: int
+    code: int
+    """The exit code; negative for the signal that killed it."""
+
+
+Request = (
+    StartSession
+    | StartShell
+    | StartFiles
+    | StartCandidate
+    | CopyWorkspace
+    | AdoptSession
+    | EndProcess
+    | KillAgent
+    | FreezeAgent
+    | ThawAgent
+    | EndCandidate
+)
+REQUESTS = Codec[Request](
+    StartSession,
+    StartShell,
+    StartFiles,
+    StartCandidate,
+    CopyWorkspace,
+    AdoptSession,
+    EndProcess,
+    KillAgent,
+    FreezeAgent,
+    ThawAgent,
+    EndCandidate,
+)
+ANSWERS = Codec[Started | CopyingStarted | Copied | Done | Refused | ProcessExited](
+    Started, CopyingStarted, Copied, Done, Refused, ProcessExited
+)

@@ -1,0 +1,85 @@
+"""What a worker and the helper that reaches a workspace's files send each other: one request, one answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from .codec import Codec, JsonObject, Message
+
+__all__ = [
+    "ANSWERS",
+    "REQUESTS",
+    "FileFailure",
+    "FilesDone",
+    "FilesListed",
+    "ListFiles",
+    "PathRefused",
+    "ReadFile",
+    "WriteFiles",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFile(Message):
+    """Send a file's first bytes back."""
+
+    kind: ClassVar[str] = "read_file"
+    path: str
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFiles(Message):
+    """Write files, in order, from the bytes that come with this."""
+
+    kind: ClassVar[str] = "write_files"
+    files: list[Any]
+    """Pairs of path and length."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListFiles(Message):
+    """List what is below a path."""
+
+    kind: ClassVar[str] = "list_files"
+    path: str
+    max_entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class FilesDone(Message):
+    """The files are written, or the bytes of a file come with this."""
+
+    kind: ClassVar[str] = "files_done"
+
+
+@dataclass(frozen=True, slots=True)
+class FilesListed(Message):
+    """Files by path, size and whether they are directories."""
+
+    kind: ClassVar[str] = "files_listed"
+    files: list[JsonObject]
+
+
+@dataclass(frozen=True, slots=True)
+class PathRefused(Message):
+    """A path that leads out of the workspace or is none."""
+
+    kind: ClassVar[str] = "path_refused"
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileFailure(Message):
+    """The kernel refused a file."""
+
+    kind: ClassVar[str] = "file_failure"
+    errno: int
+    path: str
+
+
+REQUESTS = Codec[ReadFile | WriteFiles | ListFiles](ReadFile, WriteFiles, ListFiles)
+ANSWERS = Codec[FilesDone | FilesListed | PathRefused | FileFailure](
+    FilesDone, FilesListed, PathRefused, FileFailure
+)

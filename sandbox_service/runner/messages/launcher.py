@@ -1,0 +1,75 @@
+"""What the main process and the launcher send each other. Instances have serial numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .codec import Codec, JsonObject, Message
+
+__all__ = [
+    "REPLIES",
+    "REQUESTS",
+    "Cleaned",
+    "Configure",
+    "MarkClean",
+    "OpenInstance",
+    "ReleaseInstance",
+    "ResetBox",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Configure(Message):
+    """The box's configuration, as ``RunnerConfig.parse`` reads it; the first message."""
+
+    kind: ClassVar[str] = "configure"
+    config: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class MarkClean(Message):
+    """What lies in shared directories now belongs to the world: no cleanup removes it."""
+
+    kind: ClassVar[str] = "mark_clean"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenInstance(Message):
+    """An instance begins; the control socket of its worker comes with this."""
+
+    kind: ClassVar[str] = "open_instance"
+    serial: int
+    copy_of: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseInstance(Message):
+    """Kill and clean an instance; ``Cleaned`` with the same request number follows."""
+
+    kind: ClassVar[str] = "release_instance"
+    request: int
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResetBox(Message):
+    """Kill and clean all instances; ``Cleaned`` with the same request number follows."""
+
+    kind: ClassVar[str] = "reset_box"
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned(Message):
+    """The end of a release or reset; ``left`` names what could not be killed or removed."""
+
+    kind: ClassVar[str] = "cleaned"
+    request: int
+    left: list[str]
+
+
+REQUESTS = Codec[Configure | MarkClean | OpenInstance | ReleaseInstance | ResetBox](
+    Configure, MarkClean, OpenInstance, ReleaseInstance, ResetBox
+)
+REPLIES = Codec[Cleaned](Cleaned)

@@ -1,0 +1,101 @@
+"""What a worker and an agent's Python session send each other; nothing from the session is trusted.
+
+The kinds of the second list come from agent territory: a cell can forge every one of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .codec import Codec, JsonObject, Message
+
+__all__ = [
+    "ANSWERS",
+    "REPORTS",
+    "REQUESTS",
+    "CellDone",
+    "ForkSession",
+    "MoveSession",
+    "Moved",
+    "Question",
+    "QuestionAnswer",
+    "RunCell",
+    "SessionForked",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class RunCell(Message):
+    """Run the code that comes with this; the descriptor beside it takes the output."""
+
+    kind: ClassVar[str] = "run_cell"
+    number: int
+    serves: bool
+    """Whether the world answers questions of this cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForkSession(Message):
+    """Leave a copy behind, which serves the socket that comes with this."""
+
+    kind: ClassVar[str] = "fork_session"
+
+
+@dataclass(frozen=True, slots=True)
+class MoveSession(Message):
+    """Go from one workspace to the same place in another."""
+
+    kind: ClassVar[str] = "move_session"
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionAnswer(Message):
+    """The world's answer to a question of a cell."""
+
+    kind: ClassVar[str] = "question_answer"
+    cell: int
+    question: int
+    value: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class CellDone(Message):
+    """A cell is over; ``ok`` is False after an exception."""
+
+    kind: ClassVar[str] = "cell_done"
+    number: int
+    ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Message):
+    """A cell asks its world."""
+
+    kind: ClassVar[str] = "question"
+    cell: int
+    question: int
+    request: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class SessionForked(Message):
+    """The first message of a session's copy, over its own socket."""
+
+    kind: ClassVar[str] = "session_forked"
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moved(Message):
+    """The session has gone to its workspace."""
+
+    kind: ClassVar[str] = "moved"
+
+
+Request = RunCell | ForkSession | MoveSession | QuestionAnswer
+REQUESTS = Codec[Request](RunCell, ForkSession, MoveSession, QuestionAnswer)
+ANSWERS = Codec[QuestionAnswer](QuestionAnswer)
+REPORTS = Codec[CellDone | Question | SessionForked | Moved](CellDone, Question, SessionForked, Moved)
