@@ -1,0 +1,1 @@
+"""How the runner's processes read and write: sockets, packets, frames, the event loop."""

@@ -18,7 +18,7 @@ _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
 class EventLoop:
-    """Calls back; a callback must not block."""
+    """Calls back on readiness and at times; a callback must not block."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -34,7 +34,7 @@ class EventLoop:
         on_read: Callable[[], None] | None = None,
         on_write: Callable[[], None] | None = None,
     ) -> None:
-        """Call back when readable or writable; None stops watching for that."""
+        """Call back when a descriptor is readable or writable; without a callback it is not watched."""
         events = (_READ if on_read else 0) | (_WRITE if on_write else 0)
         number = what if isinstance(what, int) else what.fileno()
         data = (on_read, on_write)
@@ -67,7 +67,8 @@ class EventLoop:
             timeout = max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
             for key, events in selector.select(timeout):
                 on_read, on_write = key.data
-                # What came before in this round may have ended or changed the watch.
+                # An earlier callback of this round may have changed or ended the watch, and its descriptor
+                # may belong to another connection by now.
                 if events & _WRITE and on_write and self._watched.get(key.fd) == key.data:
                     on_write()
                 if events & _READ and on_read and self._watched.get(key.fd) == key.data:

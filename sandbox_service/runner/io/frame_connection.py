@@ -1,8 +1,8 @@
 """A non-blocking connection that carries frames, and descriptors beside them.
 
-Frames written in one round of the loop leave in one system call. Writing never blocks: what the peer does not
-take yet is queued and counted, and whoever feeds the link looks at the count and stops taking in more. Frames
-that were not sent whole can be had back when the link breaks.
+Frames that are sent in one round of the event loop leave in one system call. Writing never blocks: what the
+peer does not take yet is queued and counted in ``QueuedBytes``, and whoever feeds the connection reads that
+count and stops taking in more. When the connection breaks, frames that were not sent whole can be had back.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST_AT_ONCE = 64
 
 
 class QueuedBytes:
-    """Bytes that wait in a set of links."""
+    """Counts the bytes that wait in a set of connections."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -51,24 +51,24 @@ class FrameConnection:
         self,
         loop: EventLoop,
         end: socket.socket,
-        gauge: QueuedBytes,
+        queued: QueuedBytes,
         on_frame: Callable[[Frame], None],
         on_closed: Callable[[], None],
     ) -> None:
         end.setblocking(False)
         self.end = end
         self._loop = loop
-        self._gauge = gauge
+        self._queued = queued
         self._on_frame = on_frame
         self._on_closed = on_closed
         self._decoder = Decoder(keep=True)
         self._queue: deque[_Outgoing] = deque()
         self._blocked = False
-        """The peer does not take what is queued; the loop tells when it does."""
+        """The peer does not take what is queued; the loop calls back when it does."""
         self._open = True
         self.reading = True
         self.unsent: list[bytes] = []
-        """Frames that the peer cannot have got whole, once the link is closed."""
+        """Once the connection is closed: frames that the peer cannot have got whole."""
         self._watch()
 
     def _watch(self) -> None:
@@ -92,8 +92,9 @@ class FrameConnection:
             _close(carried)
             return
         self._queue.append(_Outgoing(data, carried))
-        self._gauge.bytes += len(data)
+        self._queued.bytes += len(data)
         if len(self._queue) == 1 and not self._blocked:
+            # Not at once: answers of the same round then share the system call.
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
@@ -121,6 +122,8 @@ class FrameConnection:
     def _send_some(self) -> int:
         first = self._queue[0]
         if first.carried:
+            # On its own, so that the descriptors arrive with the first byte of the frame that they belong to.
+            # Closed at once: the kernel holds them from here on, and they must not be sent twice.
             numbers = tuple(each.fileno() for each in first.carried)
             sent = send_with_descriptors(self.end, first.data, numbers)
             _close(first.carried)
@@ -139,7 +142,7 @@ class FrameConnection:
             count -= part
             if first.sent == len(first.data):
                 self._queue.popleft()
-                self._gauge.bytes -= len(first.data)
+                self._queued.bytes -= len(first.data)
 
     def _read(self) -> None:
         try:
@@ -150,13 +153,14 @@ class FrameConnection:
         except (OSError, FrameError):
             self._broken()
             return
+        # First the frames, then the end: what a peer sent before it left counts.
         for frame in frames:
             self._on_frame(frame)
         if not data:
             self._broken()
 
     def drain(self) -> None:
-        """Read all that a peer which has ended left behind."""
+        """Read everything that an ended peer sent before it ended."""
         while self._open:
             try:
                 data = self.end.recv(_CHUNK)
@@ -173,22 +177,22 @@ class FrameConnection:
             self.close()
             self._on_closed()
 
-    def adopt(self, gauge: QueuedBytes, on_closed: Callable[[], None]) -> None:
-        """From now on count elsewhere, and tell somebody else of the end."""
-        queued = sum(len(each.data) for each in self._queue)
-        self._gauge.bytes -= queued
-        gauge.bytes += queued
-        self._gauge, self._on_closed = gauge, on_closed
+    def adopt(self, queued: QueuedBytes, on_closed: Callable[[], None]) -> None:
+        """Count in ``queued`` and report the end to ``on_closed`` from now on."""
+        waiting = sum(len(each.data) for each in self._queue)
+        self._queued.bytes -= waiting
+        queued.bytes += waiting
+        self._queued, self._on_closed = queued, on_closed
 
     def close(self) -> list[bytes]:
-        """Hang up without saying so to ``on_closed``; the frames that the peer cannot have got."""
+        """Hang up without calling ``on_closed``; return the frames that the peer cannot have got whole."""
         if self._open:
             self._open = False
             self._loop.watch(self.end)
             self.end.close()
             for each in self._queue:
                 _close(each.carried)
-                self._gauge.bytes -= len(each.data)
+                self._queued.bytes -= len(each.data)
                 self.unsent.append(each.data)
             self._queue.clear()
         return self.unsent

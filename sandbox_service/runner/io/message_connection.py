@@ -81,7 +81,7 @@ class MessageConnection(Generic[M]):
             self._on_closed()
 
     def close(self) -> None:
-        """Hang up; the process at the other end ends what it has, and itself."""
+        """Hang up; the process at the other end kills its children and exits."""
         if self._open:
             self._open = False
             self._loop.watch(self._end)

@@ -1,6 +1,6 @@
-"""Small messages between our own processes: one JSON object a datagram, with descriptors beside it.
+"""Send and receive the messages of the runner's own processes: one JSON object a datagram, with descriptors.
 
-Sequenced-packet sockets keep message borders and tell of the peer's end. Standard library only.
+Sequenced-packet sockets keep the boundaries of messages and report the end of the peer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_DESCRIPTORS = 8
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """Two connected ends."""
+    """Return two connected ends."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 

@@ -1,4 +1,4 @@
-"""Wakes a selectors loop when a child has ended."""
+"""Wake a selector when a child has ended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["drain", "sigchld_wakeup"]
 
 @contextlib.contextmanager
 def sigchld_wakeup() -> Iterator[int]:
-    """A descriptor that becomes readable whenever a child ends."""
+    """Give a descriptor that becomes readable whenever a child ends."""
     reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -28,7 +28,7 @@ def sigchld_wakeup() -> Iterator[int]:
 
 
 def drain(descriptor: int) -> None:
-    """Read what is there."""
+    """Empty the descriptor before the children are reaped: one that ends in between writes again."""
     with contextlib.suppress(BlockingIOError):
         while os.read(descriptor, 4096):
             pass

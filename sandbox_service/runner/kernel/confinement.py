@@ -1,8 +1,8 @@
-"""What the kernel still does for a process that runs code of an agent or of an environment.
+"""Restrict a process that runs foreign code, with a filter of system calls and with Landlock.
 
-Where a container's engine filters system calls, a process box does it itself, with the same list. Both steps
-need no privilege, only the promise of ``refuse_new_privileges``, pass to every descendant, and have no way
-back.
+In a container the engine filters system calls; a process box installs the same list itself. Neither step
+needs a privilege, but ``refuse_new_privileges`` must come before, or the kernel answers EPERM and EACCES.
+Both pass to every descendant and cannot be undone.
 """
 
 from __future__ import annotations
@@ -43,23 +43,26 @@ class _Ruleset(ctypes.Structure):
 
 
 def confine(program: bytes) -> None:
-    """Let the kernel judge every further system call by ``program``, an array of ``struct sock_filter``.
+    """Install ``program``, an array of ``struct sock_filter``, as the filter of every further system call.
 
     Raises OSError where the kernel does not filter system calls.
     """
+    # The kernel copies the program, so that it need not outlive the call.
     pointer = ctypes.byref(_Program(len(program) // _INSTRUCTION_BYTES, program))
     mode, zero = ctypes.c_ulong(_SECCOMP_MODE_FILTER), ctypes.c_ulong(0)
     privileges.check(privileges.libc().prctl(_PR_SET_SECCOMP, mode, pointer, zero, zero))
 
 
 def keep_abstract_sockets_apart() -> bool:
-    """Connect to no abstract socket of a process outside this one's tree; False where the kernel cannot.
+    """Deny abstract sockets of processes outside this one's tree; False where the kernel cannot.
 
     Abstract sockets belong to a network, which all instances of a box share, and no file's mode guards them.
     """
     if platform.machine() not in _LANDLOCK_MACHINES:
         return False
     call = privileges.libc().syscall
+    # Without attributes and with this flag the call creates nothing and returns the ABI version; -1 where
+    # Landlock is absent. An older kernel would refuse the longer structure with E2BIG.
     version = call(
         ctypes.c_long(_LANDLOCK_CREATE_RULESET), None, ctypes.c_size_t(0), _LANDLOCK_CREATE_RULESET_VERSION
     )

@@ -1,4 +1,4 @@
-"""What a group of processes has computed, and whether it wants to compute: read from /proc."""
+"""Read from /proc how much processor time a group of processes has used, and whether it wants more."""
 
 from __future__ import annotations
 

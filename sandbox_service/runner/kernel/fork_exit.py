@@ -1,4 +1,4 @@
-"""How a forked process of ours ends: with an exit code, without running what its parent has left to do."""
+"""Run a function in a forked process and exit, without returning into the parent's frames."""
 
 from __future__ import annotations
 

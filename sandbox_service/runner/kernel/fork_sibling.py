@@ -1,7 +1,9 @@
-"""Forks a process whose copy is not its child but its parent's: the reaper above both keeps and buries it.
+"""Fork a sibling process: the copy's parent is the parent of the process that forks, which reaps both.
 
-One system call does it where the process has one thread and the machine is known; elsewhere the copy is made
-by a process in between that ends at once.
+A worker or session that forks an ordinary child would have to outlive and reap it, and the copy would die
+with it. Where the process has one thread and the machine's call number is known, one ``clone`` with
+CLONE_PARENT does it. Elsewhere the copy is made by a process in between that exits at once, so that the
+reaper above adopts the copy.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ _PID = struct.Struct("=i")
 
 
 def fork_sibling() -> int:
-    """Fork; 0 in the copy, which dies with the parent that it shares, its pid in the source.
+    """Fork a sibling; return 0 in the copy, which dies with the shared parent, and its pid in the source.
 
     Raises OSError when no process can be made.
     """
@@ -31,14 +33,18 @@ def fork_sibling() -> int:
     alone = len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208
     pid = _clone(call) if call is not None and alone else _fork_twice()
     if pid == 0:
-        # The parent's own bond does not pass to a copy.
+        # The kernel clears the parent-death signal in a copy.
         privileges.die_with_parent()
     return pid
 
 
 @functools.cache
 def _interpreter() -> ctypes.PyDLL:
-    """The interpreter and the C library; calls keep the interpreter's lock, as those of ``os.fork`` do."""
+    """The interpreter and the C library.
+
+    PyDLL, not CDLL: its calls keep the GIL. The hooks around a fork must be called with it, and a copy that
+    came to life without it could never take it.
+    """
     library = ctypes.PyDLL(None, use_errno=True)
     library.syscall.restype = ctypes.c_long
     for name in ("PyOS_BeforeFork", "PyOS_AfterFork_Child", "PyOS_AfterFork_Parent"):
@@ -48,14 +54,23 @@ def _interpreter() -> ctypes.PyDLL:
 
 
 def _clone(call: int) -> int:
-    """What ``os.fork`` does, with one flag more; sound only without other threads, who may hold C's locks."""
+    """Do what ``os.fork`` does, with CLONE_PARENT.
+
+    This bypasses the C library's ``fork``, so that its handlers do not run: a lock that another thread holds,
+    in malloc for one, would stay locked in the copy for ever. Hence only without other threads.
+    """
     library = _interpreter()
+    # flags, stack (0: a copy of this one, as fork does), then tids and tls, which the flags leave unused, so
+    # that their order, which differs between machines, does not matter. As c_ulong: a Python int is passed as
+    # a C int.
     arguments = [ctypes.c_ulong(each) for each in (_CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)]
+    # Takes the import lock and the others that PyOS_AfterFork_* release. Nothing may raise in between.
     library.PyOS_BeforeFork()
     pid = int(library.syscall(ctypes.c_long(call), *arguments))
     if pid == 0:
         library.PyOS_AfterFork_Child()
         return 0
+    # Read errno first: what the hook calls may change it.
     number = ctypes.get_errno()
     library.PyOS_AfterFork_Parent()
     if pid < 0:
@@ -64,10 +79,11 @@ def _clone(call: int) -> int:
 
 
 def _fork_twice() -> int:
+    """Fork a child that forks the copy and exits, which leaves the copy to the subreaper above."""
     reading, writing = os.pipe()
     middle = os.fork()
     if middle == 0:
-        # Nothing that is raised here may reach the loop that the source is in.
+        # Leave with os._exit: an exception would run the caller's loop a second time, in this process.
         between = os.getpid()
         try:
             copy = os.fork()
@@ -78,14 +94,15 @@ def _fork_twice() -> int:
             os._exit(0)
         os.close(reading)
         os.close(writing)
+        # die_with_parent, which comes next, must bind the copy to the reaper and not to the one in between.
         while os.getppid() == between:
             time.sleep(0.00005)
         return 0
     os.close(writing)
-    told = os.read(reading, _PID.size)
+    received = os.read(reading, _PID.size)
     os.close(reading)
     os.waitpid(middle, 0)
-    if len(told) < _PID.size:
+    if len(received) < _PID.size:
         raise OSError("no process could be made")
-    (pid,) = _PID.unpack(told)
+    (pid,) = _PID.unpack(received)
     return int(pid)

@@ -1,4 +1,4 @@
-"""Ends, stops and resumes processes that do not want it, and sees that none is left.
+"""Kill, stop and resume processes that resist, by user id or by tree, and verify that none is left.
 
 Two ways. *By user id*: a child that has taken the id signals "everybody", which the kernel does atomically,
 so that no fork outruns it. *By tree*: stop everything below some roots, look again until nothing new turns
@@ -64,12 +64,12 @@ def signal_uid(uid: int, sweeper: int, number: signal.Signals) -> bool:
 
 
 def holders(uids: set[int]) -> Callable[[], set[int]]:
-    """Looks for the processes that hold any of these user ids."""
+    """Return a function that finds the processes that hold any of these user ids."""
     return lambda: {process.pid for process in snapshot().values() if not process.uids.isdisjoint(uids)}
 
 
 def signal_all(look: Callable[[], set[int]], number: signal.Signals) -> None:
-    """Stop, or resume, what ``look`` finds; for processes that cannot be told apart by user id."""
+    """Stop or resume what ``look`` finds; for processes that share a user id with others."""
     targets = _stop_all(look)
     if number != signal.SIGSTOP:
         for pid in targets:

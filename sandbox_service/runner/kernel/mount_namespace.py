@@ -34,7 +34,7 @@ class MountNamespace:
 
     @classmethod
     def create(cls, rooms: Mapping[str, str]) -> MountNamespace:
-        """Make a namespace with a tmpfs at each path of ``rooms``, mounted with the options that stand there.
+        """Make a namespace with a tmpfs at each path of ``rooms``, mounted with the options given there.
 
         The calling process must have one thread, and is where it was afterwards, but for its working
         directory, which is the root. Raises OSError.
@@ -42,6 +42,7 @@ class MountNamespace:
         outside = _outside()
         privileges.check(privileges.libc().unshare(_CLONE_NEWNS))
         try:
+            # Before any mount: with shared propagation it would appear outside, too.
             _mount("none", "/", None, _MS_REC | _MS_PRIVATE, "")
             for path, options in rooms.items():
                 words = options.split(",")

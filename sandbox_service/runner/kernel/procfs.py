@@ -1,4 +1,4 @@
-"""What /proc says about processes: who they are, whose children, and how much memory they hold."""
+"""Read processes from /proc: their user ids, their children, and how much memory they hold."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Process(NamedTuple):
 
 
 def snapshot() -> dict[int, Process]:
-    """Every process that there is."""
+    """Return every process of the process table, by pid."""
     found: dict[int, Process] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit():
@@ -45,7 +45,7 @@ def snapshot() -> dict[int, Process]:
 
 
 def look_up(pid: int) -> Process | None:
-    """One process, if there is such a one."""
+    """Return one process, or None."""
     text = read_proc(f"/proc/{pid}/status")
     if not text:
         return None

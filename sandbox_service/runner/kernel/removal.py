@@ -1,4 +1,4 @@
-"""Removes what an instance left in directories that others share, and proves that nothing is left.
+"""Remove what an instance left in shared directories, and verify that nothing is left.
 
 ``remove_owned`` runs in a child under the instance's own user id: the runner has no right to other people's
 files, and needs none. ``find_owned`` runs as the runner and only looks. By then every process of the id is

@@ -1,4 +1,4 @@
-"""Cleans directories behind instances and proves it: removal under the instance's user id, the look as ours.
+"""Remove what instances wrote, under their own user ids, and verify as the runner that nothing is left.
 
 Where ids are dropped, the owner tells whose a file is, wherever it lies. Where they are not, an instance's
 files are those in its own directories, and shared directories are emptied only when they are private to the
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 __all__ = ["Cleanup"]
 
 _LONGEST_S = 20
-"""After so long a cleaning is given up; the box is not clean then, and will be destroyed."""
+"""A cleanup that takes longer is given up; the box is not clean then, and the host destroys it."""
 
 
 class Cleanup:
-    """The directories of a box, and what may lie in them."""
+    """The directories of a box, and what may stay in them."""
 
     def __init__(self, config: RunnerConfig) -> None:
         self._config = config
@@ -45,7 +45,7 @@ class Cleanup:
         return [*self._config.scratch, self._config.workspace_root]
 
     def mark(self) -> None:
-        """Take what is there now for granted."""
+        """Keep what is there now, whatever is cleaned up later."""
         if self._config.drop_uids:
             env = self._config.env_uid
             self._kept = frozenset(find_owned(self._shared, lambda owner: owner == env, frozenset()))
@@ -107,7 +107,7 @@ class Cleanup:
                         yield entry.path, mode
 
     def clean_instance(self, serial: int, uid: int | None, last: bool, graded: Collection[int]) -> list[str]:
-        """Remove an instance's directories and, with the last of its family, all that its id owns.
+        """Remove an instance's directories and, with the last of its group, all that its id owns.
 
         Returns what is left of it, and of its candidates, whose ids are ``graded``.
         """

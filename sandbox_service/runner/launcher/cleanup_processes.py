@@ -1,7 +1,7 @@
-"""Work that children of the launcher do while it goes on: cleaning takes as long as an agent made it take.
+"""Cleanup in children of the launcher, so that the launcher goes on meanwhile.
 
-An errand has a deadline of its own. It ends with a list of what it could not do, which the launcher reads
-when it collects the child.
+A cleanup takes as long as an agent made it take, up to a deadline. The child leaves a list of what it could
+not remove, which the launcher reads when it reaps the child.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class _CleanupProcess:
 
 
 class CleanupProcesses:
-    """Errands that are under way."""
+    """The cleanups that are under way, by pid."""
 
     def __init__(self) -> None:
         self._running: dict[int, _CleanupProcess] = {}
 
     @property
     def pids(self) -> set[int]:
-        """Processes of errands."""
+        """The pids of the children."""
         return set(self._running)
 
     def run(
@@ -48,10 +48,10 @@ class CleanupProcesses:
         done: Callable[[list[str]], None],
         handed_over: int | None = None,
     ) -> None:
-        """Have a child do ``work``; ``done`` gets what it says is left, or ``what`` when it came to no end.
+        """Have a child do ``work``; ``done`` gets what the child says is left, or ``what`` when it failed.
 
-        The child alone has the descriptor ``handed_over`` when it begins, so that what goes with the last
-        holder goes there.
+        The child begins when it alone holds the descriptor ``handed_over``: the kernel frees a mount
+        namespace in the process that closes it last, and that may take long.
         """
         report = os.memfd_create("report")
         begin, waiting = os.pipe()
@@ -71,7 +71,7 @@ class CleanupProcesses:
             os.close(begin)
 
     def ended(self, pid: int, code: int) -> bool:
-        """Hear that a child has ended; False when it was on no errand."""
+        """Take note that a child has ended; False when it was no cleanup."""
         running = self._running.pop(pid, None)
         if running is None:
             return False
@@ -82,19 +82,21 @@ class CleanupProcesses:
         return True
 
     def await_all(self, reap: Callable[[], None]) -> None:
-        """Wait until no errand is left; each has its deadline."""
+        """Wait for all of them; each has its deadline."""
         while self._running:
             reap()
             time.sleep(0.0005)
 
 
 def _serve(work: Callable[[], list[str]], begin: int, waiting: int, report: int) -> None:
-    """Be the child."""
+    """Do the work in the child, and exit."""
     code = 1
     try:
         privileges.die_with_parent()
         privileges.reset_signals()
         signal.alarm(_LONGEST_S)
+        # End of file comes when the launcher closes its end, after it closed ``handed_over``. Our own copy of
+        # the writing end must be closed, or it never comes.
         os.close(waiting)
         os.read(begin, 1)
         left = work()

@@ -1,8 +1,8 @@
-"""The launcher: makes and ends agent processes, and cleans up behind them.
+"""The launcher starts and kills agent processes, and cleans up behind them.
 
-It is forked before the runner knows a task, stays small and pristine, and is the reaper of everything that
-agents fork off. Workers speak with it over one control socket an instance, the runner over another; neither
-can make it act on an instance that is not theirs.
+It is forked before the main process knows a task, so that its copies hold no secret, and it is the subreaper
+of everything that agents fork. The main process asks it over one socket, the worker of each instance over
+another, which acts on that instance only.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ __all__ = ["run_launcher"]
 
 
 def run_launcher(upstream: socket.socket) -> None:
-    """Serve until the runner is gone, then end and clean up everything. Called in a fork of its own."""
+    """Serve until the main process is gone, then kill and clean up everything. Call it in a fork."""
+    # Before the first child: orphans of earlier forks would go to the main process.
     privileges.become_reaper()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -48,7 +49,7 @@ def run_launcher(upstream: socket.socket) -> None:
 
 
 class Launcher:
-    """The loop: messages of the runner and of workers, and the deaths of children."""
+    """The loop over requests of the main process and of workers, and over ended children."""
 
     def __init__(self, upstream: socket.socket) -> None:
         self._upstream = upstream
@@ -70,7 +71,8 @@ class Launcher:
             self._selector.register(self._upstream, selectors.EVENT_READ)
             while self._running:
                 events = self._selector.select()
-                # The runner first: it announces an instance before its worker can ask for anything.
+                # The main process first: its OpenInstance comes before any request of the instance's worker,
+                # and a release before what the worker still asks for.
                 self._receive_requests()
                 for key, _ in events:
                     self._receive(key.data)
@@ -81,12 +83,12 @@ class Launcher:
     def _receive(self, who: RequestHandler | int | None) -> None:
         if isinstance(who, int):
             drain(who)
-        # A desk may have been closed by what came before it in the same round.
+        # It may have been closed by a request that came before it in the same round.
         elif who is not None and self._handlers.get(who.serial) is who and not who.receive_request():
             self._close(who.serial)
 
     def _settle(self) -> None:
-        """Collect the dead, end what they left behind, and tell those who wait for them."""
+        """Reap ended processes, kill what they left behind, and report them to their workers."""
         if self._ownership is None:
             return
         for process, code in self._ownership.collect():

@@ -1,7 +1,7 @@
-"""Makes agent processes: from a fork of the launcher to the first instruction that is not ours.
+"""Start agent processes: everything between a fork of the launcher and the first instruction of agent code.
 
-The launcher's memory is pristine: it never saw a task, a token or ground truth, so a copy of it may fall into
-an agent's hands. The child keeps exactly the descriptors that it is given.
+The launcher never saw a task, a token or ground truth, so that an agent may read a copy of its memory. The
+child keeps exactly the descriptors that it is given.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FAILED = 125
 
 @dataclass(frozen=True, slots=True)
 class ChildContext:
-    """Where and as whom a child runs."""
+    """Where a child runs, under which user ids and limits."""
 
     directory: str
     """Its working directory, made where it is missing."""
@@ -57,14 +57,14 @@ class ChildContext:
     """Its private folders; None where instances share them."""
 
     def enter(self) -> None:
-        """Make the directories where they are missing, see that they are ours, and go there."""
+        """Create the directories where they are missing, check that this user owns them, and go there."""
         for path in (self.directory, self.temporary):
             if path is not None:
                 _own_directory(path)
         os.chdir(self.directory)
 
     def environment(self) -> dict[str, str]:
-        """What programs find in their environment; nothing of the runner's."""
+        """Return the environment variables of the child; none comes from the runner."""
         variables = {"HOME": self.directory, "LANG": "C.UTF-8", "PATH": _PATH, "USER": "agent"}
         if self.temporary is not None:
             variables["TMPDIR"] = self.temporary
@@ -81,7 +81,7 @@ def _own_directory(path: str) -> None:
 
 
 def fork_child(place: ChildContext, descriptors: list[int], run: Callable[[], None]) -> int:
-    """Fork a child that becomes what ``place`` says, keeps ``descriptors`` from 3 on, and runs; its pid.
+    """Fork a child that enters ``place``, keeps ``descriptors`` from 3 on, and calls ``run``; return its pid.
 
     Raises OSError when no process can be made.
     """
@@ -100,24 +100,31 @@ def fork_child(place: ChildContext, descriptors: list[int], run: Callable[[], No
 
 
 def _settle(place: ChildContext, descriptors: list[int]) -> None:
+    """Give up everything that an agent must not have. The order of the steps matters."""
     os.setsid()
     privileges.reset_signals()
+    # Entering a mount namespace needs CAP_SYS_ADMIN and the namespace's descriptor: before both are given up.
     if place.namespace is not None:
         place.namespace.enter()
     _arrange(descriptors)
-    # While undumpable, /proc/self belongs to root.
+    # While undumpable, /proc/self belongs to root, and oom_score_adj could not be written without privileges.
     privileges.be_undumpable(False)
     privileges.make_first_victim()
     if place.identity is not None:
+        # Takes the last capability: what needs one comes before.
         privileges.become(place.identity)
         # A change of user ids makes a process undumpable again; /dev/stdout needs it dumpable.
         privileges.be_undumpable(place.identity.real != place.identity.effective)
     elif os.geteuid() == 0:
         privileges.give_up_capabilities()
+    # Before the filter, which the kernel takes only from a process that can gain no privileges.
     privileges.refuse_new_privileges()
+    # After the change of user ids, which clears it.
     privileges.die_with_parent()
+    # After it as well: the bound on processes holds for the id that the process has when it forks.
     place.limits.apply()
     if place.system_calls:
+        # Landlock first: the filter need not allow its system calls.
         keep_abstract_sockets_apart()
         confine(place.system_calls)
     os.umask(0o077)
@@ -126,9 +133,10 @@ def _settle(place: ChildContext, descriptors: list[int]) -> None:
 
 
 def _arrange(descriptors: list[int]) -> None:
-    """Descriptors 0 to 2 on /dev/null, the given ones from 3 on, everything else closed."""
+    """Put 0 to 2 on /dev/null and the given descriptors from 3 on, and close everything else."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    # First out of the way, above all targets: dup2 would close a given descriptor that lies on a target.
     high = [fcntl.fcntl(each, fcntl.F_DUPFD, 64) for each in (os.open(os.devnull, os.O_RDWR), *descriptors)]
     null, *given = high
     for target in range(FIRST):

@@ -1,7 +1,8 @@
-"""What instances write, and its end: private folders where the launcher may mount, cleaning where it may not.
+"""Where instances and candidates write, and how that is removed after them.
 
-Nothing waits for either. Freeing or removing what an agent left takes as long as the agent made it take, so
-errands do it.
+Where the launcher may mount, each instance and candidate has folders of its own; where it may not, they share
+folders, which are cleaned up. Freeing or removing what an agent left takes as long as the agent made it take,
+so children of the launcher do it while the launcher goes on.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
 __all__ = ["CandidateStorage", "Storage"]
 
 _AT_ONCE_S = 0.2
-"""How long the removal of a candidate's files may keep the launcher waiting."""
+"""How long the launcher itself may take to remove a candidate's files."""
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateStorage:
-    """Where, and as whom, one candidate runs; nothing of it was there before."""
+    """The user id and folders of one candidate, which nobody had before."""
 
     uid: int | None
     directory: str
@@ -38,7 +39,7 @@ class CandidateStorage:
 
 
 class Storage:
-    """Who has which folders: each family its own, and each candidate some in which its agent never was."""
+    """Gives folders to groups and candidates: none that another one ever had."""
 
     def __init__(self, config: RunnerConfig) -> None:
         self._config = config
@@ -50,13 +51,13 @@ class Storage:
         self.cleanup = Cleanup(config)
 
     def of_group(self, group: UidGroup) -> MountNamespace | None:
-        """The quarters of a family, made for its first process; None where instances share their folders."""
+        """Return the namespace of a group, made for its first process; None where folders are shared."""
         if self._config.rooms and group.namespace is None:
             group.namespace = MountNamespace.create(self._config.rooms)
         return group.namespace
 
     def of_candidate(self, serial: int) -> CandidateStorage:
-        """A stand of its own for an instance's next candidate, until ``clear_candidate``."""
+        """Return the storage of an instance's candidate, made anew after each ``clear_candidate``."""
         if serial not in self._storages:
             config, number = self._config, self._candidates
             self._candidates += 1
@@ -68,7 +69,7 @@ class Storage:
         return self._storages[serial]
 
     def has_candidate(self, serial: int) -> bool:
-        """Whether an instance has a candidate that was not cleared away."""
+        """Whether an instance has a candidate whose storage was not cleared."""
         return serial in self._storages
 
     def candidate_uid(self, serial: int) -> int | None:
@@ -77,7 +78,7 @@ class Storage:
         return None if storage is None else storage.uid
 
     def clear_candidate(self, serial: int) -> None:
-        """Do away with what an instance's candidate wrote, so that no other candidate finds it."""
+        """Remove what an instance's candidate wrote, so that no other candidate finds it."""
         storage = self._storages.pop(serial)
         if storage.namespace is not None:
             self._free(storage.namespace)
@@ -86,7 +87,8 @@ class Storage:
             self._graded.setdefault(serial, set()).add(storage.uid)
         if self.cleanup.clean(storage.uid, storage.directory, _AT_ONCE_S):
             return
-        # Many files are closed to others and removed while the grading goes on; the release makes sure.
+        # There are many files: close them to others, and have them removed while the grading goes on. The
+        # release verifies it.
         self._unclean.setdefault(serial, []).append(storage)
         if storage.uid is not None:
             self.cleanup.close(storage.uid)
@@ -100,17 +102,18 @@ class Storage:
         ]
 
     def close(self, group: UidGroup) -> bool:
-        """Keep candidates from what an agent, which does not run, has left open in shared folders."""
+        """Close to candidates what a stopped or killed agent left open in shared folders."""
         if group.namespace is not None or group.uid is None or not group.touched:
             return True
         return self.cleanup.close(group.uid)
 
     def clear(self, serial: int, group: UidGroup, done: Callable[[list[str]], None]) -> None:
-        """Do away with what an instance wrote that has left its family; ``done`` gets what is left."""
+        """Remove what an instance wrote that has left its group; ``done`` gets what is left."""
         namespace, last = group.namespace, not group.members
         graded, unclean = self._graded.pop(serial, set()), self._unclean.pop(serial, [])
         if last and namespace is not None and self._config.system_calls:
-            # Nothing can lie elsewhere: other folders are not theirs to write, and they can make no objects.
+            # Nothing can lie elsewhere: agents cannot write other folders, and the filter of system calls
+            # keeps them from System V objects.
             self._free(namespace)
             done([])
             return
@@ -125,9 +128,9 @@ class Storage:
         self.processes.run(f"files of {serial}", clean, done, handed_over)
 
     def clear_all(self, groups: Mapping[int, UidGroup]) -> set[int]:
-        """Do away with private folders of instances that all leave; the ids under which they wrote elsewhere.
+        """Free the folders of instances that all end; return the user ids under which they wrote elsewhere.
 
-        What they wrote elsewhere is the janitor's to remove, for all of them together.
+        What they wrote elsewhere is removed by ``Cleanup.clean_all``, for all of them together.
         """
         uids: set[int | None] = set()
         for serial, group in groups.items():
@@ -139,5 +142,5 @@ class Storage:
         return {uid for uid in uids if uid is not None}
 
     def _free(self, namespace: MountNamespace) -> None:
-        """Let go of quarters; an errand has them last, and frees what lies in them by its end."""
+        """Give up a namespace: a child holds it last, and what lies in it is freed when the child exits."""
         self.processes.run("folders", list, lambda _: None, namespace.fd)

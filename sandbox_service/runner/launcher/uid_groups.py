@@ -1,4 +1,4 @@
-"""Instances by user id, and the processes that they asked for."""
+"""Instances that share a user id, and the processes that run for an instance."""
 
 from __future__ import annotations
 

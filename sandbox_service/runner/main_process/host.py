@@ -1,4 +1,4 @@
-"""The host's connection: one at a time, recognised by a token, and replaceable without loss.
+"""The host's connection: one at a time, authenticated by a token, and replaceable without loss.
 
 The first HELLO sets the token; a later connection that brings it takes the place of the one before. Answers
 that could not be sent whole wait for it.
@@ -32,7 +32,7 @@ _LEAST_TOKEN = 16
 
 
 class HostConnection:
-    """The listening socket, the connection that is believed, and those that have not said HELLO."""
+    """The listening socket, the authenticated connection, and those that have not completed the handshake."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class HostConnection:
             self._connection.pause(paused)
 
     def close(self) -> None:
-        """Hang up and take the socket away."""
+        """Hang up and remove the socket."""
         for connection in (*self._pending, self._connection):
             if connection is not None:
                 connection.close()
@@ -110,7 +110,8 @@ class HostConnection:
         self._loop.call_at(time.monotonic() + _HANDSHAKE_S, lambda: self._give_up(connection))
 
     def _may_connect(self, end: socket.socket) -> bool:
-        """In a container the private folder decides who may connect, agents never; else our own user."""
+        """Whether a peer may: in a container all but agents, elsewhere only this user and root."""
+        # In a container the folder of the socket is private, which keeps everybody else out.
         credentials = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         _, uid, _ = _CREDENTIALS.unpack(credentials)
         if os.getpid() == 1:
@@ -145,11 +146,11 @@ class HostConnection:
             self._token = token
             return True
         given, own = token.encode(), self._token.encode()
-        # Every byte is looked at, so that the time tells nothing of where they differ.
+        # Compare every byte, so that the time does not reveal where they differ.
         return len(given) == len(own) and not sum(a ^ b for a, b in zip(given, own, strict=True))
 
     def _trust(self, connection: FrameConnection) -> None:
-        """Believe this connection from now on, in place of the one before."""
+        """Make this the host's connection, in place of the one before."""
         if self._connection is not None:
             self._keep(self._connection.close())
         self._connection = connection
@@ -157,7 +158,7 @@ class HostConnection:
         self.away_since = None
 
     def answer_hello(self, answer: Frame) -> None:
-        """Answer a HELLO; then what could not be sent before."""
+        """Answer a HELLO, then send what could not be sent before."""
         self.send(answer)
         unsent, self._unsent, self._unsent_bytes = self._unsent, [], 0
         for data in unsent:

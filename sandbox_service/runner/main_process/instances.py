@@ -1,7 +1,7 @@
-"""The box: the instances, and what the host's frames do to them.
+"""The instances of the box, and the operations that the host's frames ask for.
 
-Every operation is answered once, through the ``answer`` that comes with it, sooner or later; nothing here
-waits. An instance whose worker is gone is lost: whoever waits for it is told, and otherwise the host.
+Nothing here waits: every operation is answered once, through the ``answer`` that comes with it. An instance
+whose worker is gone is lost: what waits for it fails, and if nothing does, the host gets an event.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Instances:
         return self._shared
 
     def _dismantle(self, instance: Instance) -> None:
-        """Drop an instance that nobody will release."""
+        """Remove an instance that the host will not release."""
         self.instances.pop(instance.instance_id, None)
         self._releases.drop(instance)
 

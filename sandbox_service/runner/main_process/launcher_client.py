@@ -1,4 +1,4 @@
-"""The runner's view of the launcher: instances are announced, released and swept; answers come later."""
+"""Requests of the main process to the launcher; answers come to callbacks."""
 
 from __future__ import annotations
 

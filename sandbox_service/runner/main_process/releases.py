@@ -1,4 +1,4 @@
-"""How instances leave: asked to, or because their worker is gone; the agent's side is cleaned either way."""
+"""Release instances and clean up behind them, when the host asks for it or their worker is gone."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _CLOSE_S = 1.0
 """How long a world may take to close before its worker is killed."""
 _SHARED_CLOSE_S = 10.0
 _REMEMBERED = 4096
-"""Instances that went without being asked for, and whose release has not come yet."""
+"""Lost instances whose release has not come yet."""
 
 
 class Releases:
-    """Releases, and cleanings that nobody waits for yet."""
+    """Releases under way, and cleanups of lost instances that no release has asked about."""
 
     def __init__(self, workers: Workers, launcher: LauncherClient, shared: bool) -> None:
         self._shared = shared
@@ -65,7 +65,8 @@ class Releases:
         if self._shared:
             self._workers.submit(worker, request, _SHARED_CLOSE_S, lambda _: end(instance))
         elif worker.waiting:
-            # An operation runs on it: it is not asked politely.
+            # An operation runs on it, behind which the release would wait: kill the worker without closing
+            # the world.
             end(instance)
         else:
             self._workers.submit(worker, request, _CLOSE_S, lambda _: end(instance))
@@ -99,5 +100,5 @@ class Releases:
         self._workers.end(instance.worker, gone)
 
     def forget(self) -> None:
-        """Everything is about to be cleaned."""
+        """Drop what is known of lost instances: the whole box is cleaned."""
         self._left.clear()

@@ -1,7 +1,8 @@
-"""The runner proper: host on one side, launcher and zygote on the other, the box in between.
+"""The main process: serves the host, with the launcher and the zygote as its children.
 
-It does nothing until the first HELLO brings a configuration. It ends when told to, when launcher or zygote
-are gone, or when no host has been there for too long; whatever the reason, nothing of the box outlives it.
+It does nothing until the first HELLO brings a configuration. It ends on SHUTDOWN, when launcher or zygote has
+ended, or when no host has been connected for too long. Whatever the reason, no process of the box outlives
+it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Server"]
 
 _LONG_QUEUE = 16 * 1024 * 1024
-"""Bytes that may wait in one direction before the other end is not read any more."""
+"""When more bytes wait in one direction, the other end is not read."""
 _FIRST_ORPHAN_S = 120.0
 """How long a runner waits for its first HELLO."""
 
@@ -57,7 +58,7 @@ class Server:
         self._throttled = (False, False)
 
     def run(self) -> None:
-        """Serve until the end, then see that nothing of the box is left."""
+        """Serve until the end, then kill what is left of the box."""
         with sigchld_wakeup() as wake:
             self._loop.watch(wake, lambda: self._reap_children(wake))
             self._host_left()
@@ -69,7 +70,7 @@ class Server:
         self._end_processes()
 
     def _end_processes(self) -> None:
-        """Launcher and zygote clean up and leave by themselves; if not, we end what is below us."""
+        """Wait for launcher and zygote to clean up and exit; kill them and all descendants if they do not."""
         deadline = time.monotonic() + 10
         while self._pids and time.monotonic() < deadline:
             killing.reap(self._collected)
@@ -85,7 +86,7 @@ class Server:
         self._loop.stop()
 
     def _reap_children(self, wake: int) -> None:
-        """Collect dead children, as PID 1 also those of others. No launcher or zygote, no box."""
+        """Reap ended children, as PID 1 also orphans. Without launcher or zygote the box ends."""
         drain(wake)
 
         def note(pid: int, _code: int) -> None:
@@ -115,7 +116,7 @@ class Server:
         self._answer_hellos()
 
     def _answer_hellos(self) -> None:
-        """Answer who has said HELLO, if we can already."""
+        """Answer the hosts that have sent HELLO, once the box is ready or has failed."""
         if self._box is None and self._failure is None:
             return
         for frame in self._hellos:
@@ -189,7 +190,7 @@ class Server:
         self._balance()
 
     def _balance(self) -> None:
-        """While one side does not keep up, the other is not read."""
+        """Stop reading one side while the other does not keep up."""
         if self._box is None:
             return
         wanted = (self._box.gauge.bytes > _LONG_QUEUE, self._host.queued > _LONG_QUEUE)

@@ -1,4 +1,4 @@
-"""The runner's view of workers: forked by the zygote, fed with frames, killed when late.
+"""Worker processes: forked by the zygote, fed with frames, killed at their deadline.
 
 A worker answers in order. The clock of a frame runs only while it is the oldest unanswered one, so that a
 neighbour's slowness on a shared worker is never held against a frame that waits behind it.
@@ -54,7 +54,7 @@ class WorkerProcess:
 
 
 class Workers:
-    """All workers of the box. ``on_lost`` is told of a worker that is gone, and what waited for it."""
+    """All workers of the box. ``on_lost`` is called with a worker that is gone, and what waited for it."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Workers:
         if worker.deadline > now:
             self._arm(worker, worker.deadline)
         elif not worker.connection.reading:
-            # Its answer may be there; it is we who do not read, because the host does not.
+            # Its answer may be there, unread because the host does not keep up: not the worker's fault.
             self._arm(worker, now + 0.5)
         else:
             worker.late = True
@@ -172,7 +172,7 @@ class Workers:
         worker.lost = True
         waiting = list(worker.waiting)
         worker.waiting.clear()
-        # A worker whose connection ended may be alive after all.
+        # A worker may close its connection and live on: kill it in any case.
         self._zygote.send(EndWorker(worker.number))
         self._on_lost(worker, waiting)
 

@@ -1,0 +1,1 @@
+"""What runs under an agent's user id, beside code that a model wrote."""

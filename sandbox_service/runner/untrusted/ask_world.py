@@ -1,8 +1,8 @@
-"""How a cell asks its world: one question, one answer, both JSON, over the session's own socket.
+"""Ask the world from a cell: one question, one answer, both JSON, over the session's own socket.
 
-Agent territory, as the session is: a cell may send whatever it likes in place of a question, so the world
-treats every question as hostile. Cells call ``ask`` while they run; at other times, and where the world
-does not serve, there is nobody to answer.
+This runs beside agent code: a cell may send whatever it likes in place of a question, so the world treats
+every question as hostile. Cells call ``ask`` while they run; at other times, and where the world answers no
+questions, it fails.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _lines: list[Callable[[JsonObject], JsonObject]] = []
 
 
 def ask(request: JsonObject) -> JsonObject:
-    """The world's answer. Raises RuntimeError when nobody answers, EOFError when the world has gone."""
+    """Return the world's answer. Raises RuntimeError when nobody answers, EOFError when the world is gone."""
     if not _lines:
         raise RuntimeError("nobody answers here")
     return _lines[-1](request)
 
 
 def connect(line: Callable[[JsonObject], JsonObject] | None) -> None:
-    """Have questions answered by ``line`` from now on; by nobody when None."""
+    """Have ``line`` answer questions from now on; nobody when it is None."""
     _lines[:] = [] if line is None else [line]
 
 
@@ -47,7 +47,7 @@ class CellQuestions:
 
     def ask(self, request: JsonObject) -> JsonObject:
         """Ask, and wait for the answer to this very question."""
-        # An alarm of the agent's between two halves of a packet would make nonsense of all that follow.
+        # A signal handler of the agent's that raises between two halves of a packet would garble the rest.
         masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM, signal.SIGINT})
         try:
             with self._one_at_a_time:

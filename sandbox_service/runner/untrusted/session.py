@@ -1,7 +1,7 @@
 """The persistent Python session of an agent: runs cells in one namespace, as a notebook does.
 
-This is agent territory: it runs under the agent's user id, may be tampered with by the cells themselves, and
-nobody believes what it says beyond "this cell is over". Each cell's output goes to a pipe of its own.
+It runs under the agent's user id, and cells can tamper with it: nothing that it sends is believed but that a
+cell is over. Each cell's output goes to a pipe of its own.
 """
 
 from __future__ import annotations

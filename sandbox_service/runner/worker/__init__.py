@@ -1,0 +1,1 @@
+"""The processes of the environment: the zygote, and workers with one instance or many."""

@@ -261,8 +261,8 @@ class BoxAgent:
 
     def begin_copy(self, serial: int) -> SessionClient | None:
         """Start copying workspace and session for a fork; the copy's session, if there is one."""
-        # Only when the launcher expects it may the session's copy come: until then it is a stray. It answers
-        # before it starts the copier, so that both come to life side by side.
+        # First the launcher, then the session: until the launcher expects a session's copy, it kills it as an
+        # orphan. It answers before it starts the copier, so that both copies come to life side by side.
         self._control.ask(CopyWorkspace(serial), CopyingStarted)
         return None if self._session is None else self._session.fork()
 

@@ -1,4 +1,4 @@
-"""File frames of an instance: the workspace's files for the service's own file API."""
+"""Serve the file frames of an instance: the workspace's files, for the service's file API."""
 
 from __future__ import annotations
 

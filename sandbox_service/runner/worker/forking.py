@@ -1,4 +1,4 @@
-"""The fork verb in a worker of one instance: the process is the copy, and so is the agent's session.
+"""Fork an instance that has a worker of its own: copy the process, the workspace and the agent's session.
 
 The worker's copy becomes the zygote's child; meanwhile the launcher copies the workspace and the agent's
 session forks itself. The source waits for all of it, the copy for its first frame.

@@ -1,4 +1,4 @@
-"""Collects the output of a cell or a command: bounded in memory, drained to the end, while time is left."""
+"""Collect the output of a cell or command: bounded in memory, read to its end while there is time."""
 
 from __future__ import annotations
 

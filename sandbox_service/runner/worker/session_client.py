@@ -1,4 +1,8 @@
-"""The worker's end of an agent's Python session."""
+"""The worker's end of an agent's Python session.
+
+Agent code in the session can write to this socket and read from it. What comes is data of bounded size and
+time; it can end a cell early or late, and nothing more.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +44,7 @@ _PATIENCE_S = 5.0
 
 
 class SessionClient:
-    """One session process; believed only as far as "this cell is over" goes."""
+    """One session process; nothing that it sends is believed but that a cell is over."""
 
     def __init__(
         self, control: ControlSocket, end: socket.socket, uid: int | None, pid: int | None = None
@@ -65,7 +69,7 @@ class SessionClient:
         return cls(control, ours, started.uid, started.pid)
 
     def usage(self) -> Usage:
-        """A look at the session and at all that runs as its user."""
+        """Return what the session and everything of its user id has computed."""
         return usage_of([] if self._pid is None else [self._pid], self._uid)
 
     def run(
@@ -75,7 +79,8 @@ class SessionClient:
         allowance: Allowance,
         serve: Callable[[JsonObject], JsonObject] | None = None,
     ) -> int | None:
-        """Run a cell; 0, 1 after an exception, None when the session is of no more use."""
+        """Run a cell; return 0, 1 after an exception, None when the session cannot be used any more."""
+        # A new number for each cell: an answer that an earlier cell left in the socket carries an old one.
         self._number += 1
         deadline = allowance.end
         request = encode(RunCell(self._number, serves=serve is not None))
@@ -87,6 +92,7 @@ class SessionClient:
             allowance.blocked()
             return None
         finally:
+            # The session has its own copy now. With ours open the pipe would never come to its end.
             capture.close_writing()
         answers: list[bool] = []
 
@@ -122,25 +128,25 @@ class SessionClient:
             return None
 
     def end(self) -> None:
-        """Kill the session with everything else of the agent."""
+        """Kill the session, and everything else of the agent with it: a session may have forked."""
         self.close()
         self._control.ask(KillAgent(), Done)
 
     def close(self) -> None:
-        """Hang up; a session that reads this leaves."""
+        """Hang up; a session that waits for its next cell exits."""
         self._end.close()
 
     def fork(self) -> SessionClient:
-        """Ask the session for a copy of itself."""
+        """Have the session fork; return the client of its copy, which ``introduce`` waits for."""
         ours, theirs = socket.socketpair()
         with theirs, contextlib.suppress(EOFError, TimeoutError):
             deadline = time.monotonic() + _PATIENCE_S
             send_packet(self._end, encode(ForkSession()), descriptors=(theirs.fileno(),), deadline=deadline)
-        # What pid the copy has, only the copy could say here.
+        # The copy's pid is not known yet, and only agent code could say it: the launcher checks it.
         return SessionClient(self._control, ours, self._uid)
 
     def introduce(self, deadline: float) -> int:
-        """Wait until a copy has come to life; its pid, as it says, 0 when none does."""
+        """Wait for the copy's first message; return the pid that it claims, 0 when none comes."""
         try:
             message = self._receive(deadline)
         except (EOFError, TimeoutError):
@@ -148,7 +154,7 @@ class SessionClient:
         return message.pid if isinstance(message, SessionForked) else 0
 
     def move(self, old: str, new: str, deadline: float) -> bool:
-        """Have a copy go to its own workspace; False when it does not answer."""
+        """Move a copy to its own workspace; False when it does not answer."""
         try:
             send_packet(self._end, encode(MoveSession(old, new)), deadline=deadline)
             self._receive(deadline)

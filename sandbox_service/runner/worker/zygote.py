@@ -48,7 +48,7 @@ __all__ = ["run_zygote"]
 
 
 def run_zygote(upstream: socket.socket, config: RunnerConfig) -> None:
-    """Import the world, say so, and fork workers until the runner is gone. Called in a fork of its own."""
+    """Import the world, report it, and fork workers until the main process is gone. Call it in a fork."""
     privileges.become_reaper()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -177,7 +177,8 @@ class Zygote:
             self._send(WorkerGone(number))
             return
 
-        # Stopped, it makes no more children; most have none and need no look at the process table.
+        # Stop it first, so that it forks no more. Most have no children and need no look at the process
+        # table.
         os.kill(pid, signal.SIGSTOP)
         below = descendants(snapshot(), [pid]) if has_children(pid) else {pid}
         for each in below:
@@ -188,6 +189,6 @@ class Zygote:
         self._send(AllEnded(self._end_all()))
 
     def _end_all(self) -> bool:
-        """End everything below us. Orphans become our children: when we have none, nothing is left."""
+        """Kill all descendants. Orphans become children of the zygote: when it has none, nothing is left."""
         own = os.getpid()
         return killing.end(lambda: tree([own]) - {own}, self._reap)

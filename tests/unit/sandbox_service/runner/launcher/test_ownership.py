@@ -204,6 +204,8 @@ def test_files_of_the_environment_in_shared_places_are_removed_by_a_reset() -> N
     with runner_box("tests.support.agent_world", drop=True, agent_code=True) as box:
         scratch = Path(box.config["scratch"][0])
         box.create("a")
+        # By now the launcher has noted what was there before: it takes messages in order.
+        box.act("a", do="shell", command="true")
         litter = scratch / "by-the-world"
         litter.write_text("x")
         os.chown(litter, box.config["env_uid"], box.config["env_uid"])
