@@ -9,7 +9,7 @@ STAMP  := $(VENV)/.installed
 help: ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
-$(STAMP): pyproject.toml $(wildcard constraints/*.txt) scripts/setup.sh scripts/install.py
+$(STAMP): pyproject.toml clients/pyproject.toml $(wildcard constraints/*.txt) scripts/setup.sh scripts/install.py
 	PYTHON="$(PYTHON)" sh scripts/setup.sh $(VENV)
 	@touch $@
 

@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from local_processes.ports import free_port
-from sandbox_service.contract.problems import ERROR_SPECS, PROBLEM_MEDIA_TYPE, ErrorCode, Problem
+from sandbox_contract.problems import ERROR_SPECS, PROBLEM_MEDIA_TYPE, ErrorCode, Problem
 
 from . import haproxy_guard
 

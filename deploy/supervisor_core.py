@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.auth import is_loopback

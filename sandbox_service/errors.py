@@ -9,7 +9,7 @@ into an RFC 9457 problem. Exceptions stay picklable, since some cross a Ray call
 
 from __future__ import annotations
 
-from sandbox_service.contract.problems import ERROR_SPECS, ErrorCode, Problem
+from sandbox_contract.problems import ERROR_SPECS, ErrorCode, Problem
 
 __all__ = ["CapacityError", "ServiceError"]
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROOT = Path(__file__).parents[1]
+CLIENT = "./clients"
+"""The client, a distribution of its own that the project needs and no index has."""
+
 CPU_INDEX = "https://download.pytorch.org/whl/cpu/torch/"
 PROBE_S = 5
 NVIDIA_SMI_S = 30
@@ -174,7 +177,7 @@ def install(choice: Choice, venv: Path, variables: Mapping[str, str]) -> int:
     uv = [str(venv / "bin" / "uv"), "pip", "install", "--quiet", "--compile-bytecode", "--python", str(venv)]
     uv += ["--constraint", choice.constraints]
     uv += ["--override", choice.overrides] if choice.overrides else []
-    target = ["--editable", choice.requirement]
+    target = ["--editable", CLIENT, "--editable", choice.requirement]
     if choice.torch_backend:
         if not _run([*uv, "--torch-backend", choice.torch_backend, *target], environment):
             return 0
@@ -191,7 +194,9 @@ def install(choice: Choice, venv: Path, variables: Mapping[str, str]) -> int:
         "--constraint",
         choice.constraints,
     ]
-    return _run([*pip, "--editable", ".[service,model-policy,trainer,dev]"], environment)
+    return _run(
+        [*pip, "--editable", CLIENT, "--editable", ".[service,model-policy,trainer,dev]"], environment
+    )
 
 
 def _run(words: list[str], environment: dict[str, str]) -> int:

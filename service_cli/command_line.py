@@ -12,7 +12,16 @@ from importlib import import_module
 __all__ = ["service", "trainer"]
 
 _OURS = frozenset(
-    {"clients", "deploy", "local_processes", "sandbox_service", "sandbox_settings", "service_cli", "trainer"}
+    {
+        "sandbox_client",
+        "sandbox_contract",
+        "deploy",
+        "local_processes",
+        "sandbox_service",
+        "sandbox_settings",
+        "service_cli",
+        "trainer",
+    }
 )
 _WRONG = 2
 

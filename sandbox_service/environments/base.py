@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-    from sandbox_service.contract.inspection import Environment
+    from sandbox_contract.inspection import Environment
 
 __all__ = ["Catalog", "EnvironmentSpec", "Provisions", "TaskPayload"]
 

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 
 from . import compat_models
 from .agentgym_dialects import DIALECTS

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from sandbox_service.contract.episodes import CreateInstanceRequest, ReleaseInstanceRequest, StepRequest
-from sandbox_service.contract.inspection import Trajectory
-from sandbox_service.contract.messages import Message
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.episodes import CreateInstanceRequest, ReleaseInstanceRequest, StepRequest
+from sandbox_contract.inspection import Trajectory
+from sandbox_contract.messages import Message
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 from .agentgym_dialects import Place
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from sandbox_service.contract.base import JsonObject, Request
-    from sandbox_service.contract.inspection import Event
+    from sandbox_contract.base import JsonObject, Request
+    from sandbox_contract.inspection import Event
     from sandbox_service.environments.registry import Registry
 
     from .agentgym_dialects import Dialect, Look, Told

@@ -14,7 +14,7 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 from .inspection import LIVE, known_instances
@@ -22,7 +22,7 @@ from .inspection import LIVE, known_instances
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sandbox_service.contract.inspection import InstanceStatus
+    from sandbox_contract.inspection import InstanceStatus
 
     from .exchange import Exchange
     from .verbs import Verbs

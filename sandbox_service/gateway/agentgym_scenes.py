@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-    from sandbox_service.contract.base import JsonObject
-    from sandbox_service.contract.inspection import Event
+    from sandbox_contract.base import JsonObject
+    from sandbox_contract.inspection import Event
 
 __all__ = ["Scene", "opened", "recorded", "stepped"]
 

@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.problems import PROBLEM_MEDIA_TYPE, ErrorCode
+from sandbox_contract.problems import PROBLEM_MEDIA_TYPE, ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from starlette.types import Send
 
-    from sandbox_service.contract.problems import Problem
+    from sandbox_contract.problems import Problem
     from sandbox_service.errors import ServiceError
 
     from .exchange import Exchange

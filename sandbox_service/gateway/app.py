@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import DeadlineConfig, QuotaConfig
-from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 from .agentgym import AgentGymRoutes

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 from .refusals import SchemaError
@@ -23,7 +23,7 @@ from .work_process import WorkProcess
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from sandbox_service.contract.base import JsonObject
+    from sandbox_contract.base import JsonObject
 
 __all__ = ["LARGE_BODY", "BodyParser", "json_object"]
 

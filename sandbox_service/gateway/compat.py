@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.episodes import (
+from sandbox_contract.episodes import (
     CreateInstanceRequest,
     EvaluateRequest,
     GetEnvProfileRequest,
     ReleaseInstanceRequest,
 )
-from sandbox_service.contract.inspection import Trajectory
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.inspection import Trajectory
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 from .answers import Answer
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel, JsonValue
 
-    from sandbox_service.contract.base import Request
+    from sandbox_contract.base import Request
     from sandbox_service.environments.registry import Registry
 
     from .bodies import BodyParser

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from sandbox_service.contract.tool_prompt import tool_prompt
+from sandbox_contract.tool_prompt import tool_prompt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from sandbox_service.contract.episodes import StepRequest
+from sandbox_contract.episodes import StepRequest
 
 from .bodies import json_object
 from .compat_messages import action_of, answer_of

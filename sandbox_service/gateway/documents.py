@@ -12,7 +12,7 @@ from fastapi import Body
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
-from sandbox_service.contract.problems import ERROR_SPECS, PROBLEM_MEDIA_TYPE, ErrorCode, Problem
+from sandbox_contract.problems import ERROR_SPECS, PROBLEM_MEDIA_TYPE, ErrorCode, Problem
 
 from .operations import ANYWHERE, OPERATIONS, WITH_BODY, Operation
 

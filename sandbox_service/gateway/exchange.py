@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-    from sandbox_service.contract.problems import ErrorCode
+    from sandbox_contract.problems import ErrorCode
 
     from .turns import Turn
 

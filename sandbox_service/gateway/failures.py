@@ -8,7 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 from .answers import problem_answer

@@ -9,8 +9,8 @@ from urllib.parse import unquote_to_bytes
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import TypeAdapter
 
-from sandbox_service.contract.inspection import FileEntry, FileList
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.inspection import FileEntry, FileList
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.wire.frames import Op
 

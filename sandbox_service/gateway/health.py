@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 from .documents import problem_responses
@@ -16,7 +16,7 @@ from .metrics import METRICS_MEDIA_TYPE
 from .reference_page import OPEN_PAGES
 
 if TYPE_CHECKING:
-    from sandbox_service.contract.inspection import SupervisorStats
+    from sandbox_contract.inspection import SupervisorStats
 
     from .exchange import Exchange
     from .metrics import Metrics

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import TypeAdapter
 
-from sandbox_service.contract.base import InstanceId
-from sandbox_service.contract.inspection import (
+from sandbox_contract.base import InstanceId
+from sandbox_contract.inspection import (
     Environments,
     Instances,
     InstanceStatus,
@@ -16,7 +16,7 @@ from sandbox_service.contract.inspection import (
     SupervisorStats,
     Trajectory,
 )
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.wire.frames import Op
 

@@ -9,14 +9,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_1_0_0
 from prometheus_client.registry import Collector
 
-from sandbox_service.contract.problems import ERROR_SPECS, ErrorCode
+from sandbox_contract.problems import ERROR_SPECS, ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from prometheus_client import Metric
 
-    from sandbox_service.contract.inspection import PoolStats, SupervisorStats
+    from sandbox_contract.inspection import PoolStats, SupervisorStats
 
     from .exchange import Exchange
 

@@ -6,9 +6,9 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.batches import BatchRequest
-from sandbox_service.contract.episodes import EnvProfile, GetEnvProfileRequest
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.batches import BatchRequest
+from sandbox_contract.episodes import EnvProfile, GetEnvProfileRequest
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 from .answers import JSON, Answer, problem_answer, server_timing, timing_of

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.batches import BatchRequest, BatchResult
-from sandbox_service.contract.episodes import (
+from sandbox_contract.batches import BatchRequest, BatchResult
+from sandbox_contract.episodes import (
     CreateInstanceRequest,
     CreateInstanceResult,
     EnvProfile,
@@ -21,13 +21,13 @@ from sandbox_service.contract.episodes import (
     StepRequest,
     StepResult,
 )
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.wire.frames import Op
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sandbox_service.contract.base import Request, Result
+    from sandbox_contract.base import Request, Result
 
 __all__ = [
     "ANYWHERE",

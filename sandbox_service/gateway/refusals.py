@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sandbox_service.contract.problems import ErrorCode, Problem
+from sandbox_contract.problems import ErrorCode, Problem
 from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
-from sandbox_service.contract.base import IdempotencyKey
-from sandbox_service.contract.episodes import StepRequest
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.base import IdempotencyKey
+from sandbox_contract.episodes import StepRequest
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 from .operations import VERBS
@@ -24,7 +24,7 @@ from .refusals import SchemaError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sandbox_service.contract.base import Request
+    from sandbox_contract.base import Request
     from sandbox_service.wire.frames import Frame, Op
 
     from .backend import Backend

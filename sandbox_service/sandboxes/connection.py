@@ -14,7 +14,7 @@ import os
 import secrets
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.stream.address import UnixAddress
 from sandbox_service.stream.connection import MultiplexedClient, StreamOptions

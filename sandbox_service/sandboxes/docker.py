@@ -22,7 +22,7 @@ import docker.errors
 import docker.utils
 import requests.exceptions
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:

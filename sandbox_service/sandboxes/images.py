@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.digests import digest
 from sandbox_service.environments.provisions import cache_root
 from sandbox_service.errors import ServiceError

@@ -22,7 +22,7 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import weakref
 import zlib
 from collections import deque
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 __all__ = ["RANGE", "UidRanges"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.wire.frames import Frame, Op
 

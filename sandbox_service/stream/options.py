@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 
 from local_processes.waiting import exponential_wait_s
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 
 __all__ = ["BackOff", "ServerOptions", "StreamOptions"]
 

@@ -10,8 +10,8 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.inspection import PoolStats
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.inspection import PoolStats
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import CapacityError, ServiceError
 from sandbox_service.pool.decisions import assign, has_place_for
 from sandbox_service.pool.fairness import Waiter

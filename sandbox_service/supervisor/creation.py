@@ -10,8 +10,8 @@ import json
 import secrets
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.episodes import CreateInstanceRequest
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.episodes import CreateInstanceRequest
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.stream.failures import error_of
 from sandbox_service.trajectories.records import EventKind, InstanceRecord, record_id

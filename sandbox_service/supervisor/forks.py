@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.episodes import ForkInstanceRequest, ForkInstanceResult
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.episodes import ForkInstanceRequest, ForkInstanceResult
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.stream.failures import reply_or_raise
 from sandbox_service.trajectories.records import EventKind, EventRecord, InstanceRecord

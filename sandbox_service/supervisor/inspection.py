@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.inspection import Instances, InstanceStatus
+from sandbox_contract.inspection import Instances, InstanceStatus
 from sandbox_service.trajectories.pages import MOST_EVENTS, PageBounds
 from sandbox_service.trajectories.records import public_id
 from sandbox_service.trajectories.view import trajectory_page

@@ -13,8 +13,8 @@ from .node import measure_node
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sandbox_contract.inspection import PoolStats
     from sandbox_service.config import ServiceConfig
-    from sandbox_service.contract.inspection import PoolStats
     from sandbox_service.environments.registry import Registry
     from sandbox_service.sandboxes.base import SandboxFactory
 

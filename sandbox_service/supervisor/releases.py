@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.episodes import ReleaseInstanceResult
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.episodes import ReleaseInstanceResult
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 from .idempotency import conflict, recorded_answer

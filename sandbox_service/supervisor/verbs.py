@@ -10,8 +10,8 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sandbox_service.contract.episodes import EvaluateRequest
-from sandbox_service.contract.problems import ERROR_SPECS, ErrorCode
+from sandbox_contract.episodes import EvaluateRequest
+from sandbox_contract.problems import ERROR_SPECS, ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.stream.failures import error_frame, reply_or_raise
 from sandbox_service.wire.frames import Frame, Op

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from sandbox_service.contract.base import JsonObject
+    from sandbox_contract.base import JsonObject
 
 __all__ = ["json_object_of", "object_of", "value_of"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyarrow.parquet import ParquetWriter
 
-from sandbox_service.contract.messages import Message
+from sandbox_contract.messages import Message
 
 from .rows import Rows
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-    from sandbox_service.contract.base import JsonObject
+    from sandbox_contract.base import JsonObject
 
 __all__ = ["EPISODE_SCHEMA", "EVENT_SCHEMA", "write_parquet"]
 

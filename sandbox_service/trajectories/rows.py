@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
     from sqlalchemy.engine import Connection
 
-    from sandbox_service.contract.base import JsonObject
+    from sandbox_contract.base import JsonObject
 
     from .reader import StoredInstance
     from .records import EventRecord

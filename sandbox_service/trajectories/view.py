@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.inspection import Event, Trajectory
+from sandbox_contract.inspection import Event, Trajectory
 
 from .bodies import json_object_of, object_of
 from .records import EventKind, public_id
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-    from sandbox_service.contract.base import JsonObject
+    from sandbox_contract.base import JsonObject
 
     from .pages import EventPage
     from .records import EventRecord, InstanceRecord

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
-from clients import AsyncSandboxClient, ClientLimits
+from sandbox_client import AsyncSandboxClient, ClientLimits
 
 from .context import beside
 

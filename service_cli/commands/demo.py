@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clients import ClientLimits
 from deploy.preparation import prepared
 from deploy.serve_app import run_service
 from local_processes.ports import free_port
 from local_processes.stoppable import until_stopped
+from sandbox_client import ClientLimits
 from sandbox_service.config.reading import read_config
 from service_cli.policies.player import PolicyRun
 from service_cli.policies.selection import PolicyChoice, make_policy
@@ -23,8 +23,8 @@ from .terminal import explained, fail, notes, notes_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sandbox_contract.inspection import Trajectory
     from sandbox_service.config import ServiceConfig
-    from sandbox_service.contract.inspection import Trajectory
     from service_cli.policies.outcomes import EpisodeOutcome
 
 __all__ = ["demo", "unsolved"]

@@ -11,7 +11,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from clients import RetryPolicy, SandboxClient
+from sandbox_client import RetryPolicy, SandboxClient
 
 from .envs_references import references
 from .envs_setup import setup
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from sandbox_service.contract.inspection import Environment
+    from sandbox_contract.inspection import Environment
 
 __all__ = ["build", "environment_view", "environments_view", "unknown_environment"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from clients import (
+from sandbox_client import (
     AsyncSandboxClient,
     ClientLimits,
     RetryPolicy,
@@ -19,9 +19,9 @@ from clients import (
     SandboxError,
     TransportError,
 )
-from clients.errors import Failure
+from sandbox_client.errors import Failure
+from sandbox_contract.problems import FailureClass
 from sandbox_service.config.reading import read_config
-from sandbox_service.contract.problems import FailureClass
 from service_cli.policies.display import summary_view
 from service_cli.policies.model_policy import Sampling
 from service_cli.policies.player import PolicyRun
@@ -55,7 +55,7 @@ from .trajectory_view import trajectory_panels
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sandbox_service.contract.inspection import Trajectory
+    from sandbox_contract.inspection import Trajectory
     from service_cli.policies.outcomes import EpisodeOutcome
 
 __all__ = ["report", "run", "run_policy"]

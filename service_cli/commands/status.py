@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from clients import RetryPolicy, SandboxClient, SandboxError
+from sandbox_client import RetryPolicy, SandboxClient, SandboxError
 
 from .options import DEFAULT_SERVER, ApiKeyOption, JsonOption, ServerOption
 from .terminal import explained, results, write_json
@@ -19,7 +19,7 @@ from .terminal import explained, results, write_json
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from sandbox_service.contract.inspection import PoolStats, Stats, SupervisorStats
+    from sandbox_contract.inspection import PoolStats, Stats, SupervisorStats
 
 __all__ = ["stats_view", "status"]
 

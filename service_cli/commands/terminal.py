@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from clients import NotFoundError, SandboxError, TransportError
 from local_processes.readiness import NotReadyError
+from sandbox_client import NotFoundError, SandboxError, TransportError
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.auth import ExposureError
 from sandbox_settings import SettingsError

@@ -12,7 +12,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from clients import RetryPolicy, SandboxClient
+from sandbox_client import RetryPolicy, SandboxClient
 from sandbox_service.config import StoreConfig
 from sandbox_service.trajectories import reader
 from sandbox_service.trajectories.export import FileFormat, export
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Engine
 
-    from sandbox_service.contract.inspection import Trajectory
+    from sandbox_contract.inspection import Trajectory
 
 __all__ = ["build"]
 

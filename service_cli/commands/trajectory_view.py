@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
     from rich.console import RenderableType
 
-    from sandbox_service.contract.inspection import Event, Trajectory
+    from sandbox_contract.inspection import Event, Trajectory
     from sandbox_service.trajectories.reader import StoredInstance
     from sandbox_service.trajectories.view import Outcome
 

@@ -14,14 +14,14 @@ from urllib.parse import urlsplit
 import openai
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from sandbox_service.contract.messages import Message
+from sandbox_contract.messages import Message
 
 from .policies import ContextFullError, PolicyError
 
 if TYPE_CHECKING:
     from openai import RequestOptions
 
-    from sandbox_service.contract.base import JsonObject
+    from sandbox_contract.base import JsonObject
 
 __all__ = ["ChatAnswer", "ChatServer", "api_base"]
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
-from sandbox_service.contract.messages import Message, Tool
+from sandbox_contract.messages import Message, Tool
 
 from .policies import View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sandbox_service.contract.base import JsonObject
-    from sandbox_service.contract.episodes import StepResult
+    from sandbox_contract.base import JsonObject
+    from sandbox_contract.episodes import StepResult
 
 __all__ = ["Conversation"]
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
-from sandbox_service.contract.messages import Message
+from sandbox_contract.messages import Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pydantic import JsonValue
 
-    from sandbox_service.contract.messages import ToolCall
+    from sandbox_contract.messages import ToolCall
     from sandbox_service.environments.base import Catalog
 
 __all__ = ["Demonstration", "as_text", "demonstrations", "fences_of"]

@@ -11,8 +11,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.messages import FunctionCall, Message
-from sandbox_service.contract.tool_prompt import tool_prompt
+from sandbox_contract.messages import FunctionCall, Message
+from sandbox_contract.tool_prompt import tool_prompt
 
 from .policies import Actor, ContextFullError, Usage, View
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-    from sandbox_service.contract.base import JsonObject
-    from sandbox_service.contract.messages import Tool, ToolCall
+    from sandbox_contract.base import JsonObject
+    from sandbox_contract.messages import Tool, ToolCall
 
     from .chat_server import ChatServer
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from clients import Exchange
+    from sandbox_client import Exchange
 
 __all__ = ["EpisodeOutcome", "Failed", "LatencySummary", "Recorder", "percentile"]
 

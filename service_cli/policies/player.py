@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from clients import SandboxError
+from sandbox_client import SandboxError
 
 from .conversation import Conversation
 from .outcomes import EpisodeOutcome, Failed, Recorder
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-    from clients import AsyncEpisode, AsyncSandboxClient
+    from sandbox_client import AsyncEpisode, AsyncSandboxClient
 
     from .policies import Actor, Policy
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from sandbox_service.contract.messages import Message, Tool
+from sandbox_contract.messages import Message, Tool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from sandbox_service.contract.base import JsonObject
+    from sandbox_contract.base import JsonObject
     from sandbox_service.environments.base import Catalog
 
 __all__ = [

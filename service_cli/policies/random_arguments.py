@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-    from sandbox_service.contract.base import JsonObject
+    from sandbox_contract.base import JsonObject
 
 __all__ = ["random_value", "random_words", "words_of"]
 

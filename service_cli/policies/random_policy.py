@@ -12,13 +12,13 @@ import re
 from random import Random
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.messages import FunctionCall, Message, ToolCall
+from sandbox_contract.messages import FunctionCall, Message, ToolCall
 
 from .policies import Actor, Prepared, Usage, View
 from .random_arguments import random_value, random_words, words_of
 
 if TYPE_CHECKING:
-    from sandbox_service.contract.messages import Tool
+    from sandbox_contract.messages import Tool
 
 __all__ = ["RandomPolicy"]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from sandbox_contract.inspection import PoolStats, SupervisorStats
+from sandbox_contract.problems import FailureClass
 from sandbox_service.config import EnvironmentsConfig, LeaseConfig, ServerConfig, ServiceConfig
 from sandbox_service.config.reading import read_config
-from sandbox_service.contract.inspection import PoolStats, SupervisorStats
-from sandbox_service.contract.problems import FailureClass
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.gateway.app import build_app
 from sandbox_service.gateway.compat_models import CompatRequest

@@ -102,7 +102,7 @@ def play(words: list[str], loops: int, longest_s: float) -> Round:
         subprocess.Popen(
             command,
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'clients'}"},
             stdout=results,
             stderr=subprocess.PIPE,
             text=True,

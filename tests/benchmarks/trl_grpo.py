@@ -19,7 +19,7 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from clients import AsyncSandboxClient, ClientLimits
+from sandbox_client import AsyncSandboxClient, ClientLimits
 from tests.benchmarks.trl_turns import TurnsRollout, score_of
 from trainer.chat import ChatTokenizer
 from trainer.config.reading import read_run

@@ -10,7 +10,7 @@ import time
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
-from clients import AsyncEpisode, AsyncSandboxClient, ClientLimits
+from sandbox_client import AsyncEpisode, AsyncSandboxClient, ClientLimits
 from trainer.chat import ChatTokenizer
 from trainer.rollout.conversation import Conversation
 from trainer.rollout.policy import Finish, Generation

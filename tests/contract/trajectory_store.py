@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import Durability, StoreConfig
-from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.engine import connect
 from sandbox_service.trajectories.pages import PageBounds

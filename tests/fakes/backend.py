@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from sandbox_service.contract.inspection import PoolStats, SupervisorStats
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.inspection import PoolStats, SupervisorStats
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.echo.box.world import EchoWorld
 from sandbox_service.errors import ServiceError
 from sandbox_service.runner.world import Context

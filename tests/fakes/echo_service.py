@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import httpx
 
-from sandbox_service.contract.problems import ErrorCode, Problem
+from sandbox_contract.problems import ErrorCode, Problem
 
 Body = dict[str, object]
 

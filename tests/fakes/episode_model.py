@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import LeaseConfig
-from sandbox_service.contract.problems import ErrorCode
 
 __all__ = ["ModelInstance", "gone_code"]
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sandbox_service.contract.episodes import EnvProfile
-from sandbox_service.contract.inspection import Stats
+from sandbox_contract.episodes import EnvProfile
+from sandbox_contract.inspection import Stats
 from trainer.config import RunConfig
 from trainer.experience.experience import Experience
 from trainer.experience.journal import Journal

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from pydantic import JsonValue
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.base import EnvironmentSpec
 from sandbox_service.environments.registry import Registry
 from sandbox_service.environments.shared.box.game_world import GameWorld, Turn

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import httpx
 from pydantic import JsonValue
 
+from sandbox_contract.inspection import Environment
+from sandbox_contract.messages import FunctionSchema, Tool
 from sandbox_service.config import ServerConfig
-from sandbox_service.contract.inspection import Environment
-from sandbox_service.contract.messages import FunctionSchema, Tool
 from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from sandbox_service.environments.registry import Registry

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from sandbox_service.contract.problems import ERROR_SPECS
+from sandbox_contract.problems import ERROR_SPECS
 from sandbox_settings import settings_of
 from trainer.config import RunConfig
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import httpx
 
-from sandbox_service.contract.problems import ErrorCode, Problem
+from sandbox_contract.problems import ErrorCode, Problem
 
 Answer = httpx.Response | Exception
 

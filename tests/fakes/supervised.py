@@ -7,8 +7,8 @@ import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import DeadlineConfig, LeaseConfig, PoolConfig, ServiceConfig
-from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.stream.failures import error_of, reply_or_raise
 from sandbox_service.supervisor.core import SupervisorCore
 from sandbox_service.wire.frames import Frame, Op

@@ -13,8 +13,8 @@ from typing import Any
 
 import httpx
 
-from clients import AsyncSandboxClient, RetryPolicy
-from sandbox_service.contract.problems import ErrorCode, Problem
+from sandbox_client import AsyncSandboxClient, RetryPolicy
+from sandbox_contract.problems import ErrorCode, Problem
 
 from .scripted_transport import ScriptedTransport
 

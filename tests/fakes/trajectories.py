@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.pages import EventPage, PageBounds
 from sandbox_service.trajectories.records import EventKind, EventRecord, InstanceRecord, Recorded, record_id

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 import httpx
 import pytest
 
-from clients import (
+from sandbox_client import (
     AsyncSandboxClient,
     AuthenticationError,
     CapacityError,
@@ -18,8 +18,8 @@ from clients import (
     SandboxClient,
     StepBatcher,
 )
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import ServerConfig
-from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import CapacityError as ServiceFull
 from sandbox_service.gateway.app import build_app
 from sandbox_service.wire.frames import Op

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from clients import AsyncSandboxClient, ClientLimits, StepBatcher
+from sandbox_client import AsyncSandboxClient, ClientLimits, StepBatcher
 from sandbox_service.config import ServerConfig
 from sandbox_service.gateway.app import build_app
 from tests.fakes.backend import EchoBackend

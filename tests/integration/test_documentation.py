@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 import service_cli.commands.app
 import trainer.cli.app
-from clients import SandboxClient
 from local_processes.ports import free_port
+from sandbox_client import SandboxClient
 from sandbox_service.config import ServiceConfig
 from sandbox_service.config.reading import read_config
 from sandbox_service.environments.provisions import find

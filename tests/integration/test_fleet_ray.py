@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import ray
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.fleet.discovery import RayDiscovery
 from sandbox_service.fleet.roster_discovery import Roster
@@ -39,7 +39,9 @@ def two_nodes():
         name: os.environ.get(name)
         for name in ("RAY_AUTH_MODE", "PYTHONPATH", "RAY_USAGE_STATS_ENABLED", "RAY_TMPDIR")
     }
-    os.environ.update(RAY_AUTH_MODE="disabled", PYTHONPATH=str(ROOT), RAY_USAGE_STATS_ENABLED="0")
+    os.environ.update(
+        RAY_AUTH_MODE="disabled", PYTHONPATH=f"{ROOT}:{ROOT / 'clients'}", RAY_USAGE_STATS_ENABLED="0"
+    )
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         os.environ["RAY_TMPDIR"] = folder
         (Path(folder) / "ray").mkdir()

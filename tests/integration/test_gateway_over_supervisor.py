@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from clients.async_client import AsyncSandboxClient
-from clients.errors import ConflictError, NotFoundError
+from sandbox_client.async_client import AsyncSandboxClient
+from sandbox_client.errors import ConflictError, NotFoundError
 from sandbox_service.config import PoolConfig, ServerConfig
 from sandbox_service.gateway.app import build_app
 from tests.fakes.environments import fake_registry

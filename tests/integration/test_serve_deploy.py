@@ -16,10 +16,10 @@ import httpx
 import pytest
 import yaml
 
-from clients import SandboxClient
 from local_processes.descendants import Descendants
 from local_processes.ports import free_port
-from sandbox_service.contract.messages import Message
+from sandbox_client import SandboxClient
+from sandbox_contract.messages import Message
 from tests.integration.test_service import descendants, listening
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(400)]

@@ -14,11 +14,11 @@ import httpx
 import pytest
 import ray
 
-from clients import SandboxClient
 from deploy.exposure import ExposureError
 from deploy.serve_app import run_service
+from sandbox_client import SandboxClient
+from sandbox_contract.messages import Message
 from sandbox_service.config import ServiceConfig
-from sandbox_service.contract.messages import Message
 from tests.fakes.waiting import wait_until
 from tests.support.local_ray import local_ray
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import docker
 import pytest
 
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import CodeConfig, PoolConfig, SandboxConfig, ServiceConfig
-from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.sandboxes.docker import Engine
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from sandbox_service.contract.inspection import PoolStats
+    from sandbox_contract.inspection import PoolStats
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 

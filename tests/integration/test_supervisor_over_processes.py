@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sandbox_contract.inspection import Trajectory
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import CodeConfig, PoolConfig, SandboxConfig, ServiceConfig, StoreConfig
-from sandbox_service.contract.inspection import Trajectory
-from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.sandboxes.factory import open_factory

@@ -1,4 +1,4 @@
-"""The package as it is installed from its wheel, used in an empty folder, without a checkout."""
+"""The project as it is installed from its wheels, used in an empty folder, without a checkout."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tests.fakes.boxes import need_engine
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
     "sandbox_service",
-    "clients",
     "trainer",
     "deploy",
     "service_cli",
     "sandbox_settings",
     "local_processes",
 )
+CLIENT_PACKAGES = ("sandbox_client", "sandbox_contract")
 OUTSIDE = {"deploy/runs/README.md"}
 """What is for readers of the checkout."""
 PREFIX = "from-a-wheel.test/"
@@ -37,25 +37,25 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy, so that the checkout gets no build folder."""
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The wheels by distribution, built from a copy, so that the checkout gets no build folder."""
     pytest.importorskip("setuptools", reason="setuptools is not installed")
     source, output = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     ignored = shutil.ignore_patterns("__pycache__")
-    for folder in (*PACKAGES, "docker"):
+    for folder in (*PACKAGES, "clients", "docker"):
         shutil.copytree(ROOT / folder, source / folder, symlinks=True, ignore=ignored)
-    for file in ("pyproject.toml", "README.md", "LICENSE"):
+    for file in ("pyproject.toml", "README.md", "LICENSE", "clients.py"):
         shutil.copy(ROOT / file, source)
-    pip("wheel", str(source), "--no-deps", "--no-build-isolation", "--wheel-dir", str(output))
-    (built,) = output.glob("*.whl")
-    return built
+    built = [str(source / "clients"), str(source)]
+    pip("wheel", *built, "--no-deps", "--no-build-isolation", "--wheel-dir", str(output))
+    return {file.name.partition("-")[0]: file for file in output.glob("*.whl")}
 
 
 @pytest.fixture(scope="module")
-def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the wheel is installed."""
+def site(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the wheels are installed."""
     target = tmp_path_factory.mktemp("site")
-    pip("install", str(wheel), "--no-deps", "--target", str(target))
+    pip("install", *map(str, wheels.values()), "--no-deps", "--target", str(target))
     return target
 
 
@@ -81,17 +81,42 @@ def run(site: Path, folder: Path, command: list[str]) -> str:
     return done.stdout
 
 
-def test_the_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
-    ours = {
-        path.relative_to(ROOT).as_posix()
-        for package in PACKAGES
-        for path in (ROOT / package).rglob("*")
+def files_of(root: Path, packages: tuple[str, ...]) -> set[str]:
+    return {
+        path.relative_to(root).as_posix()
+        for package in packages
+        for path in (root / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    recipes = {f"sandbox_service/sandboxes/recipes/{path.name}" for path in (ROOT / "docker").iterdir()}
+
+
+def files_in(wheel: Path) -> set[str]:
     with zipfile.ZipFile(wheel) as archive:
-        held = {name for name in archive.namelist() if ".dist-info/" not in name}
-    assert held == (ours | recipes) - OUTSIDE
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
+
+
+def test_the_wheel_holds_every_file_of_the_packages(wheels: dict[str, Path]) -> None:
+    recipes = {f"sandbox_service/sandboxes/recipes/{path.name}" for path in (ROOT / "docker").iterdir()}
+    ours = files_of(ROOT, PACKAGES) | recipes | {"clients.py"}
+    assert files_in(wheels["training_sandbox"]) == ours - OUTSIDE
+
+
+def test_the_clients_wheel_holds_the_client_and_the_contract(wheels: dict[str, Path]) -> None:
+    assert files_in(wheels["training_sandbox_client"]) == files_of(ROOT / "clients", CLIENT_PACKAGES)
+
+
+def test_the_clients_wheel_comes_with_its_licence(wheels: dict[str, Path]) -> None:
+    with zipfile.ZipFile(wheels["training_sandbox_client"]) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/LICENSE"))
+        assert archive.read(name) == (ROOT / "LICENSE").read_bytes()
+
+
+def test_the_client_works_from_its_wheel_alone(wheels: dict[str, Path], tmp_path: Path) -> None:
+    pip("install", str(wheels["training_sandbox_client"]), "--no-deps", "--target", str(tmp_path))
+    code = "import sandbox_client, sandbox_contract, sys; print(sandbox_client.__file__, *sys.modules)"
+    where, *loaded = run(tmp_path, tmp_path, [sys.executable, "-P", "-c", code]).split()
+    assert Path(where).is_relative_to(tmp_path)
+    assert "sandbox_service" not in loaded
 
 
 def test_a_run_file_that_comes_with_the_wheel_is_found_with_its_data(site: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import random
 from typing import TYPE_CHECKING, Any
 
-from sandbox_service.contract.episodes import StepRequest
+from sandbox_contract.episodes import StepRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

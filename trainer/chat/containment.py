@@ -10,7 +10,7 @@ from .thoughts import without_thoughts
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sandbox_service.contract.messages import Message
+    from sandbox_contract.messages import Message
 
 __all__ = ["missing"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, TypeAlias
 
-from sandbox_service.contract.messages import Message
+from sandbox_contract.messages import Message
 
 from .thoughts import divide
 from .tool_formats.base import arguments_of

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.messages import FunctionCall, Message, ToolCall
+from sandbox_contract.messages import FunctionCall, Message, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from transformers import PreTrainedTokenizerBase
 
-    from sandbox_service.contract.messages import Message
+    from sandbox_contract.messages import Message
 
 __all__ = ["Literals"]
 

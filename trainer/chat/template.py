@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from jinja2 import TemplateError
 
-from sandbox_service.contract.messages import FunctionSchema, Message, Tool
+from sandbox_contract.messages import FunctionSchema, Message, Tool
 from trainer.errors import ConfigError
 
 from .containment import missing

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.messages import FunctionCall, Message, ToolCall
+from sandbox_contract.messages import FunctionCall, Message, ToolCall
 from trainer.errors import ConfigError
 
 from .arguments import warn_of_unknown
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from sandbox_service.contract.messages import Tool
+    from sandbox_contract.messages import Tool
     from trainer.config.model import ChatConfig
 
 __all__ = ["HEAD_TOKENS", "ChatTokenizer"]

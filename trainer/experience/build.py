@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from clients import AsyncSandboxClient, ClientLimits
+from sandbox_client import AsyncSandboxClient, ClientLimits
 from trainer.chat import ChatTokenizer
 from trainer.reward.compose import score
 from trainer.rollout.episode import EpisodePlayer

@@ -18,7 +18,7 @@ from trainer.warmstart.demonstrations import read_demonstrations
 from .service import sandbox_service
 
 if TYPE_CHECKING:
-    from sandbox_service.contract.messages import Message
+    from sandbox_contract.messages import Message
     from trainer.config import RunConfig
     from trainer.experience.simulation import SimulationResult
     from trainer.rollout.scripted import Script

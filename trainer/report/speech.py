@@ -12,7 +12,7 @@ from trainer.chat.tool_formats.base import arguments_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sandbox_service.contract.messages import ToolCall
+    from sandbox_contract.messages import ToolCall
 
     from .figure import JsonTree
 

@@ -10,12 +10,12 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from clients.errors import SandboxError
+from sandbox_client.errors import SandboxError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sandbox_service.contract.inspection import PoolStats, Stats
+    from sandbox_contract.inspection import PoolStats, Stats
 
 __all__ = ["Slots", "StatsService", "adjusted", "first_limit", "follow_pool", "pools_of"]
 

@@ -19,7 +19,7 @@ from .policy import Finish
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sandbox_service.contract.messages import Message, Tool
+    from sandbox_contract.messages import Message, Tool
     from trainer.chat import ChatTokenizer
 
     from .policy import Generation

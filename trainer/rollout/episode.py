@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from clients import SandboxError
+from sandbox_client import SandboxError
 from trainer.errors import ConfigError, EngineError, Stalled
 from trainer.types import EpisodeKey, StopReason, Timings, Trajectory
 
@@ -33,9 +33,9 @@ from .watch import Watch
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from clients import AsyncEpisode, AsyncSandboxClient
-    from sandbox_service.contract.episodes import EvaluateResult, StepResult
-    from sandbox_service.contract.messages import Message, Tool
+    from sandbox_client import AsyncEpisode, AsyncSandboxClient
+    from sandbox_contract.episodes import EvaluateResult, StepResult
+    from sandbox_contract.messages import Message, Tool
     from trainer.chat import ChatTokenizer
     from trainer.config.rollout import RolloutConfig, SamplingConfig, ServiceConfig
     from trainer.types import FailureNote, GroupSpec

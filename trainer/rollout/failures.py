@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from clients import SandboxError
+from sandbox_client import SandboxError
 from trainer.types import FailureNote
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clients import SandboxError
+from sandbox_client import SandboxError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from clients import AsyncEpisode
+    from sandbox_client import AsyncEpisode
     from trainer.types import GroupSpec
 
 __all__ = ["PreparedInstances"]

@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from clients import AsyncEpisode
+    from sandbox_client import AsyncEpisode
 
 __all__ = ["BackgroundReleases"]
 

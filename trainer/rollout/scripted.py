@@ -19,7 +19,7 @@ from .policy import Finish, Generation
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from sandbox_service.contract.messages import Message
+    from sandbox_contract.messages import Message
     from trainer.chat import ChatTokenizer
     from trainer.types import EpisodeKey
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from local_processes.waiting import exponential_wait_s
-from sandbox_service.contract.problems import ErrorCode, FailureClass
+from sandbox_contract.problems import ErrorCode, FailureClass
 from trainer.config.rollout import FailFast, MinimumGroup
 
 if TYPE_CHECKING:

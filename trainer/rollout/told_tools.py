@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from clients import InvalidResponse
-from clients.errors import Failure
-from sandbox_service.contract.messages import Tool
-from sandbox_service.contract.problems import FailureClass
+from sandbox_client import InvalidResponse
+from sandbox_client.errors import Failure
+from sandbox_contract.messages import Tool
+from sandbox_contract.problems import FailureClass
 
 if TYPE_CHECKING:
-    from sandbox_service.contract.episodes import StepResult
+    from sandbox_contract.episodes import StepResult
 
 __all__ = ["told_tools"]
 

@@ -18,9 +18,9 @@ from trainer.chat.tool_formats import TOOL_FORMATS
 from trainer.chat.tool_formats.base import arguments_of
 
 if TYPE_CHECKING:
-    from sandbox_service.contract.base import JsonObject
-    from sandbox_service.contract.episodes import StepResult
-    from sandbox_service.contract.messages import Message
+    from sandbox_contract.base import JsonObject
+    from sandbox_contract.episodes import StepResult
+    from sandbox_contract.messages import Message
 
 __all__ = ["turn_facts"]
 

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from clients.errors import SandboxError, TaskError
+from sandbox_client.errors import SandboxError, TaskError
 from trainer.errors import DataError, ServiceUnavailable
 from trainer.types import TaskRef
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-    from sandbox_service.contract.episodes import CreateInstanceResult, EnvProfile, ReleaseInstanceResult
+    from sandbox_contract.episodes import CreateInstanceResult, EnvProfile, ReleaseInstanceResult
 
 __all__ = ["TaskService", "difficulties", "list_tasks"]
 

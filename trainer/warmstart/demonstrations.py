@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sandbox_service.contract.messages import Message
+from sandbox_contract.messages import Message
 from trainer.errors import DataError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.messages import FunctionCall, Message, ToolCall
+from sandbox_contract.messages import FunctionCall, Message, ToolCall
 
 if TYPE_CHECKING:
     from pydantic import JsonValue

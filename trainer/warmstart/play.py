@@ -17,7 +17,7 @@ from trainer.types import GroupSpec, TaskRef
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sandbox_service.contract.messages import Message
+    from sandbox_contract.messages import Message
     from trainer.rollout.attempts import PlayedEpisode
     from trainer.types import EpisodeKey, FailureNote, Trajectory
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-    from sandbox_service.contract.messages import Message
+    from sandbox_contract.messages import Message
 
 __all__ = ["ENVIRONMENT", "Converted", "Question", "convert_questions", "read_questions"]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-    from sandbox_service.contract.messages import Message
+    from sandbox_contract.messages import Message
 
     from .demonstrations import Demonstration
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import docker
 import httpx
 
-from clients import AsyncSandboxClient
 from local_processes.process_tree import end_tree, process_of
+from sandbox_client import AsyncSandboxClient
 from sandbox_service.config import PoolConfig, SandboxConfig, ServerConfig, ServiceConfig, StoreConfig
 from sandbox_service.environments.registry import Registry
 from sandbox_service.gateway.app import build_app

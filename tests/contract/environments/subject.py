@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from clients import AsyncEpisode, AsyncSandboxClient
-    from sandbox_service.contract.episodes import StepResult
-    from sandbox_service.contract.inspection import Environment
+    from sandbox_client import AsyncEpisode, AsyncSandboxClient
+    from sandbox_contract.episodes import StepResult
+    from sandbox_contract.inspection import Environment
     from sandbox_service.environments.base import Catalog
 
     from .serving import Service

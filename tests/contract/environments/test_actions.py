@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.errors import ConflictError, InstanceLost, StepTimeout
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_client.errors import ConflictError, InstanceLost, StepTimeout
+from sandbox_contract.problems import ErrorCode
 
 from .actions import (
     BROKEN_NATIVE_ARGUMENTS,
@@ -26,8 +26,8 @@ from .subject import Subject
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from clients import AsyncEpisode
-    from sandbox_service.contract.episodes import StepResult
+    from sandbox_client import AsyncEpisode
+    from sandbox_contract.episodes import StepResult
 
     from .subject import Json
 

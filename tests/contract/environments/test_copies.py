@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clients.errors import ConflictError, InstanceLost
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_client.errors import ConflictError, InstanceLost
+from sandbox_contract.problems import ErrorCode
 
 from .actions import idle
 from .subject import Subject, transcript

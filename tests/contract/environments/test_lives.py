@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clients.errors import ConflictError, GoneError, NotFoundError
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_client.errors import ConflictError, GoneError, NotFoundError
+from sandbox_contract.problems import ErrorCode
 
 from .subject import SEED, Json, Subject
 

@@ -7,8 +7,8 @@ import re
 import pytest
 from jsonschema import Draft202012Validator
 
-from clients.errors import NotFoundError, RequestError
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_client.errors import NotFoundError, RequestError
+from sandbox_contract.problems import ErrorCode
 
 from .subject import SEED, Subject
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import LimitsConfig, SandboxConfig
-from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.factory import open_factory
 from sandbox_service.sandboxes.host import Host

@@ -37,7 +37,7 @@ STEPS = 6
 @pytest.fixture(scope="module")
 def cluster():
     """Ray on this machine."""
-    with local_ray({"PYTHONPATH": str(ROOT)}, num_cpus=2, namespace=NAMESPACE):
+    with local_ray({"PYTHONPATH": f"{ROOT}:{ROOT / 'clients'}"}, num_cpus=2, namespace=NAMESPACE):
         yield
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import StoreConfig
-from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.store import open_store
 from tests.fakes.episodes import event, instance

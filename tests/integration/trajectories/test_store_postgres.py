@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import StoreConfig
-from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.store import open_store
 from tests.contract.trajectory_store import TrajectoryStoreContract

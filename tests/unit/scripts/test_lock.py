@@ -126,12 +126,24 @@ def test_requirements_without_a_solution_write_no_lock(project, capsys):
     assert not list((project.root / "constraints").iterdir())
 
 
+def metadata(folder):
+    return tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+
+
 def requirements():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project, client = metadata(ROOT), metadata(ROOT / "clients")
     extras = project["optional-dependencies"]
     for build in lock.BUILDS:
-        for line in project["dependencies"] + [line for extra in build.extras for line in extras[extra]]:
-            yield build, Requirement(line)
+        lines = [line for extra in build.extras for line in extras[extra]]
+        for line in project["dependencies"] + client["dependencies"] + lines:
+            if Requirement(line).name != client["name"]:
+                yield build, Requirement(line)
+
+
+def test_the_project_needs_the_client_of_the_same_checkout():
+    client = metadata(ROOT / "clients")
+    assert f"{client['name']}=={client['version']}" in metadata(ROOT)["dependencies"]
+    assert client["version"] == metadata(ROOT)["version"]
 
 
 def locked_versions(build):

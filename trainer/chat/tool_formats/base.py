@@ -6,12 +6,12 @@ import json
 import re
 from typing import TYPE_CHECKING, Protocol
 
-from sandbox_service.contract.messages import MOST_TOOL_CALLS, FunctionCall, Message, ToolCall
+from sandbox_contract.messages import MOST_TOOL_CALLS, FunctionCall, Message, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sandbox_service.contract.messages import Tool
+    from sandbox_contract.messages import Tool
 
 __all__ = [
     "ToolFormat",

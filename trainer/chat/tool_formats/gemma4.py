@@ -12,7 +12,7 @@ from .markup import items, message_with_calls
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sandbox_service.contract.messages import Message, Tool, ToolCall
+    from sandbox_contract.messages import Message, Tool, ToolCall
 
 __all__ = ["Gemma4Format"]
 

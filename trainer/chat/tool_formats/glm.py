@@ -10,7 +10,7 @@ from .markup import expect, items, message_with_calls, spelt, typed, types_of, v
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sandbox_service.contract.messages import Message, Tool, ToolCall
+    from sandbox_contract.messages import Message, Tool, ToolCall
 
 __all__ = ["GlmFormat"]
 

@@ -17,7 +17,7 @@ from .base import arguments_of, listed, message_of, named_call
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sandbox_service.contract.messages import Message, Tool, ToolCall
+    from sandbox_contract.messages import Message, Tool, ToolCall
 
 __all__ = ["HarmonyFormat"]
 

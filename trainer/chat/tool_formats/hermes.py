@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.tool_prompt import tool_prompt
+from sandbox_contract.tool_prompt import tool_prompt
 
 from .base import arguments_of, call_of, decode_json, message_of, space_after, split_thoughts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sandbox_service.contract.messages import Message, Tool, ToolCall
+    from sandbox_contract.messages import Message, Tool, ToolCall
 
 __all__ = ["HermesFormat", "tagged"]
 

@@ -12,7 +12,7 @@ from .markup import expect
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sandbox_service.contract.messages import Message, Tool, ToolCall
+    from sandbox_contract.messages import Message, Tool, ToolCall
 
 __all__ = ["COHERE", "GRANITE", "NEMOTRON_V2", "PHI4_MINI", "JsonListFormat"]
 

@@ -10,7 +10,7 @@ from .pythonic import python_calls, written_calls
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sandbox_service.contract.messages import Message, Tool, ToolCall
+    from sandbox_contract.messages import Message, Tool, ToolCall
 
 __all__ = ["Lfm2Format"]
 

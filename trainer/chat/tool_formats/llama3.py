@@ -11,7 +11,7 @@ from .base import arguments_of, call_of, decode_json, listed, message_of, split_
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sandbox_service.contract.messages import Message, Tool, ToolCall
+    from sandbox_contract.messages import Message, Tool, ToolCall
 
 __all__ = ["Llama3Format"]
 

@@ -10,7 +10,7 @@ from .base import arguments_of, decode_json, message_of, space_after, split_thou
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from sandbox_service.contract.messages import Message, Tool, ToolCall
+    from sandbox_contract.messages import Message, Tool, ToolCall
 
 __all__ = ["expect", "items", "message_with_calls", "spelt", "typed", "types_of", "value_until"]
 

@@ -13,7 +13,7 @@ from .markup import expect, items, spelt, typed, types_of, value_until
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sandbox_service.contract.messages import Message, Tool, ToolCall
+    from sandbox_contract.messages import Message, Tool, ToolCall
 
 __all__ = ["Qwen3CoderFormat"]
 

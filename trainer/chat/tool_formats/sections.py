@@ -12,7 +12,7 @@ from .markup import expect
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from sandbox_service.contract.messages import Message, Tool, ToolCall
+    from sandbox_contract.messages import Message, Tool, ToolCall
 
 __all__ = ["DEEPSEEK_V3", "DEEPSEEK_V31", "KIMI_K2", "SectionFormat"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.messages import Message
-from sandbox_service.contract.tool_prompt import tool_prompt
+from sandbox_contract.messages import Message
+from sandbox_contract.tool_prompt import tool_prompt
 
 from .base import arguments_of
 from .hermes import tagged
@@ -13,7 +13,7 @@ from .hermes import tagged
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sandbox_service.contract.messages import Tool, ToolCall
+    from sandbox_contract.messages import Tool, ToolCall
 
 __all__ = ["TextFormat"]
 

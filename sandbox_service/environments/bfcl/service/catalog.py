@@ -6,8 +6,8 @@ import json
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from sandbox_service.contract.inspection import Capabilities, Environment, Split
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.inspection import Capabilities, Environment, Split
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
 from sandbox_service.environments.bfcl.box.shelf import Shelf
 from sandbox_service.errors import ServiceError

@@ -10,9 +10,9 @@ import json
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.inspection import Capabilities, Environment, Split
-from sandbox_service.contract.messages import Tool
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.inspection import Capabilities, Environment, Split
+from sandbox_contract.messages import Tool
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
 from sandbox_service.environments.code.box.schemas import SUBMIT, TOOLS
 from sandbox_service.environments.code.box.shaping import TERMS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.inspection import Capabilities, Environment, Split
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.inspection import Capabilities, Environment, Split
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
 from sandbox_service.errors import ServiceError
 

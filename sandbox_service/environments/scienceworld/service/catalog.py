@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
+    from sandbox_contract.inspection import Environment
     from sandbox_service.config import ScienceworldConfig
-    from sandbox_service.contract.inspection import Environment
     from sandbox_service.environments.base import Provisions
 
 __all__ = ["ScienceworldCatalog"]

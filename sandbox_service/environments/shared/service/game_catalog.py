@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
-from sandbox_service.contract.inspection import Capabilities, Environment, Split
-from sandbox_service.contract.messages import Tool
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.inspection import Capabilities, Environment, Split
+from sandbox_contract.messages import Tool
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
 from sandbox_service.environments.shared.box.game_actions import ACT, ACT_TOOL
 from sandbox_service.errors import ServiceError

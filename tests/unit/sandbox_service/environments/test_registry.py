@@ -1,7 +1,7 @@
 import pytest
 
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import EnvironmentsConfig
-from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.errors import ServiceError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.fleet.members import Member, StaticDiscovery
 from sandbox_service.fleet.placement import rank

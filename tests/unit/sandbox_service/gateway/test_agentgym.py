@@ -5,8 +5,8 @@ from __future__ import annotations
 import httpx
 import pytest
 
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import ServerConfig
-from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import CapacityError, ServiceError
 from sandbox_service.gateway.app import build_app
 from sandbox_service.wire.frames import Op

@@ -1,4 +1,4 @@
-from sandbox_service.contract.inspection import Event
+from sandbox_contract.inspection import Event
 from sandbox_service.gateway.agentgym_scenes import opened, recorded, stepped
 
 

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
+from sandbox_contract.problems import Problem
 from sandbox_service.config import ServerConfig
-from sandbox_service.contract.problems import Problem
 from sandbox_service.gateway.app import build_app
 from sandbox_service.wire.frames import Frame, Op
 from tests.fakes.backend import EchoBackend

@@ -6,8 +6,8 @@ import base64
 
 import pytest
 
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import ServerConfig
-from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.auth import ExposureError, KeyRing, check_exposure
 from tests.fakes.backend import EchoBackend

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox_service.contract.batches import MAX_BATCH, BatchResult
+from sandbox_contract.batches import MAX_BATCH, BatchResult
 from sandbox_service.errors import CapacityError
 from sandbox_service.wire.frames import Op
 

@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from sandbox_service.contract.episodes import CreateInstanceRequest, StepRequest
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.episodes import CreateInstanceRequest, StepRequest
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.bodies import LARGE_BODY, BodyParser
 from sandbox_service.gateway.refusals import SchemaError

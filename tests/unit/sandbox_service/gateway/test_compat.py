@@ -7,8 +7,8 @@ import uuid
 
 import pytest
 
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import ServerConfig
-from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import CapacityError, ServiceError
 from sandbox_service.wire.frames import Op
 from tests.fakes.gateway import make_client

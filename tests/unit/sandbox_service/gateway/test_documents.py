@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from sandbox_service.contract import batches, episodes, inspection, messages
-from sandbox_service.contract.problems import ERROR_SPECS, ErrorCode
+from sandbox_contract import batches, episodes, inspection, messages
+from sandbox_contract.problems import ERROR_SPECS, ErrorCode
 from sandbox_service.gateway.operations import OPERATIONS
 
 ROUTES = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import ServerConfig
-from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.files import workspace_path
 from sandbox_service.wire.frames import Op

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox_service.contract.inspection import Environments, Instances, InstanceStatus, Stats, Trajectory
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.inspection import Environments, Instances, InstanceStatus, Stats, Trajectory
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.wire.frames import Op
 

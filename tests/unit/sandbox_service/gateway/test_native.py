@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from sandbox_service.contract.episodes import (
+from sandbox_contract.episodes import (
     CreateInstanceResult,
     EnvProfile,
     EvaluateResult,
@@ -14,7 +14,7 @@ from sandbox_service.contract.episodes import (
     ReleaseInstanceResult,
     StepResult,
 )
-from sandbox_service.contract.problems import ErrorCode, Problem
+from sandbox_contract.problems import ErrorCode, Problem
 from sandbox_service.errors import CapacityError, ServiceError
 from sandbox_service.wire.frames import Op
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from local_processes.process_tree import process_of
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import CapacityError, ServiceError
 from sandbox_service.gateway.refusals import SchemaError
 from sandbox_service.gateway.work_process import WorkProcess

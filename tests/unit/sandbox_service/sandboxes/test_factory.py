@@ -2,8 +2,8 @@
 
 import pytest
 
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import SandboxConfig
-from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.docker import EngineFacts
 from sandbox_service.sandboxes.factory import open_factory, version_warnings

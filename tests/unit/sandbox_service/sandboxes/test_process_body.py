@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from local_processes.process_tree import process_of, started_ticks
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.base import SandboxLimits
 from sandbox_service.sandboxes.process_body import ProcessBody, sweep_boxes

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.state import StateDir, remove_folder, storage_errors
 

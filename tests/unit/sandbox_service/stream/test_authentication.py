@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.stream.address import UnixAddress
 from sandbox_service.stream.authentication import answerer_handshake, asker_handshake, new_secret

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import CapacityError, ServiceError
 from sandbox_service.stream.failures import error_frame, error_of, reply_or_raise
 from sandbox_service.wire.frames import Frame, Op

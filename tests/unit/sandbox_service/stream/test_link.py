@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.stream.link import Link
 from sandbox_service.wire.frames import Frame, Op

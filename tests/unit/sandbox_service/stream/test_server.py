@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.stream.address import UnixAddress
 from sandbox_service.stream.authentication import answerer_handshake

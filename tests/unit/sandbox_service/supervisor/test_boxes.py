@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import DeadlineConfig, PoolConfig
-from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.pool.policy import NodeSize
 from sandbox_service.supervisor.boxes import BoxPool

@@ -6,8 +6,8 @@ import json
 import sqlite3
 from typing import TYPE_CHECKING
 
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import StoreConfig
-from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.trajectories.store import open_store
 from sandbox_service.wire.frames import Frame, Op
 from tests.fakes.clock import FakeClock

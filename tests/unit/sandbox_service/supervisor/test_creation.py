@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import PoolConfig
-from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.wire.frames import Op
 from tests.fakes.sandboxes import FakeSandboxFactory
 from tests.fakes.supervised import Supervised, supervised

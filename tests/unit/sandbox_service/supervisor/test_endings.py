@@ -7,8 +7,8 @@ import json
 
 import pytest
 
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import DeadlineConfig, LeaseConfig, PoolConfig
-from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.wire.frames import Op
 from tests.fakes.supervised import supervised
 from tests.fakes.trajectories import MemoryTrajectoryStore

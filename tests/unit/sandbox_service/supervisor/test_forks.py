@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.pool.policy import FORK_ALLOWANCE
 from sandbox_service.wire.frames import Op
 from tests.fakes.supervised import supervised

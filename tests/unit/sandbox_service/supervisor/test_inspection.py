@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sandbox_service.contract.inspection import Instances, Trajectory
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.inspection import Instances, Trajectory
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.trajectories.records import EventKind, EventRecord
 from sandbox_service.wire.frames import MAX_BODY, Op
 from tests.fakes.supervised import supervised

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import PoolConfig, QuotaConfig, ServerConfig
-from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.stream.failures import error_of
 from sandbox_service.wire.frames import Op

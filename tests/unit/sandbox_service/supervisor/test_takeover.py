@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.trajectories.records import EventKind
 from sandbox_service.wire.frames import Op
 from tests.fakes.clock import FakeClock

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import Durability, StoreConfig
-from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.schema import SchemaError
 from sandbox_service.trajectories.store import open_for_reading, open_store

@@ -1,6 +1,6 @@
 """Trajectories, conversations and outcomes out of recorded events."""
 
-from sandbox_service.contract.inspection import Trajectory
+from sandbox_contract.inspection import Trajectory
 from sandbox_service.trajectories.pages import EventPage
 from sandbox_service.trajectories.records import EventKind
 from sandbox_service.trajectories.view import (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.wire.codes import BoxErrorCode
 
 SERVICE = Path(__file__).parents[4] / "sandbox_service"

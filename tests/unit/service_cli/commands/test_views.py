@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console, RenderableType
 
-from sandbox_service.contract.inspection import PoolStats, Split, Stats, SupervisorStats
+from sandbox_contract.inspection import PoolStats, Split, Stats, SupervisorStats
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from service_cli.commands.envs import environments_view
 from service_cli.commands.status import stats_view

@@ -1,5 +1,5 @@
-from sandbox_service.contract.episodes import Observation, StepResult
-from sandbox_service.contract.messages import FunctionSchema, Message, Tool
+from sandbox_contract.episodes import Observation, StepResult
+from sandbox_contract.messages import FunctionSchema, Message, Tool
 from service_cli.policies.conversation import Conversation
 
 TASK = Message(role="user", content="task")

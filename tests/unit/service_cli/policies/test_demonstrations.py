@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from sandbox_contract.messages import FunctionCall, Message, ToolCall
 from sandbox_service.config import CodeConfig
-from sandbox_service.contract.messages import FunctionCall, Message, ToolCall
 from sandbox_service.environments.code.box.actions import parse_actions
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.environments.echo.service.catalog import EchoCatalog

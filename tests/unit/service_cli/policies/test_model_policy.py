@@ -2,9 +2,9 @@
 
 import httpx
 
-from clients import AsyncSandboxClient, RetryPolicy
+from sandbox_client import AsyncSandboxClient, RetryPolicy
+from sandbox_contract.messages import FunctionSchema, Message, Tool
 from sandbox_service.config import ServerConfig
-from sandbox_service.contract.messages import FunctionSchema, Message, Tool
 from sandbox_service.gateway.app import build_app
 from service_cli.policies.chat_server import ChatServer
 from service_cli.policies.model_policy import ModelPolicy, Sampling

@@ -1,6 +1,6 @@
 import pytest
 
-from clients import Exchange
+from sandbox_client import Exchange
 from service_cli.policies.outcomes import Recorder, percentile
 
 

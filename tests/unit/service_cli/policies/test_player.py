@@ -4,9 +4,9 @@ import json
 import httpx
 import pytest
 
-from clients import AsyncSandboxClient, RetryPolicy
+from sandbox_client import AsyncSandboxClient, RetryPolicy
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import ServerConfig
-from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.app import build_app

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_service.contract.messages import FunctionSchema, Message, Tool
+from sandbox_contract.messages import FunctionSchema, Message, Tool
 from service_cli.policies.policies import View
 from service_cli.policies.random_arguments import random_value, words_of
 from service_cli.policies.random_policy import RandomPolicy

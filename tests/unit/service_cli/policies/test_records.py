@@ -1,7 +1,7 @@
 import json
 from pathlib import Path
 
-from sandbox_service.contract.messages import FunctionSchema, Message, Tool
+from sandbox_contract.messages import FunctionSchema, Message, Tool
 from service_cli.policies.conversation import Conversation
 from service_cli.policies.outcomes import EpisodeOutcome
 from service_cli.policies.records import EpisodeFile

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_service.contract.messages import FunctionCall, FunctionSchema, Message, Tool, ToolCall
+from sandbox_contract.messages import FunctionCall, FunctionSchema, Message, Tool, ToolCall
 from tests.support.chat_templates import CHATML, write_tokenizer
 from tests.support.template_families import chat_with, template_text, trl_names
 from trainer.chat import ChatTokenizer

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sandbox_service.contract.messages import FunctionSchema, Message, Tool
+from sandbox_contract.messages import FunctionSchema, Message, Tool
 from tests.fakes.tiny_chat import tiny_chat
 from tests.support.chat_templates import CHATML, LLAMA3, MISTRAL, TEMPLATES, write_tokenizer
 from trainer.chat import ChatTokenizer

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sandbox_service.contract.messages import (
+from sandbox_contract.messages import (
     MOST_TOOL_CALLS,
     FunctionCall,
     FunctionSchema,

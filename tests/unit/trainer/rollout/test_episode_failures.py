@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from tests.fakes.told_service import ToldService, observed
 from tests.support.scripted_episodes import END, PROGRAM, SUBMIT, play, spoken
 from trainer.errors import EngineLost

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from tests.fakes.tiny_chat import tiny_chat
 from tests.fakes.told_service import ToldService
 from tests.fakes.waiting import until

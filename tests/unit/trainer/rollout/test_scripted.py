@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sandbox_service.contract.messages import FunctionCall, Message, ToolCall
+from sandbox_contract.messages import FunctionCall, Message, ToolCall
 from tests.fakes.tiny_chat import tiny_chat
 from trainer.errors import EngineError
 from trainer.rollout.policy import Finish, GenerationRequest, Sampling

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandbox_service.contract.problems import ErrorCode, FailureClass
+from sandbox_contract.problems import ErrorCode, FailureClass
 from tests.fakes.experience import failure
 from trainer.config.rollout import FailFast, MinimumGroup, Retry
 from trainer.rollout.strategies import Remedy, needed, patience_s, remedy

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sandbox_service.contract.episodes import Observation, StepResult
-from sandbox_service.contract.messages import FunctionCall, Message, ToolCall
+from sandbox_contract.episodes import Observation, StepResult
+from sandbox_contract.messages import FunctionCall, Message, ToolCall
 from trainer.rollout.turn_facts import turn_facts
 
 PLAIN = Message(role="assistant", content="words")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from clients.errors import Failure, NotFoundError, SandboxFailure, TaskError, TransportError
-from sandbox_service.contract.episodes import CreateInstanceResult, EnvProfile, Observation
-from sandbox_service.contract.problems import FailureClass
+from sandbox_client.errors import Failure, NotFoundError, SandboxFailure, TaskError, TransportError
+from sandbox_contract.episodes import CreateInstanceResult, EnvProfile, Observation
+from sandbox_contract.problems import FailureClass
 from trainer.errors import DataError, ServiceUnavailable
 from trainer.tasks.catalog import difficulties, list_tasks
 from trainer.types import TaskRef

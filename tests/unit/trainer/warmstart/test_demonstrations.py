@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_service.contract.messages import Message
+from sandbox_contract.messages import Message
 from trainer.errors import DataError
 from trainer.warmstart.demonstrations import Demonstration, read_demonstrations, write_demonstrations
 

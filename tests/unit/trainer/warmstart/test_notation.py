@@ -1,6 +1,6 @@
 import pytest
 
-from sandbox_service.contract.messages import Message
+from sandbox_contract.messages import Message
 from trainer.warmstart.notation import Call, call_in, program, say, with_call
 
 SUBMIT = Call("submit", {"answer": 7})

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from sandbox_service.contract.messages import Message
+from sandbox_contract.messages import Message
 from trainer.config import SamplingConfig
 from trainer.errors import ConfigError, DataError, EngineError
 from trainer.rollout.attempts import PlayedEpisode

@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from sandbox_service.contract.messages import Message
+from sandbox_contract.messages import Message
 from trainer.warmstart.demonstrations import Demonstration
 from trainer.warmstart.notation import Call, call_in, program, say
 from trainer.warmstart.spoil import WAYS, spoil

@@ -1,7 +1,7 @@
 """Tasks of the vault: add up the numbers in two drawers, and enter the sum."""
 
-from sandbox_service.contract.inspection import Capabilities, Environment, Split
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.inspection import Capabilities, Environment, Split
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
 from sandbox_service.errors import ServiceError
 

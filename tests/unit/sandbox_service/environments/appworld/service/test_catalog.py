@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import AppworldConfig
-from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.environments.appworld.service.catalog import AppworldCatalog
 from sandbox_service.environments.base import Provisions
 from sandbox_service.errors import ServiceError

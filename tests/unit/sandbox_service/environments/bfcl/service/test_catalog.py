@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from sandbox_service.contract.messages import Tool
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.messages import Tool
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 COUNTS = {

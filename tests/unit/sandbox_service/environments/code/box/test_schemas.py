@@ -1,6 +1,6 @@
 import pytest
 
-from sandbox_service.contract.messages import Tool
+from sandbox_contract.messages import Tool
 from sandbox_service.environments.code.box.schemas import TOOL_NAMES, TOOLS, ArgumentError, check_arguments
 
 

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from sandbox_contract.messages import Message
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import CodeConfig
-from sandbox_service.contract.messages import Message
-from sandbox_service.contract.problems import ErrorCode
 from sandbox_service.environments.code.box.schemas import TOOL_NAMES
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.errors import ServiceError

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.base import EnvironmentSpec
 from sandbox_service.environments.shared.service.game_catalog import (
     TASKS_FILE,

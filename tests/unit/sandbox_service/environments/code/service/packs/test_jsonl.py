@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.code.service.packs.jsonl import load_jsonl
 from sandbox_service.errors import ServiceError
 

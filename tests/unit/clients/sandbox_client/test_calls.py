@@ -2,11 +2,11 @@ import json
 
 import pytest
 
-from clients import RequestError, _calls
-from clients._calls import Lane
-from sandbox_service.contract.batches import BatchRequest, StepOperation
-from sandbox_service.contract.episodes import CreateInstanceRequest, StepRequest
-from sandbox_service.contract.messages import Message
+from sandbox_client import RequestError, _calls
+from sandbox_client._calls import Lane
+from sandbox_contract.batches import BatchRequest, StepOperation
+from sandbox_contract.episodes import CreateInstanceRequest, StepRequest
+from sandbox_contract.messages import Message
 
 
 def create(**fields: object) -> dict[str, object]:

@@ -4,7 +4,7 @@ import logging
 import httpx
 import pytest
 
-from clients import AsyncSandboxClient, ConflictError, NotFoundError, RetryPolicy, SandboxClient
+from sandbox_client import AsyncSandboxClient, ConflictError, NotFoundError, RetryPolicy, SandboxClient
 from tests.fakes.echo_service import EchoService
 from tests.fakes.scripted_transport import ScriptedTransport
 
@@ -107,7 +107,7 @@ async def test_a_release_that_fails_is_logged_and_hides_nothing(caplog: pytest.L
         return httpx.Response(500) if request.url.path.endswith("release_instance") else service(request)
 
     client = AsyncSandboxClient("http://service", transport=ScriptedTransport(script), retry=QUICK)
-    with caplog.at_level(logging.WARNING, logger="clients"), pytest.raises(ZeroDivisionError):
+    with caplog.at_level(logging.WARNING, logger="sandbox_client"), pytest.raises(ZeroDivisionError):
         async with client, client.episode("echo", "t"):
             raise ZeroDivisionError
     assert "its lease will end it" in caplog.text

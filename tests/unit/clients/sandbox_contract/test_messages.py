@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from sandbox_service.contract.messages import Message
+from sandbox_contract.messages import Message
 
 
 def taken(**fields: object) -> Message:

@@ -5,7 +5,7 @@ from functools import partial
 import httpx
 import pytest
 
-from clients import (
+from sandbox_client import (
     AsyncSandboxClient,
     CapacityError,
     ClientLimits,
@@ -15,7 +15,7 @@ from clients import (
     RetryPolicy,
     TransportError,
 )
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from tests.fakes.scripted_transport import ScriptedTransport, in_turn, problem
 
 QUICK = RetryPolicy(base_s=0.0, attempts=4)

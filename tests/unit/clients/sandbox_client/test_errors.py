@@ -2,9 +2,9 @@ import pickle
 
 import pytest
 
-from clients import errors
-from clients.errors import ERROR_CLASSES, FAILURE_CLASSES, Failure, SandboxError, error_of
-from sandbox_service.contract.problems import ERROR_SPECS, ErrorCode, FailureClass
+from sandbox_client import errors
+from sandbox_client.errors import ERROR_CLASSES, FAILURE_CLASSES, Failure, SandboxError, error_of
+from sandbox_contract.problems import ERROR_SPECS, ErrorCode, FailureClass
 
 
 def test_every_error_code_has_a_class() -> None:

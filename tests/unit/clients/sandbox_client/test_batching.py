@@ -4,7 +4,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from clients import (
+from sandbox_client import (
     AsyncSandboxClient,
     ConflictError,
     InvalidResponse,
@@ -12,7 +12,7 @@ from clients import (
     RetryPolicy,
     StepBatcher,
 )
-from sandbox_service.contract.problems import ErrorCode, Problem
+from sandbox_contract.problems import ErrorCode, Problem
 from tests.fakes.echo_service import EchoService
 from tests.fakes.scripted_transport import ScriptedTransport, problem
 

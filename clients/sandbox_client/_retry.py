@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.problems import FailureClass
+from sandbox_contract.problems import FailureClass
 
 if TYPE_CHECKING:
     from .errors import Failure

@@ -1,7 +1,9 @@
-"""The synchronous client: the same verbs by the same names, safe to share between threads.
+"""The asynchronous client: every verb of the service, thousands at a time.
 
-Calls in flight are bounded as in the asynchronous client: creates and forks have slots of their own. For
-thousands of episodes at once take the asynchronous client; a thread an episode costs more than the service.
+Calls are bounded by slots, not by connections: whatever is over the bound waits in the client and costs
+nothing. Creates and forks have slots of their own, because they may wait long for a sandbox, and the episodes
+that would free one must be able to step meanwhile. Requests go straight to the transport: httpx's own client
+and pool cost more than the service does once calls queue up.
 """
 
 from __future__ import annotations
@@ -9,22 +11,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import _calls
+from ._async_sender import AsyncSender
 from ._retry import RetryPolicy
-from ._sync_sender import Sender
 from ._wire import Wire
-from .episodes import Episode
+from .episodes import AsyncEpisode
 from .limits import ClientLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
     import httpx
     from pydantic import JsonValue
 
-    from sandbox_service.contract.batches import BatchOperation, BatchResult
-    from sandbox_service.contract.episodes import (
+    from sandbox_contract.batches import BatchOperation, BatchResult
+    from sandbox_contract.episodes import (
         CreateInstanceResult,
         EnvProfile,
         EvaluateResult,
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
         ReleaseInstanceResult,
         StepResult,
     )
-    from sandbox_service.contract.inspection import (
+    from sandbox_contract.inspection import (
         Environments,
         FileEntry,
         FileList,
@@ -45,11 +47,11 @@ if TYPE_CHECKING:
     from ._calls import Action
     from ._wire import Exchange
 
-__all__ = ["SandboxClient"]
+__all__ = ["AsyncSandboxClient"]
 
 
-class SandboxClient:
-    """One service, seen from any number of threads. Use it as a context manager."""
+class AsyncSandboxClient:
+    """One service, seen from one event loop. Use it as a context manager."""
 
     def __init__(
         self,
@@ -58,32 +60,32 @@ class SandboxClient:
         *,
         limits: ClientLimits | None = None,
         retry: RetryPolicy | None = None,
-        transport: httpx.BaseTransport | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
         observer: Callable[[Exchange], None] | None = None,
     ) -> None:
         limits = limits or ClientLimits()
         wire = Wire(base_url, api_key, limits)
-        self._sender = Sender(wire, limits, retry or RetryPolicy(), transport, observer)
+        self._sender = AsyncSender(wire, limits, retry or RetryPolicy(), transport, observer)
 
-    def __enter__(self) -> Self:
+    async def __aenter__(self) -> Self:
         return self
 
-    def __exit__(
+    async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        await self.aclose()
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._sender.close()
+    async def aclose(self) -> None:
+        """Release what cancelled creates have made, within a bound, and close the connections."""
+        await self._sender.aclose()
 
-    def get_env_profile(
+    async def get_env_profile(
         self, environment: str, split: str | None = None, *, offset: int = 0, limit: int | None = None
     ) -> EnvProfile:
         """The task ids of a split."""
-        return self._sender.send(_calls.get_env_profile(environment, split, offset, limit))
+        return await self._sender.send(_calls.get_env_profile(environment, split, offset, limit))
 
-    def create_instance(
+    async def create_instance(
         self,
         environment: str,
         task_id: str,
@@ -95,11 +97,11 @@ class SandboxClient:
         idempotency_key: str | None = None,
     ) -> CreateInstanceResult:
         """Start an episode of a task."""
-        return self._sender.send(
+        return await self._sender.send(
             _calls.create_instance(environment, task_id, instance_id, seed, params, fresh, idempotency_key)
         )
 
-    def step(
+    async def step(
         self,
         instance_id: str,
         message: Action,
@@ -110,9 +112,9 @@ class SandboxClient:
     ) -> StepResult:
         """One assistant message in, observation and reward out."""
         request = _calls.step_request(instance_id, message, step_index, timeout_s, idempotency_key)
-        return self._sender.send(_calls.step(request))
+        return await self._sender.send(_calls.step(request))
 
-    def evaluate(
+    async def evaluate(
         self,
         instance_id: str,
         *,
@@ -120,76 +122,76 @@ class SandboxClient:
         idempotency_key: str | None = None,
     ) -> EvaluateResult:
         """Grade the instance as it stands."""
-        return self._sender.send(_calls.evaluate(instance_id, params, idempotency_key))
+        return await self._sender.send(_calls.evaluate(instance_id, params, idempotency_key))
 
-    def release_instance(
+    async def release_instance(
         self, instance_id: str, *, idempotency_key: str | None = None
     ) -> ReleaseInstanceResult:
         """End the instance; releasing twice is no error."""
-        return self._sender.send(_calls.release_instance(instance_id, idempotency_key))
+        return await self._sender.send(_calls.release_instance(instance_id, idempotency_key))
 
-    def fork_instance(
+    async def fork_instance(
         self, instance_id: str, *, count: int = 1, idempotency_key: str | None = None
     ) -> ForkInstanceResult:
         """Copy a live instance."""
-        return self._sender.send(_calls.fork_instance(instance_id, count, idempotency_key))
+        return await self._sender.send(_calls.fork_instance(instance_id, count, idempotency_key))
 
-    def batch(self, operations: Sequence[BatchOperation]) -> BatchResult:
+    async def batch(self, operations: Sequence[BatchOperation]) -> BatchResult:
         """Many operations in one call; each has its own result or problem."""
-        return self._sender.send(_calls.batch(operations))
+        return await self._sender.send(_calls.batch(operations))
 
-    def environments(self) -> Environments:
+    async def environments(self) -> Environments:
         """Descriptors of what is served."""
-        return self._sender.send(_calls.environments())
+        return await self._sender.send(_calls.environments())
 
-    def instances(self) -> Instances:
+    async def instances(self) -> Instances:
         """The tenant's instances, all pages of them."""
-        pages = [self._sender.send(_calls.instances())]
+        pages = [await self._sender.send(_calls.instances())]
         while (cursor := pages[-1].next_cursor) is not None:
-            pages.append(self._sender.send(_calls.instances(cursor)))
+            pages.append(await self._sender.send(_calls.instances(cursor)))
         return _calls.all_instances(pages)
 
-    def instance(self, instance_id: str) -> InstanceStatus:
+    async def instance(self, instance_id: str) -> InstanceStatus:
         """One instance."""
-        return self._sender.send(_calls.instance(instance_id))
+        return await self._sender.send(_calls.instance(instance_id))
 
-    def trajectory(self, instance_id: str) -> Trajectory:
+    async def trajectory(self, instance_id: str) -> Trajectory:
         """The recorded history of an instance, all pages of it."""
-        return _calls.whole_trajectory(list(self.trajectory_pages(instance_id)))
+        return _calls.whole_trajectory([page async for page in self.trajectory_pages(instance_id)])
 
-    def trajectory_pages(self, instance_id: str) -> Iterator[Trajectory]:
+    async def trajectory_pages(self, instance_id: str) -> AsyncIterator[Trajectory]:
         """The recorded history of an instance a page at a time, for those that do not fit into memory."""
-        page = self._sender.send(_calls.trajectory(instance_id))
+        page = await self._sender.send(_calls.trajectory(instance_id))
         yield page
         while page.next_cursor is not None:
-            page = self._sender.send(_calls.trajectory(instance_id, page.next_cursor))
+            page = await self._sender.send(_calls.trajectory(instance_id, page.next_cursor))
             yield page
 
-    def list_files(self, instance_id: str, path: str = "") -> FileList:
+    async def list_files(self, instance_id: str, path: str = "") -> FileList:
         """Files of the workspace, or of a folder in it."""
-        return self._sender.send(_calls.list_files(instance_id, path))
+        return await self._sender.send(_calls.list_files(instance_id, path))
 
-    def read_file(self, instance_id: str, path: str) -> bytes:
+    async def read_file(self, instance_id: str, path: str) -> bytes:
         """A file of the workspace."""
-        return self._sender.send(_calls.read_file(instance_id, path))
+        return await self._sender.send(_calls.read_file(instance_id, path))
 
-    def write_file(
+    async def write_file(
         self, instance_id: str, path: str, content: bytes, *, idempotency_key: str | None = None
     ) -> FileEntry:
         """Write a file into the workspace."""
-        return self._sender.send(_calls.write_file(instance_id, path, content, idempotency_key))
+        return await self._sender.send(_calls.write_file(instance_id, path, content, idempotency_key))
 
-    def stats(self) -> Stats:
+    async def stats(self) -> Stats:
         """Boxes, instances and queues of the fleet."""
-        return self._sender.send(_calls.stats())
+        return await self._sender.send(_calls.stats())
 
-    def healthy(self) -> bool:
+    async def healthy(self) -> bool:
         """Whether the service's front answers; asked once."""
-        return self._sender.probe("/healthz")
+        return await self._sender.probe("/healthz")
 
-    def ready(self) -> bool:
+    async def ready(self) -> bool:
         """Whether the service takes new instances; asked once."""
-        return self._sender.probe("/readyz")
+        return await self._sender.probe("/readyz")
 
     def episode(
         self,
@@ -199,6 +201,6 @@ class SandboxClient:
         seed: int | None = None,
         params: Mapping[str, JsonValue] | None = None,
         fresh: bool = False,
-    ) -> Episode:
+    ) -> AsyncEpisode:
         """An episode as a context manager: created on entry, released on exit."""
-        return Episode(self, environment, task_id, seed=seed, params=params, fresh=fresh)
+        return AsyncEpisode(self, environment, task_id, seed=seed, params=params, fresh=fresh)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from sandbox_service.contract.episodes import StepResult
-from sandbox_service.contract.problems import FailureClass
+from sandbox_contract.episodes import StepResult
+from sandbox_contract.problems import FailureClass
 
 from .errors import Failure, InvalidResponse, error_of
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import httpx
     from pydantic import JsonValue
 
-    from sandbox_service.contract.batches import OperationResult
+    from sandbox_contract.batches import OperationResult
 
     from .errors import SandboxError
 

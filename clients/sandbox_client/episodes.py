@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-    from sandbox_service.contract.episodes import (
+    from sandbox_contract.episodes import (
         EvaluateResult,
         ForkInstanceResult,
         StepResult,

@@ -1,11 +1,11 @@
 import httpx
 import pytest
 
-from clients import ClientLimits, InvalidResponse, _calls
-from clients._answers import server_timing
-from clients._wire import Wire
-from clients.errors import CapacityError, GoneError, SandboxError, SandboxFailure
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_client import ClientLimits, InvalidResponse, _calls
+from sandbox_client._answers import server_timing
+from sandbox_client._wire import Wire
+from sandbox_client.errors import CapacityError, GoneError, SandboxError, SandboxFailure
+from sandbox_contract.problems import ErrorCode
 from tests.fakes.scripted_transport import problem
 
 WIRE = Wire("http://service:8080/", "secret", ClientLimits(attempt_s=60.0))

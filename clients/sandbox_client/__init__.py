@@ -1,6 +1,6 @@
 """Clients of the service: synchronous and asynchronous, one behaviour.
 
-    from clients import AsyncSandboxClient
+    from sandbox_client import AsyncSandboxClient
 
     async with AsyncSandboxClient("http://127.0.0.1:8080") as client:
         async with client.episode("code", task_id) as episode:

@@ -13,8 +13,8 @@ from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel, ValidationError
 
-from sandbox_service.contract.batches import BatchRequest, BatchResult
-from sandbox_service.contract.episodes import (
+from sandbox_contract.batches import BatchRequest, BatchResult
+from sandbox_contract.episodes import (
     CreateInstanceRequest,
     CreateInstanceResult,
     EnvProfile,
@@ -28,7 +28,7 @@ from sandbox_service.contract.episodes import (
     StepRequest,
     StepResult,
 )
-from sandbox_service.contract.inspection import (
+from sandbox_contract.inspection import (
     Environments,
     FileEntry,
     FileList,
@@ -37,8 +37,8 @@ from sandbox_service.contract.inspection import (
     Stats,
     Trajectory,
 )
-from sandbox_service.contract.messages import Message
-from sandbox_service.contract.problems import ErrorCode, FailureClass
+from sandbox_contract.messages import Message
+from sandbox_contract.problems import ErrorCode, FailureClass
 
 from .errors import Failure, error_of
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-    from sandbox_service.contract.batches import BatchOperation
+    from sandbox_contract.batches import BatchOperation
 
 __all__ = ["Action", "Call", "Lane"]
 

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-import clients
+import sandbox_client
 
 HEAVY = (
     "ray",
@@ -28,19 +28,19 @@ def loaded_by(code: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "code", ["import clients", "; ".join(f"import sandbox_service.contract.{name}" for name in CONTRACT)]
+    "code", ["import sandbox_client", "; ".join(f"import sandbox_contract.{name}" for name in CONTRACT)]
 )
-def test_importing_clients_or_contract_loads_nothing_heavy(code: str) -> None:
+def test_importing_the_client_or_the_contract_loads_nothing_heavy(code: str) -> None:
     roots = {name.partition(".")[0] for name in loaded_by(code)}
     assert "pydantic" in roots
     assert not set(HEAVY) & roots
 
 
-def test_of_the_service_the_clients_see_the_contract_only() -> None:
-    ours = [name for name in loaded_by("import clients") if name.startswith("sandbox_service")]
-    assert all(name == "sandbox_service" or name.startswith("sandbox_service.contract") for name in ours)
+def test_importing_the_client_loads_nothing_of_the_service() -> None:
+    roots = {name.partition(".")[0] for name in loaded_by("import sandbox_client")}
+    assert not {"sandbox_service", "trainer", "deploy", "clients"} & roots
 
 
 def test_public_names_are_sorted_and_exist() -> None:
-    assert list(clients.__all__) == sorted(clients.__all__)
-    assert all(hasattr(clients, name) for name in clients.__all__)
+    assert list(sandbox_client.__all__) == sorted(sandbox_client.__all__)
+    assert all(hasattr(sandbox_client, name) for name in sandbox_client.__all__)

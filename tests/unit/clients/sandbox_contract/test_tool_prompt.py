@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sandbox_service.contract.tool_prompt import tool_prompt
+from sandbox_contract.tool_prompt import tool_prompt
 from sandbox_service.environments.shared.box.calls import parse_calls
 
 _ADD = {"type": "function", "function": {"name": "add", "description": "Zählt zusammen.", "parameters": {}}}

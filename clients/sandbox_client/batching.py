@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.batches import MAX_BATCH, StepOperation
-from sandbox_service.contract.problems import FailureClass
+from sandbox_contract.batches import MAX_BATCH, StepOperation
+from sandbox_contract.problems import FailureClass
 
 from ._answers import step_outcome
 from ._calls import step_request
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-    from sandbox_service.contract.episodes import StepRequest, StepResult
+    from sandbox_contract.episodes import StepRequest, StepResult
 
     from ._calls import Action
     from .async_client import AsyncSandboxClient

@@ -1,8 +1,8 @@
 import pytest
 
-from clients import RetryPolicy
-from clients.errors import Failure
-from sandbox_service.contract.problems import FailureClass
+from sandbox_client import RetryPolicy
+from sandbox_client.errors import Failure
+from sandbox_contract.problems import FailureClass
 
 
 def failure(

@@ -10,18 +10,18 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-    from sandbox_service.contract.base import JsonObject
-    from sandbox_service.contract.episodes import (
+    from sandbox_contract.base import JsonObject
+    from sandbox_contract.episodes import (
         CreateInstanceResult,
         ForkInstanceResult,
         Observation,
         StepResult,
     )
-    from sandbox_service.contract.messages import Tool
+    from sandbox_contract.messages import Tool
 
 __all__ = ["Progress"]
 
-_log = logging.getLogger("clients")
+_log = logging.getLogger("sandbox_client")
 
 
 class Progress:

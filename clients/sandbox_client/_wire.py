@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import httpx
 from pydantic import ValidationError
 
-from sandbox_service.contract.problems import FailureClass
+from sandbox_contract.problems import FailureClass
 
 from ._answers import invalid_response, problem_error, server_timing
 from .errors import Failure, TransportError

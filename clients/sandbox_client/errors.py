@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from sandbox_service.contract.problems import ErrorCode, FailureClass
+from sandbox_contract.problems import ErrorCode, FailureClass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from clients import (
+from sandbox_client import (
     AsyncEpisode,
     AsyncSandboxClient,
     ClientLimits,
@@ -15,7 +15,7 @@ from clients import (
     SandboxClient,
     TransportError,
 )
-from sandbox_service.contract.problems import ErrorCode
+from sandbox_contract.problems import ErrorCode
 from tests.fakes.echo_service import EchoService
 from tests.fakes.scripted_transport import ScriptedTransport, in_turn, problem
 

@@ -1,9 +1,7 @@
-"""The asynchronous client: every verb of the service, thousands at a time.
+"""The synchronous client: the same verbs by the same names, safe to share between threads.
 
-Calls are bounded by slots, not by connections: whatever is over the bound waits in the client and costs
-nothing. Creates and forks have slots of their own, because they may wait long for a sandbox, and the episodes
-that would free one must be able to step meanwhile. Requests go straight to the transport: httpx's own client
-and pool cost more than the service does once calls queue up.
+Calls in flight are bounded as in the asynchronous client: creates and forks have slots of their own. For
+thousands of episodes at once take the asynchronous client; a thread an episode costs more than the service.
 """
 
 from __future__ import annotations
@@ -11,22 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import _calls
-from ._async_sender import AsyncSender
 from ._retry import RetryPolicy
+from ._sync_sender import Sender
 from ._wire import Wire
-from .episodes import AsyncEpisode
+from .episodes import Episode
 from .limits import ClientLimits
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
     import httpx
     from pydantic import JsonValue
 
-    from sandbox_service.contract.batches import BatchOperation, BatchResult
-    from sandbox_service.contract.episodes import (
+    from sandbox_contract.batches import BatchOperation, BatchResult
+    from sandbox_contract.episodes import (
         CreateInstanceResult,
         EnvProfile,
         EvaluateResult,
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
         ReleaseInstanceResult,
         StepResult,
     )
-    from sandbox_service.contract.inspection import (
+    from sandbox_contract.inspection import (
         Environments,
         FileEntry,
         FileList,
@@ -47,11 +45,11 @@ if TYPE_CHECKING:
     from ._calls import Action
     from ._wire import Exchange
 
-__all__ = ["AsyncSandboxClient"]
+__all__ = ["SandboxClient"]
 
 
-class AsyncSandboxClient:
-    """One service, seen from one event loop. Use it as a context manager."""
+class SandboxClient:
+    """One service, seen from any number of threads. Use it as a context manager."""
 
     def __init__(
         self,
@@ -60,32 +58,32 @@ class AsyncSandboxClient:
         *,
         limits: ClientLimits | None = None,
         retry: RetryPolicy | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
+        transport: httpx.BaseTransport | None = None,
         observer: Callable[[Exchange], None] | None = None,
     ) -> None:
         limits = limits or ClientLimits()
         wire = Wire(base_url, api_key, limits)
-        self._sender = AsyncSender(wire, limits, retry or RetryPolicy(), transport, observer)
+        self._sender = Sender(wire, limits, retry or RetryPolicy(), transport, observer)
 
-    async def __aenter__(self) -> Self:
+    def __enter__(self) -> Self:
         return self
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.aclose()
+        self.close()
 
-    async def aclose(self) -> None:
-        """Release what cancelled creates have made, within a bound, and close the connections."""
-        await self._sender.aclose()
+    def close(self) -> None:
+        """Close the connections."""
+        self._sender.close()
 
-    async def get_env_profile(
+    def get_env_profile(
         self, environment: str, split: str | None = None, *, offset: int = 0, limit: int | None = None
     ) -> EnvProfile:
         """The task ids of a split."""
-        return await self._sender.send(_calls.get_env_profile(environment, split, offset, limit))
+        return self._sender.send(_calls.get_env_profile(environment, split, offset, limit))
 
-    async def create_instance(
+    def create_instance(
         self,
         environment: str,
         task_id: str,
@@ -97,11 +95,11 @@ class AsyncSandboxClient:
         idempotency_key: str | None = None,
     ) -> CreateInstanceResult:
         """Start an episode of a task."""
-        return await self._sender.send(
+        return self._sender.send(
             _calls.create_instance(environment, task_id, instance_id, seed, params, fresh, idempotency_key)
         )
 
-    async def step(
+    def step(
         self,
         instance_id: str,
         message: Action,
@@ -112,9 +110,9 @@ class AsyncSandboxClient:
     ) -> StepResult:
         """One assistant message in, observation and reward out."""
         request = _calls.step_request(instance_id, message, step_index, timeout_s, idempotency_key)
-        return await self._sender.send(_calls.step(request))
+        return self._sender.send(_calls.step(request))
 
-    async def evaluate(
+    def evaluate(
         self,
         instance_id: str,
         *,
@@ -122,76 +120,76 @@ class AsyncSandboxClient:
         idempotency_key: str | None = None,
     ) -> EvaluateResult:
         """Grade the instance as it stands."""
-        return await self._sender.send(_calls.evaluate(instance_id, params, idempotency_key))
+        return self._sender.send(_calls.evaluate(instance_id, params, idempotency_key))
 
-    async def release_instance(
+    def release_instance(
         self, instance_id: str, *, idempotency_key: str | None = None
     ) -> ReleaseInstanceResult:
         """End the instance; releasing twice is no error."""
-        return await self._sender.send(_calls.release_instance(instance_id, idempotency_key))
+        return self._sender.send(_calls.release_instance(instance_id, idempotency_key))
 
-    async def fork_instance(
+    def fork_instance(
         self, instance_id: str, *, count: int = 1, idempotency_key: str | None = None
     ) -> ForkInstanceResult:
         """Copy a live instance."""
-        return await self._sender.send(_calls.fork_instance(instance_id, count, idempotency_key))
+        return self._sender.send(_calls.fork_instance(instance_id, count, idempotency_key))
 
-    async def batch(self, operations: Sequence[BatchOperation]) -> BatchResult:
+    def batch(self, operations: Sequence[BatchOperation]) -> BatchResult:
         """Many operations in one call; each has its own result or problem."""
-        return await self._sender.send(_calls.batch(operations))
+        return self._sender.send(_calls.batch(operations))
 
-    async def environments(self) -> Environments:
+    def environments(self) -> Environments:
         """Descriptors of what is served."""
-        return await self._sender.send(_calls.environments())
+        return self._sender.send(_calls.environments())
 
-    async def instances(self) -> Instances:
+    def instances(self) -> Instances:
         """The tenant's instances, all pages of them."""
-        pages = [await self._sender.send(_calls.instances())]
+        pages = [self._sender.send(_calls.instances())]
         while (cursor := pages[-1].next_cursor) is not None:
-            pages.append(await self._sender.send(_calls.instances(cursor)))
+            pages.append(self._sender.send(_calls.instances(cursor)))
         return _calls.all_instances(pages)
 
-    async def instance(self, instance_id: str) -> InstanceStatus:
+    def instance(self, instance_id: str) -> InstanceStatus:
         """One instance."""
-        return await self._sender.send(_calls.instance(instance_id))
+        return self._sender.send(_calls.instance(instance_id))
 
-    async def trajectory(self, instance_id: str) -> Trajectory:
+    def trajectory(self, instance_id: str) -> Trajectory:
         """The recorded history of an instance, all pages of it."""
-        return _calls.whole_trajectory([page async for page in self.trajectory_pages(instance_id)])
+        return _calls.whole_trajectory(list(self.trajectory_pages(instance_id)))
 
-    async def trajectory_pages(self, instance_id: str) -> AsyncIterator[Trajectory]:
+    def trajectory_pages(self, instance_id: str) -> Iterator[Trajectory]:
         """The recorded history of an instance a page at a time, for those that do not fit into memory."""
-        page = await self._sender.send(_calls.trajectory(instance_id))
+        page = self._sender.send(_calls.trajectory(instance_id))
         yield page
         while page.next_cursor is not None:
-            page = await self._sender.send(_calls.trajectory(instance_id, page.next_cursor))
+            page = self._sender.send(_calls.trajectory(instance_id, page.next_cursor))
             yield page
 
-    async def list_files(self, instance_id: str, path: str = "") -> FileList:
+    def list_files(self, instance_id: str, path: str = "") -> FileList:
         """Files of the workspace, or of a folder in it."""
-        return await self._sender.send(_calls.list_files(instance_id, path))
+        return self._sender.send(_calls.list_files(instance_id, path))
 
-    async def read_file(self, instance_id: str, path: str) -> bytes:
+    def read_file(self, instance_id: str, path: str) -> bytes:
         """A file of the workspace."""
-        return await self._sender.send(_calls.read_file(instance_id, path))
+        return self._sender.send(_calls.read_file(instance_id, path))
 
-    async def write_file(
+    def write_file(
         self, instance_id: str, path: str, content: bytes, *, idempotency_key: str | None = None
     ) -> FileEntry:
         """Write a file into the workspace."""
-        return await self._sender.send(_calls.write_file(instance_id, path, content, idempotency_key))
+        return self._sender.send(_calls.write_file(instance_id, path, content, idempotency_key))
 
-    async def stats(self) -> Stats:
+    def stats(self) -> Stats:
         """Boxes, instances and queues of the fleet."""
-        return await self._sender.send(_calls.stats())
+        return self._sender.send(_calls.stats())
 
-    async def healthy(self) -> bool:
+    def healthy(self) -> bool:
         """Whether the service's front answers; asked once."""
-        return await self._sender.probe("/healthz")
+        return self._sender.probe("/healthz")
 
-    async def ready(self) -> bool:
+    def ready(self) -> bool:
         """Whether the service takes new instances; asked once."""
-        return await self._sender.probe("/readyz")
+        return self._sender.probe("/readyz")
 
     def episode(
         self,
@@ -201,6 +199,6 @@ class AsyncSandboxClient:
         seed: int | None = None,
         params: Mapping[str, JsonValue] | None = None,
         fresh: bool = False,
-    ) -> AsyncEpisode:
+    ) -> Episode:
         """An episode as a context manager: created on entry, released on exit."""
-        return AsyncEpisode(self, environment, task_id, seed=seed, params=params, fresh=fresh)
+        return Episode(self, environment, task_id, seed=seed, params=params, fresh=fresh)
