@@ -1,8 +1,8 @@
 """Where the packages and data of environments are, and which folder belongs to which recipe.
 
 An environment with a ``setup`` folder needs more than our code: ``setup/packages.txt`` pins its packages, and
-``setup/prepare.py``, where there is one, makes its data. What they lead to is a folder named after a digest
-over the recipe, so that a changed recipe is another folder:
+``setup/prepare.py``, where there is one, makes its data, also from authored content in ``data``. The result
+is a folder named after a digest over ``setup`` and ``data``, so that a changed recipe is another folder:
 
 <root>/<name>-<digest>/packages    on the import path of the environment's processes
 <root>/<name>-<digest>/data        read-only data
@@ -35,6 +35,8 @@ GROUP = 9999
 """Group of the environments' processes in every box; agents never have it, and it alone may enter."""
 PACKAGES_FILE = "packages.txt"
 PREPARE_FILE = "prepare.py"
+DATA_FOLDER = "data"
+"""Beside ``setup``: authored content, which the preparation may read."""
 OPTIONAL_FILE = "OPTIONAL"
 """Holds the reason why an environment is not set up with all others."""
 _OWN_FOLDER = Path(__file__).resolve().parent
@@ -74,12 +76,18 @@ def recipes(environments: Path = _OWN_FOLDER) -> dict[str, Recipe]:
     found: dict[str, Recipe] = {}
     for file in sorted(environments.glob(f"*/setup/{PACKAGES_FILE}")):
         source = file.parent
-        paths = [path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-        content = {path.relative_to(source).as_posix(): path.read_bytes() for path in paths}
+        content = _content(source)
         optional = content.get(OPTIONAL_FILE)
         why = optional.decode().strip() if optional is not None else None
-        found[source.parent.name] = Recipe(source.parent.name, source, digest(content), why)
+        # What the preparation reads is a part of the recipe, so that changed content is another folder, too.
+        recipe = digest(content, _content(source.parent / DATA_FOLDER))
+        found[source.parent.name] = Recipe(source.parent.name, source, recipe, why)
     return found
+
+
+def _content(folder: Path) -> dict[str, bytes]:
+    paths = [path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 def operator_note(name: str, root: Path) -> Path:

@@ -1,58 +1,17 @@
-"""Households of our own in ALFRED's planning language: games for tests and first contact, not the benchmark.
-
-Rooms, things and names are ours; what can be done, and what counts as done, is the domain's.
-"""
+"""Households of our own in ALFRED's planning language, from ``data/households.toml``."""
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 __all__ = ["HOUSEHOLDS", "Household", "problem"]
 
-_PLACES = {
-    "fridge": ("Fridge", True),
-    "microwave": ("Microwave", True),
-    "sinkbasin": ("SinkBasin", False),
-    "countertop": ("CounterTop", False),
-    "diningtable": ("DiningTable", False),
-    "cabinet": ("Cabinet", True),
-    "drawer": ("Drawer", True),
-    "garbagecan": ("GarbageCan", False),
-    "desk": ("Desk", False),
-    "shelf": ("Shelf", False),
-    "bed": ("Bed", False),
-}
-"""Name: type, and whether it opens."""
-_HEATABLE = ["apple", "bread", "cup", "egg", "mug", "plate", "potato", "tomato"]
-_COOLABLE = (
-    "apple",
-    "bowl",
-    "bread",
-    "cup",
-    "egg",
-    "lettuce",
-    "mug",
-    "pan",
-    "plate",
-    "pot",
-    "potato",
-    "tomato",
+_AUTHORED = tomllib.loads(
+    (Path(__file__).resolve().parents[1] / "data" / "households.toml").read_text(encoding="utf-8")
 )
-_CLEANABLE = (
-    "apple",
-    "bowl",
-    "cup",
-    "fork",
-    "knife",
-    "lettuce",
-    "mug",
-    "pan",
-    "plate",
-    "pot",
-    "tomato",
-    "spoon",
-)
-_TYPES = {"cd": "CD", "desklamp": "DeskLamp", "alarmclock": "AlarmClock", "creditcard": "CreditCard"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,94 +24,11 @@ class Household:
     """The task type of ALFRED."""
     goal: dict[str, str]
     """Fills in the goal of that type."""
-    things: dict[str, tuple[str, ...]]
+    things: dict[str, list[str]]
     """Place to things; ``cabinet 2`` is the second cabinet."""
 
 
-HOUSEHOLDS = (
-    Household(
-        "put-mug-on-desk",
-        "train",
-        "pick_and_place_simple",
-        {"obj": "Mug", "recep": "Desk"},
-        {
-            "desk 1": ("pencil", "cd"),
-            "shelf 1": ("book",),
-            "drawer 1": ("creditcard",),
-            "drawer 2": ("mug",),
-            "bed 1": ("book",),
-            "garbagecan 1": (),
-        },
-    ),
-    Household(
-        "read-book-by-lamp",
-        "train",
-        "look_at_obj_in_light",
-        {"obj": "Book", "toggle": "DeskLamp"},
-        {
-            "desk 1": ("desklamp", "pencil"),
-            "shelf 1": ("cd",),
-            "bed 1": ("book",),
-            "drawer 1": ("alarmclock",),
-            "garbagecan 1": (),
-        },
-    ),
-    Household(
-        "clean-fork-in-drawer",
-        "train",
-        "pick_clean_then_place_in_recep",
-        {"obj": "Fork", "recep": "Drawer"},
-        {
-            "countertop 1": ("bread", "knife"),
-            "countertop 2": ("fork", "plate"),
-            "sinkbasin 1": ("spoon",),
-            "drawer 1": (),
-            "cabinet 1": ("bowl",),
-            "fridge 1": ("egg", "lettuce"),
-        },
-    ),
-    Household(
-        "hot-apple-on-table",
-        "train",
-        "pick_heat_then_place_in_recep",
-        {"obj": "Apple", "recep": "DiningTable"},
-        {
-            "countertop 1": ("bread", "plate"),
-            "fridge 1": ("apple", "tomato"),
-            "microwave 1": (),
-            "diningtable 1": ("bowl",),
-            "cabinet 1": ("mug",),
-            "cabinet 2": ("pan",),
-        },
-    ),
-    Household(
-        "cold-tomato-on-counter",
-        "valid_seen",
-        "pick_cool_then_place_in_recep",
-        {"obj": "Tomato", "recep": "CounterTop"},
-        {
-            "countertop 1": ("bread",),
-            "diningtable 1": ("tomato", "potato"),
-            "fridge 1": ("egg",),
-            "microwave 1": ("mug",),
-            "garbagecan 1": ("apple",),
-        },
-    ),
-    Household(
-        "two-books-on-shelf",
-        "valid_unseen",
-        "pick_two_obj_and_place",
-        {"obj": "Book", "recep": "Shelf"},
-        {
-            "shelf 1": ("cd",),
-            "desk 1": ("book", "pencil"),
-            "bed 1": ("pillow",),
-            "drawer 1": ("book",),
-            "drawer 2": (),
-            "garbagecan 1": (),
-        },
-    ),
-)
+HOUSEHOLDS = tuple(Household(**row) for row in _AUTHORED["household"])
 
 
 def problem(household: Household, goal: str) -> str:
@@ -164,7 +40,7 @@ def problem(household: Household, goal: str) -> str:
             (place, thing) for place, inside in household.things.items() for thing in inside
         )
     ]
-    place_types = sorted({_PLACES[key.split()[0]][0] for key in places})
+    place_types = sorted({_place(key)["type"] for key in places})
     thing_types = sorted({_type(thing) for _, thing, _ in things} | {"Knife", "ButterKnife"})
     extra = {"Microwave", "Fridge", "SinkBasin"} - set(place_types)
     lines = [f"(define (problem {household.name}) (:domain alfred) (:objects", "agent1 - agent"]
@@ -175,7 +51,7 @@ def problem(household: Household, goal: str) -> str:
     lines += [f"loc{number} - location" for number in range(len(places) + 1)]
     lines += [")", "(:init", "(= (total-cost) 0)", f"(atLocation agent1 loc{len(places)})"]
     for number, (key, name) in enumerate(places.items()):
-        kind, opens = _PLACES[key.split()[0]]
+        kind, opens = _place(key)["type"], _place(key)["opens"]
         lines += [f"(receptacleType {name} {kind}Type)", f"(receptacleAtLocation {name} loc{number})"]
         lines += [f"(openable {name})"] if opens else []
     lines += [f"(canContain {place}Type {thing}Type)" for place in place_types for thing in thing_types]
@@ -186,17 +62,24 @@ def problem(household: Household, goal: str) -> str:
     return "\n".join([*lines, ")", goal])
 
 
+def _place(key: str) -> dict[str, Any]:
+    """Return what is known of a place; ``cabinet 2`` is a cabinet."""
+    found: dict[str, Any] = _AUTHORED["places"][key.split()[0]]
+    return found
+
+
 def _identifier(kind: str, number: str) -> str:
     """As ALFRED has it: a sink's basin is part of a sink."""
     return f"sink_bar_{number}_bar_sinkbasin" if kind == "sinkbasin" else f"{kind}_bar_{number}"
 
 
 def _type(thing: str) -> str:
-    return _TYPES.get(thing, thing.capitalize())
+    kind: str = _AUTHORED["types"].get(thing, thing.capitalize())
+    return kind
 
 
 def _properties(thing: str) -> list[str]:
     if thing == "desklamp":
         return ["toggleable"]
-    able = {"heatable": _HEATABLE, "coolable": _COOLABLE, "cleanable": _CLEANABLE}
-    return ["pickupable", *(name for name, things in able.items() if thing in things)]
+    able = ("heatable", "coolable", "cleanable")
+    return ["pickupable", *(name for name in able if thing in _AUTHORED[name])]

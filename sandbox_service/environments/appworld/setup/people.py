@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from .authored import WORLD
+
 __all__ = ["APPS", "ME", "PEOPLE", "Person", "add_people", "person"]
 
 APPS = ("amazon", "file_system", "gmail", "phone", "simple_note", "splitwise", "spotify", "todoist", "venmo")
@@ -35,16 +37,7 @@ class Person:
         return f"{self.first_name.lower()}-{app[:4]}-{self.phone_number[-4:]}"
 
 
-PEOPLE = (
-    Person("Mira", "Holt", "5550100001", "1991-03-14", "female"),
-    Person("Jonas", "Brandt", "5550100002", "1989-11-02", "male", ("partner",)),
-    Person("Ana", "Silva", "5550100003", "1992-07-25", "female", ("roommate", "friend")),
-    Person("Teo", "Marin", "5550100004", "1990-01-30", "male", ("roommate",)),
-    Person("Ravi", "Nair", "5550100005", "1978-09-09", "male", ("manager",)),
-    Person("Lena", "Okafor", "5550100006", "1993-12-05", "female", ("friend", "coworker")),
-    Person("Ilse", "Holt", "5550100007", "1995-06-21", "female", ("sister", "sibling")),
-    Person("Paul", "Holt", "5550100008", "1963-04-17", "male", ("father", "parent")),
-)
+PEOPLE = tuple(Person(**{**row, "relationships": tuple(row["relationships"])}) for row in WORLD["people"])
 ME = PEOPLE[0]
 
 

@@ -32,12 +32,12 @@ def main() -> None:
 
     PathStore.data = property(lambda _: str(DATA))
     from .archive import pack
-    from .tasks import SCENARIOS
+    from .scenario import read_scenarios
 
     pack(PACKAGES, PACKAGES / "agent_packages.zip")
     _make_base()
     ids: dict[str, list[str]] = {"own": []}
-    for scenario in SCENARIOS:
+    for scenario in read_scenarios():
         for number, variant in enumerate(scenario.variants, start=1):
             task_id = f"{scenario.name}_{number}"
             _make_task(task_id, scenario, variant)
@@ -115,7 +115,7 @@ def _make_task(task_id: str, scenario: Any, variant: dict[str, Any]) -> None:  #
         models.supervisor.AccountPassword(
             supervisor_id=supervisor.id, account_name=app, password=ME.password(app)
         ).save()
-    instruction = scenario.told(variant)
+    instruction = scenario.instruction_of(variant)
     models.supervisor.Task(supervisor_id=supervisor.id, instruction=instruction).save()
     models.save(db_home_path=str(folder / "dbs"), format="changes", app_names=apps, save_model_hashes=True)
     clear_local_dbs_cache()
@@ -142,7 +142,7 @@ def _make_task(task_id: str, scenario: Any, variant: dict[str, Any]) -> None:  #
         "test_data": labels(scenario, variant),
         "public_data": {},
         "private_data": {},
-        "answer": scenario.answer(variant),
+        "answer": variant.get("answer"),
         "metadata": metadata,
         "reference": cells,
     }

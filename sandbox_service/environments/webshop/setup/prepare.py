@@ -16,7 +16,7 @@ __all__ = ["prepare"]
 
 JsonObject = dict[str, Any]
 
-_PRODUCTS = Path(__file__).with_name("products")
+_PRODUCTS = Path(__file__).resolve().parents[1] / "data" / "products"
 
 
 def prepare(data: Path) -> None:

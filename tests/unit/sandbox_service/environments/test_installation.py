@@ -66,3 +66,16 @@ def test_the_operators_data_comes_from_the_settings_or_from_the_note(tmp_path, n
     note_operator_data(name, tmp_path, tmp_path / "noted")
     assert find(name, tmp_path).data == tmp_path / "noted"
     assert find(name, tmp_path, tmp_path / "set").data == tmp_path / "set"
+
+
+def test_changed_authored_content_is_another_recipe_and_a_changed_world_is_not(tmp_path):
+    digests = []
+    for name, content, world in (("a", "1", ""), ("b", "2", ""), ("c", "1", "# changed")):
+        files = {"setup/packages.txt": "", "data/people.toml": content, "box/world.py": world}
+        for path, text in files.items():
+            file = tmp_path / name / "mine" / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        digests.append(recipes(tmp_path / name)["mine"].digest)
+    assert digests[0] != digests[1]
+    assert digests[0] == digests[2]

@@ -39,7 +39,9 @@ def test_rewards_may_be_taken_back(tmp_path):
 
 
 def test_the_recipe_has_a_reference_for_each_of_thirty_tasks():
-    references = json.loads((recipes()["scienceworld"].source / "references.json").read_text())
+    references = json.loads(
+        (recipes()["scienceworld"].source.parent / "data" / "references.json").read_text()
+    )
     assert len(references) == 30
     assert all(reference["actions"] for reference in references.values())
 
