@@ -1,7 +1,8 @@
 """Restrict a process that runs foreign code, with a filter of system calls and with Landlock.
 
 In a container the engine filters system calls; a process box installs the same list itself. Neither step
-needs a privilege, but ``refuse_new_privileges`` must come before, or the kernel answers EPERM and EACCES.
+needs a privilege, but ``refuse_new_privileges`` must come before: without it an unprivileged process is
+refused the filter with EACCES and Landlock with EPERM.
 Both pass to every descendant and cannot be undone.
 """
 
@@ -19,7 +20,7 @@ _PR_SET_SECCOMP = 22
 _SECCOMP_MODE_FILTER = 2
 _INSTRUCTION_BYTES = 8
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_RESTRICT_SELF = 444, 446
-"""The same numbers on every machine whose call numbers were unified, which all others lack."""
+"""libc has no functions for them; the numbers are the same on both machines below."""
 _LANDLOCK_MACHINES = ("x86_64", "aarch64")
 _LANDLOCK_CREATE_RULESET_VERSION = 1
 _FIRST_WITH_SCOPES = 6
@@ -62,7 +63,8 @@ def keep_abstract_sockets_apart() -> bool:
         return False
     call = privileges.libc().syscall
     # Without attributes and with this flag the call creates nothing and returns the ABI version; -1 where
-    # Landlock is absent. An older kernel would refuse the longer structure with E2BIG.
+    # Landlock is absent. A kernel that does not know ``scoped`` would refuse a structure that sets it with
+    # E2BIG.
     version = call(
         ctypes.c_long(_LANDLOCK_CREATE_RULESET), None, ctypes.c_size_t(0), _LANDLOCK_CREATE_RULESET_VERSION
     )

@@ -121,7 +121,8 @@ def _settle(place: ChildContext, descriptors: list[int]) -> None:
     privileges.refuse_new_privileges()
     # After the change of user ids, which clears it.
     privileges.die_with_parent()
-    # After it as well: the bound on processes holds for the id that the process has when it forks.
+    # After it as well: a process that changes to a user id which is above the bound on processes is marked,
+    # and its execve fails with EAGAIN.
     place.limits.apply()
     if place.system_calls:
         # Landlock first: the filter need not allow its system calls.

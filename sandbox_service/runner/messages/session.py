@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .codec import Codec, JsonObject, Message
+from .codec import Codec, JsonObject, JsonValue, Message
 
 __all__ = [
     "ANSWERS",
@@ -20,6 +20,7 @@ __all__ = [
     "Moved",
     "Question",
     "QuestionAnswer",
+    "QuestionRefused",
     "RunCell",
     "SessionForked",
 ]
@@ -62,6 +63,16 @@ class QuestionAnswer(Message):
 
 
 @dataclass(frozen=True, slots=True)
+class QuestionRefused(Message):
+    """A question of a cell that the world was not asked."""
+
+    kind: ClassVar[str] = "question_refused"
+    cell: int
+    question: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class CellDone(Message):
     """A cell is over; ``ok`` is False after an exception."""
 
@@ -77,7 +88,8 @@ class Question(Message):
     kind: ClassVar[str] = "question"
     cell: int
     question: int
-    request: JsonObject
+    request: JsonValue
+    """Whatever the cell passed to ``ask``: the world is asked when it is an object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +107,8 @@ class Moved(Message):
     kind: ClassVar[str] = "moved"
 
 
-Request = RunCell | ForkSession | MoveSession | QuestionAnswer
-REQUESTS = Codec[Request](RunCell, ForkSession, MoveSession, QuestionAnswer)
-ANSWERS = Codec[QuestionAnswer](QuestionAnswer)
+Answer = QuestionAnswer | QuestionRefused
+Request = RunCell | ForkSession | MoveSession | Answer
+REQUESTS = Codec[Request](RunCell, ForkSession, MoveSession, QuestionAnswer, QuestionRefused)
+ANSWERS = Codec[Answer](QuestionAnswer, QuestionRefused)
 REPORTS = Codec[CellDone | Question | SessionForked | Moved](CellDone, Question, SessionForked, Moved)

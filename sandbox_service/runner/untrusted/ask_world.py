@@ -12,8 +12,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io.packets import receive_packet, send_packet
-from sandbox_service.runner.messages.codec import JsonObject, encode
-from sandbox_service.runner.messages.session import ANSWERS, Question, QuestionAnswer
+from sandbox_service.runner.messages.codec import JsonObject, MessageError, encode
+from sandbox_service.runner.messages.session import ANSWERS, Question, QuestionRefused
 
 if TYPE_CHECKING:
     import socket
@@ -21,19 +21,25 @@ if TYPE_CHECKING:
 
 __all__ = ["CellQuestions", "ask", "connect"]
 
-_lines: list[Callable[[JsonObject], JsonObject]] = []
+_connected: list[Callable[[JsonObject], JsonObject]] = []
+"""What answers the cell that runs, if anything does. It belongs to the module because cells, and what they
+import, find it by importing ``ask``; a session is a process of its own and runs one cell at a time."""
 
 
 def ask(request: JsonObject) -> JsonObject:
-    """Return the world's answer. Raises RuntimeError when nobody answers, EOFError when the world is gone."""
-    if not _lines:
-        raise RuntimeError("nobody answers here")
-    return _lines[-1](request)
+    """Return the world's answer.
+
+    Raises TypeError when ``request`` is no dictionary, RuntimeError when the world answers no questions, and
+    EOFError when the world is gone.
+    """
+    if not _connected:
+        raise RuntimeError("the world answers no questions here")
+    return _connected[0](request)
 
 
-def connect(line: Callable[[JsonObject], JsonObject] | None) -> None:
-    """Have ``line`` answer questions from now on; nobody when it is None."""
-    _lines[:] = [] if line is None else [line]
+def connect(answer: Callable[[JsonObject], JsonObject] | None) -> None:
+    """Have ``answer`` answer the calls of ``ask`` from now on; with None they fail."""
+    _connected[:] = [] if answer is None else [answer]
 
 
 class CellQuestions:
@@ -46,7 +52,7 @@ class CellQuestions:
         self._one_at_a_time = threading.Lock()
 
     def ask(self, request: JsonObject) -> JsonObject:
-        """Ask, and wait for the answer to this very question."""
+        """Ask, and wait for the answer to this very question. Raises as ``ask`` does."""
         # A signal handler of the agent's that raises between two halves of a packet would garble the rest.
         masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM, signal.SIGINT})
         try:
@@ -55,10 +61,14 @@ class CellQuestions:
                 send_packet(self._control, encode(Question(self._cell, self._asked, request)))
                 while True:
                     message, _ = receive_packet(self._control)
-                    if message.get("kind") != QuestionAnswer.kind:
+                    try:
+                        answer = ANSWERS.decode(message)
+                    except MessageError:
                         continue
-                    answer = ANSWERS.decode(message)
-                    if (answer.cell, answer.question) == (self._cell, self._asked):
-                        return answer.value
+                    if (answer.cell, answer.question) != (self._cell, self._asked):
+                        continue
+                    if isinstance(answer, QuestionRefused):
+                        raise TypeError(answer.detail)
+                    return answer.value
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, masked)

@@ -29,6 +29,7 @@ from sandbox_service.runner.messages.session import (
     Moved,
     MoveSession,
     QuestionAnswer,
+    QuestionRefused,
     RunCell,
     SessionForked,
 )
@@ -59,7 +60,9 @@ class Session:
             RunCell: self._run_cell,
             ForkSession: self._fork,
             MoveSession: self._move,
+            # An answer that its cell did not wait for.
             QuestionAnswer: lambda *_: None,
+            QuestionRefused: lambda *_: None,
         }
         self._main = types.ModuleType("__main__")
         self._main.__dict__["__builtins__"] = __builtins__

@@ -22,6 +22,7 @@ from sandbox_service.runner.messages.session import (
     MoveSession,
     Question,
     QuestionAnswer,
+    QuestionRefused,
     RunCell,
     SessionForked,
 )
@@ -115,8 +116,17 @@ class SessionClient:
         return int(not answers[0]) if answers else None
 
     def _answer(self, question: Question, serve: Callable[[JsonObject], JsonObject], deadline: float) -> None:
-        """Answer a question, whatever it is; a cell that does not fetch the answer in time is late itself."""
-        reply = QuestionAnswer(question.cell, question.question, serve(question.request))
+        """Answer a question, or refuse it: a cell that got no answer would wait until its deadline.
+
+        Raises TimeoutError when the cell does not fetch the answer, EOFError when the session is gone.
+        """
+        reply: Message
+        if isinstance(question.request, dict):
+            reply = QuestionAnswer(question.cell, question.question, serve(question.request))
+        else:
+            found = type(question.request).__name__
+            detail = f"a question is a dictionary with JSON values, not {found}"
+            reply = QuestionRefused(question.cell, question.question, detail)
         send_packet(self._end, encode(reply), deadline=deadline)
 
     def _receive(self, deadline: float, most: int = _MAX_REPLY) -> Message | None:

@@ -51,10 +51,26 @@ def test_a_megabyte_goes_both_ways(act: Any) -> None:
     assert serve(act, code)["output"] == "2000000\n"
 
 
+@pytest.mark.parametrize("request_", ["[1]", "None", "'text'", "1", "1.5", "True"])
+def test_a_question_that_is_no_object_is_refused_at_once(act: Any, request_: str) -> None:
+    result = serve(act, f"ask({request_})", timeout_s=15)
+    assert not result["timed_out"]
+    assert "TypeError: a question is a dictionary" in result["output"]
+    assert result["questions"] == 0
+    assert serve(act, "print(ask({'n': 1})['asked'])")["output"] == "{'n': 1}\n"
+
+
+def test_a_forged_question_that_is_no_object_is_answered_too(act: Any) -> None:
+    code = PACKET + "import select\nos.write(3, packet(kind='question', question=1, cell=1, request=None))\n"
+    code += "print(bool(select.select([3], [], [], 10)[0]))"
+    assert serve(act, code)["output"] == "True\n"
+    assert serve(act, "print(ask({'n': 1})['asked'])")["output"] == "{'n': 1}\n"
+
+
 def test_nobody_answers_where_the_world_does_not_serve(act: Any) -> None:
     serve(act, "ask({})")
     result = act(do="python", code=ASK + "ask({})")
-    assert result["output"].endswith("RuntimeError: nobody answers here\n")
+    assert result["output"].endswith("RuntimeError: the world answers no questions here\n")
     assert act(do="python", code="'alive'")["output"] == "'alive'\n"
 
 
@@ -136,11 +152,11 @@ def unconnected() -> Iterator[None]:
     connect(None)
 
 
-def test_questions_go_to_the_line_that_is_connected(unconnected: None) -> None:
-    with pytest.raises(RuntimeError, match="nobody"):
+def test_questions_go_to_what_is_connected(unconnected: None) -> None:
+    with pytest.raises(RuntimeError, match="no questions"):
         ask({})
     connect(lambda request: {"heard": json.dumps(request)})
     assert ask({"a": 1}) == {"heard": '{"a": 1}'}
     connect(None)
-    with pytest.raises(RuntimeError, match="nobody"):
+    with pytest.raises(RuntimeError, match="no questions"):
         ask({})
