@@ -99,7 +99,7 @@ class RunnerBox:
 
     def connect(self) -> None:
         """Connect (again)."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 90
         while True:
             self.socket = socket.socket(socket.AF_UNIX)
             try:
