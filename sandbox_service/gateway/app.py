@@ -15,14 +15,14 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import DeadlineConfig, QuotaConfig
 from sandbox_service.errors import ServiceError
 
-from .agentgym import AgentGymRoutes
-from .agentgym_documents import agentgym_documentation
 from .answers import problem_answer, send_answer
 from .auth import KeyRing
 from .bodies import BodyParser
-from .compat import CompatRoutes
-from .compat_documents import compat_documentation
-from .compat_manager import ManagerRoutes
+from .compat.agentgym.documents import agentgym_documentation
+from .compat.agentgym.routes import AgentGymRoutes
+from .compat.agentscope.documents import compat_documentation
+from .compat.agentscope.manager import ManagerRoutes
+from .compat.agentscope.routes import CompatRoutes
 from .deadlines import Deadlines
 from .documents import build_document
 from .exchange import EXCHANGE, Exchange, begin

@@ -13,7 +13,7 @@ from sandbox_service.config import EnvironmentsConfig, LeaseConfig, ServerConfig
 from sandbox_service.config.reading import read_config
 from sandbox_service.environments.registry import build_registry
 from sandbox_service.gateway.app import build_app
-from sandbox_service.gateway.compat_models import CompatRequest
+from sandbox_service.gateway.compat.agentscope.models import CompatRequest
 from sandbox_service.gateway.metrics import Metrics
 from sandbox_service.gateway.operations import OPERATIONS
 from tests.fakes.reference_tables import RUN_PAGE, configuration_rows, error_rows, run_page, run_sections

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .compat_models import (
+from sandbox_service.gateway.documents import documented_route
+
+from .models import (
     CompatFailure,
     CompatReply,
     CompatRequest,
@@ -13,7 +15,6 @@ from .compat_models import (
     ManagerRelease,
     ManagerReply,
 )
-from .documents import documented_route
 
 if TYPE_CHECKING:
     from fastapi.routing import APIRoute

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import BaseModel, JsonValue
 
-from . import agentgym_models as models
-from .agentgym_scenes import Scene, strings
+from . import models
+from .scenes import Scene, strings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -16,16 +16,14 @@ from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-
-from .inspection import LIVE, known_instances
+from sandbox_service.gateway.inspection import LIVE, known_instances
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sandbox_contract.inspection import InstanceStatus
-
-    from .exchange import Exchange
-    from .verbs import Verbs
+    from sandbox_service.gateway.exchange import Exchange
+    from sandbox_service.gateway.verbs import Verbs
 
 __all__ = ["FIRST", "Places", "instance_name", "later_number"]
 

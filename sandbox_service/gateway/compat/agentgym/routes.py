@@ -14,24 +14,24 @@ from urllib.parse import parse_qsl
 from pydantic import BaseModel, ValidationError
 
 from sandbox_contract.problems import ErrorCode
+from sandbox_service.gateway.answers import Answer, error_headers
+from sandbox_service.gateway.compat.agentscope import models as compat_models
+from sandbox_service.gateway.native import HotRoute
+from sandbox_service.gateway.refusals import SchemaError
 
-from . import compat_models
-from .agentgym_dialects import DIALECTS
-from .agentgym_operations import AgentGymOperations
-from .answers import Answer, error_headers
-from .native import HotRoute
-from .refusals import SchemaError
+from .dialects import DIALECTS
+from .operations import AgentGymOperations
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from sandbox_service.environments.registry import Registry
     from sandbox_service.errors import ServiceError
+    from sandbox_service.gateway.bodies import BodyParser
+    from sandbox_service.gateway.exchange import Exchange
+    from sandbox_service.gateway.verbs import Verbs
 
-    from .agentgym_dialects import Dialect, Look, Told
-    from .bodies import BodyParser
-    from .exchange import Exchange
-    from .verbs import Verbs
+    from .dialects import Dialect, Look, Told
 
     Operation: TypeAlias = Callable[[Exchange, Dialect, BaseModel], Awaitable[Told]]
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from sandbox_contract.episodes import StepRequest
+from sandbox_service.gateway.bodies import json_object
+from sandbox_service.gateway.refusals import SchemaError
+from sandbox_service.gateway.verbs import Call, call_of
 
-from .bodies import json_object
-from .compat_messages import action_of, answer_of
-from .compat_models import CompatRequest, MissingFieldError, success
-from .refusals import SchemaError
-from .verbs import Call, call_of
+from .messages import action_of, answer_of
+from .models import CompatRequest, MissingFieldError, success
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from .compat_messages import Json
+    from .messages import Json
 
 __all__ = [
     "messages_of",

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Query
 from fastapi.routing import APIRoute
 
-from .agentgym_dialects import DIALECTS
-from .agentgym_models import AgentGymFailure, Id
-from .compat_models import CompatFailure
-from .documents import documented_route
+from sandbox_service.gateway.compat.agentscope.models import CompatFailure
+from sandbox_service.gateway.documents import documented_route
+
+from .dialects import DIALECTS
+from .models import AgentGymFailure, Id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .agentgym_dialects import Dialect
+    from .dialects import Dialect
 
 __all__ = ["agentgym_documentation"]
 

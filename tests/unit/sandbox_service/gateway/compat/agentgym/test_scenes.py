@@ -1,5 +1,5 @@
 from sandbox_contract.inspection import Event
-from sandbox_service.gateway.agentgym_scenes import opened, recorded, stepped
+from sandbox_service.gateway.compat.agentgym.scenes import opened, recorded, stepped
 
 
 def created(text="You see.", **info):

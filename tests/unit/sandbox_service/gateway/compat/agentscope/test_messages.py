@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox_service.gateway.compat_messages import action_of, answer_of, declared, opening_of
+from sandbox_service.gateway.compat.agentscope.messages import action_of, answer_of, declared, opening_of
 
 TOOL = {"type": "function", "function": {"name": "shout"}}
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from sandbox_service.errors import ServiceError
-from sandbox_service.gateway.agentgym_places import FIRST, Places, instance_name, later_number
+from sandbox_service.gateway.compat.agentgym.places import FIRST, Places, instance_name, later_number
 from sandbox_service.gateway.exchange import Exchange
 from sandbox_service.wire.frames import Frame, Op
 

@@ -15,11 +15,11 @@ from pydantic import ValidationError
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
+from sandbox_service.gateway.inspection import LIVE, known_instances
+from sandbox_service.gateway.native import HotRoute
+from sandbox_service.gateway.refusals import SchemaError
 
-from .compat_models import CompatRequest, ManagerCall, ManagerCreate, ManagerRelease, json_answer, refuse
-from .inspection import LIVE, known_instances
-from .native import HotRoute
-from .refusals import SchemaError
+from .models import CompatRequest, ManagerCall, ManagerCreate, ManagerRelease, json_answer, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from sandbox_service.environments.registry import Registry
+    from sandbox_service.gateway.answers import Answer
+    from sandbox_service.gateway.bodies import BodyParser
+    from sandbox_service.gateway.exchange import Exchange
+    from sandbox_service.gateway.verbs import Verbs
 
-    from .answers import Answer
-    from .bodies import BodyParser
-    from .compat import CompatRoutes
-    from .exchange import Exchange
-    from .verbs import Verbs
+    from .routes import CompatRoutes
 
 __all__ = ["ManagerRoutes"]
 

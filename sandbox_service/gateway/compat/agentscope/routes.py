@@ -18,12 +18,16 @@ from sandbox_contract.episodes import (
 from sandbox_contract.inspection import Trajectory
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
+from sandbox_service.gateway.answers import Answer
+from sandbox_service.gateway.bodies import json_object
+from sandbox_service.gateway.inspection import GONE, LIVE, instance_status, trajectory_page
+from sandbox_service.gateway.native import HotRoute, env_profile
+from sandbox_service.gateway.refusals import SchemaError
+from sandbox_service.gateway.verbs import header_key
 
-from .answers import Answer
-from .bodies import json_object
-from .compat_messages import Json, declared, opening_of
-from .compat_models import CompatRequest, json_answer, refuse, success
-from .compat_steps import (
+from .messages import Json, declared, opening_of
+from .models import CompatRequest, json_answer, refuse, success
+from .steps import (
     messages_of,
     native_request,
     required,
@@ -31,10 +35,6 @@ from .compat_steps import (
     step_call,
     step_data,
 )
-from .inspection import GONE, LIVE, instance_status, trajectory_page
-from .native import HotRoute, env_profile
-from .refusals import SchemaError
-from .verbs import header_key
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -43,10 +43,9 @@ if TYPE_CHECKING:
 
     from sandbox_contract.base import Request
     from sandbox_service.environments.registry import Registry
-
-    from .bodies import BodyParser
-    from .exchange import Exchange
-    from .verbs import Verbs
+    from sandbox_service.gateway.bodies import BodyParser
+    from sandbox_service.gateway.exchange import Exchange
+    from sandbox_service.gateway.verbs import Verbs
 
 __all__ = ["CompatRoutes"]
 

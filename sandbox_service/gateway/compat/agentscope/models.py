@@ -13,12 +13,11 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-
-from .answers import Answer, error_headers
-from .refusals import SchemaError
+from sandbox_service.gateway.answers import Answer, error_headers
+from sandbox_service.gateway.refusals import SchemaError
 
 if TYPE_CHECKING:
-    from .exchange import Exchange
+    from sandbox_service.gateway.exchange import Exchange
 
 __all__ = [
     "CompatFailure",

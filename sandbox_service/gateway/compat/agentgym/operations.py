@@ -18,13 +18,13 @@ from sandbox_contract.inspection import Trajectory
 from sandbox_contract.messages import Message
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
+from sandbox_service.gateway.bodies import json_object
+from sandbox_service.gateway.inspection import GONE, LIVE, trajectory_page
+from sandbox_service.gateway.verbs import header_key
 
-from .agentgym_dialects import Place
-from .agentgym_places import FIRST, Places, instance_name, later_number
-from .agentgym_scenes import opened, recorded, stepped
-from .bodies import json_object
-from .inspection import GONE, LIVE, trajectory_page
-from .verbs import header_key
+from .dialects import Place
+from .places import FIRST, Places, instance_name, later_number
+from .scenes import opened, recorded, stepped
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from sandbox_contract.base import JsonObject, Request
     from sandbox_contract.inspection import Event
     from sandbox_service.environments.registry import Registry
+    from sandbox_service.gateway.bodies import BodyParser
+    from sandbox_service.gateway.exchange import Exchange
+    from sandbox_service.gateway.verbs import Verbs
 
-    from .agentgym_dialects import Dialect, Look, Told
-    from .bodies import BodyParser
-    from .exchange import Exchange
-    from .verbs import Verbs
+    from .dialects import Dialect, Look, Told
 
 __all__ = ["AgentGymOperations", "task_order"]
 
