@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Query
 from fastapi.routing import APIRoute
 
-from sandbox_service.gateway.compat.agentscope.models import CompatFailure
+from sandbox_service.gateway.compat.refusals import CompatFailure
 from sandbox_service.gateway.documents import documented_route
 
 from .dialects import DIALECTS

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.gateway.answers import Answer, error_headers
-from sandbox_service.gateway.compat.agentscope import models as compat_models
+from sandbox_service.gateway.compat import refusals
 from sandbox_service.gateway.native import HotRoute
 from sandbox_service.gateway.refusals import SchemaError
 
@@ -124,7 +124,7 @@ def _refusal_of(dialect: Dialect) -> Callable[[Exchange, ServiceError], Answer]:
     def refuse(exchange: Exchange, error: ServiceError) -> Answer:
         problem = error.problem(exchange.request_id, exchange.instance_id)
         if isinstance(error, SchemaError) or problem.code in _KEEP_STATUS:
-            return compat_models.refuse(exchange, error)
+            return refusals.refuse(exchange, error)
         exchange.error = problem.code
         told = {"error": problem.detail, "code": problem.code, "failure_class": problem.failure_class}
         body = json.dumps(told, ensure_ascii=False).encode()

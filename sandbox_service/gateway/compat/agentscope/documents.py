@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sandbox_service.gateway.compat.refusals import CompatFailure
 from sandbox_service.gateway.documents import documented_route
 
 from .models import (
-    CompatFailure,
     CompatReply,
     CompatRequest,
     ManagerCall,

@@ -15,11 +15,12 @@ from pydantic import ValidationError
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
+from sandbox_service.gateway.compat.refusals import refuse
 from sandbox_service.gateway.inspection import LIVE, known_instances
 from sandbox_service.gateway.native import HotRoute
 from sandbox_service.gateway.refusals import SchemaError
 
-from .models import CompatRequest, ManagerCall, ManagerCreate, ManagerRelease, json_answer, refuse
+from .models import CompatRequest, ManagerCall, ManagerCreate, ManagerRelease, json_answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,60 +1,27 @@
-"""Models of the AgentScope Runtime protocol, and the form in which it tells errors.
+"""Models of the AgentScope Runtime protocol.
 
-Every request has the same body; unknown fields are ignored and nulls accepted, since its clients send
-both. Errors are ``{"detail": ...}``: a sentence, or a list of fields for a body that fits no schema.
+Every request has the same body; unknown fields are ignored and nulls accepted, since its clients send both.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import ServiceError
-from sandbox_service.gateway.answers import Answer, error_headers
-from sandbox_service.gateway.refusals import SchemaError
-
-if TYPE_CHECKING:
-    from sandbox_service.gateway.exchange import Exchange
+from sandbox_service.gateway.answers import Answer
 
 __all__ = [
-    "CompatFailure",
     "CompatReply",
     "CompatRequest",
     "ManagerCall",
     "ManagerCreate",
     "ManagerRelease",
     "ManagerReply",
-    "MissingFieldError",
     "json_answer",
-    "refuse",
     "success",
 ]
-
-_AS_BAD_REQUEST = frozenset(
-    {
-        ErrorCode.UNKNOWN_ENVIRONMENT,
-        ErrorCode.UNKNOWN_SPLIT,
-        ErrorCode.UNKNOWN_TASK,
-        ErrorCode.UNKNOWN_INSTANCE,
-        ErrorCode.INSTANCE_RELEASED,
-        ErrorCode.INSTANCE_EXPIRED,
-    }
-)
-"""The protocol has one status for whatever it does not know: 400."""
-
-
-class MissingFieldError(ServiceError):
-    """A field that the operation needs is null or missing; the protocol's own servers answer 400."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(ErrorCode.INVALID_REQUEST, f"{name} is required")
-        self.name = name
-
-    def __reduce__(self) -> tuple[type[MissingFieldError], tuple[str]]:
-        return (type(self), (self.name,))
 
 
 class _Lenient(BaseModel):
@@ -83,13 +50,6 @@ class CompatReply(_Lenient):
     """False only for the release of an instance that there is not."""
     data: JsonValue
     """The result."""
-
-
-class CompatFailure(_Lenient):
-    """An error of the protocol."""
-
-    detail: str | list[dict[str, JsonValue]]
-    """A sentence, or field by field what does not match the schema."""
 
 
 class ManagerCreate(_Lenient):
@@ -140,21 +100,3 @@ def json_answer(value: JsonValue) -> Answer:
 
 def _compact(value: JsonValue) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def refuse(exchange: Exchange, error: ServiceError) -> Answer:
-    """An error in the protocol's form."""
-    problem = error.problem(exchange.request_id)
-    exchange.error = problem.code
-    bad = problem.code in _AS_BAD_REQUEST or isinstance(error, MissingFieldError)
-    status = 400 if bad else problem.status
-    detail: JsonValue = problem.detail
-    if isinstance(error, SchemaError):
-        detail = [
-            {"type": each.kind, "loc": ["body", *each.location], "msg": each.message} for each in error.fields
-        ]
-    elif problem.code is ErrorCode.MALFORMED_JSON:
-        status = 422
-        detail = [{"type": "json_invalid", "loc": ["body"], "msg": problem.detail}]
-    body = json.dumps({"detail": detail}).encode()
-    return Answer(status, body, headers=error_headers(problem))

@@ -20,13 +20,14 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.answers import Answer
 from sandbox_service.gateway.bodies import json_object
+from sandbox_service.gateway.compat.refusals import refuse
 from sandbox_service.gateway.inspection import GONE, LIVE, instance_status, trajectory_page
 from sandbox_service.gateway.native import HotRoute, env_profile
 from sandbox_service.gateway.refusals import SchemaError
 from sandbox_service.gateway.verbs import header_key
 
 from .messages import Json, declared, opening_of
-from .models import CompatRequest, json_answer, refuse, success
+from .models import CompatRequest, json_answer, success
 from .steps import (
     messages_of,
     native_request,

@@ -8,11 +8,12 @@ from pydantic import BaseModel, ValidationError
 
 from sandbox_contract.episodes import StepRequest
 from sandbox_service.gateway.bodies import json_object
+from sandbox_service.gateway.compat.refusals import MissingFieldError
 from sandbox_service.gateway.refusals import SchemaError
 from sandbox_service.gateway.verbs import Call, call_of
 
 from .messages import action_of, answer_of
-from .models import CompatRequest, MissingFieldError, success
+from .models import CompatRequest, success
 
 if TYPE_CHECKING:
     from pydantic import JsonValue

@@ -1,0 +1,71 @@
+"""Errors in the form of AgentScope's protocol, which AgentGym's routes use too.
+
+An error is ``{"detail": ...}``: a sentence, or a list of fields for a body that does not match its schema.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.gateway.answers import Answer, error_headers
+from sandbox_service.gateway.refusals import SchemaError
+
+if TYPE_CHECKING:
+    from sandbox_service.gateway.exchange import Exchange
+
+__all__ = ["CompatFailure", "MissingFieldError", "refuse"]
+
+_AS_BAD_REQUEST = frozenset(
+    {
+        ErrorCode.UNKNOWN_ENVIRONMENT,
+        ErrorCode.UNKNOWN_SPLIT,
+        ErrorCode.UNKNOWN_TASK,
+        ErrorCode.UNKNOWN_INSTANCE,
+        ErrorCode.INSTANCE_RELEASED,
+        ErrorCode.INSTANCE_EXPIRED,
+    }
+)
+"""The protocol has one status for whatever it does not know: 400."""
+
+
+class MissingFieldError(ServiceError):
+    """A field that the operation needs is null or missing; the protocol's own servers answer 400."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, f"{name} is required")
+        self.name = name
+
+    def __reduce__(self) -> tuple[type[MissingFieldError], tuple[str]]:
+        return (type(self), (self.name,))
+
+
+class CompatFailure(BaseModel):
+    """An error of the protocol."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+
+    detail: str | list[dict[str, JsonValue]]
+    """A sentence, or field by field what does not match the schema."""
+
+
+def refuse(exchange: Exchange, error: ServiceError) -> Answer:
+    """An error in the protocol's form."""
+    problem = error.problem(exchange.request_id)
+    exchange.error = problem.code
+    bad = problem.code in _AS_BAD_REQUEST or isinstance(error, MissingFieldError)
+    status = 400 if bad else problem.status
+    detail: JsonValue = problem.detail
+    if isinstance(error, SchemaError):
+        detail = [
+            {"type": each.kind, "loc": ["body", *each.location], "msg": each.message} for each in error.fields
+        ]
+    elif problem.code is ErrorCode.MALFORMED_JSON:
+        status = 422
+        detail = [{"type": "json_invalid", "loc": ["body"], "msg": problem.detail}]
+    body = json.dumps({"detail": detail}).encode()
+    return Answer(status, body, headers=error_headers(problem))
