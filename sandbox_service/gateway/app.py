@@ -21,7 +21,7 @@ from .bodies import BodyParser
 from .compat.agentgym.documents import agentgym_documentation
 from .compat.agentgym.routes import AgentGymRoutes
 from .compat.agentscope.documents import compat_documentation
-from .compat.agentscope.manager import ManagerRoutes
+from .compat.agentscope.manager_routes import ManagerRoutes
 from .compat.agentscope.routes import CompatRoutes
 from .deadlines import Deadlines
 from .documents import build_document
