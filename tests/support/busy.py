@@ -8,6 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from local_processes.prctl import end_with_parent
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -23,10 +25,11 @@ ON_A_QUIET_CPU = ("nice", "-n", "-20")
 @contextlib.contextmanager
 def busy_cpu(others: int = 14) -> Iterator[None]:
     """Keep the processor of ``ON_A_BUSY_CPU`` busy with ``others``."""
-    # In sessions of their own: kernels may share processors out by session first.
+    # In sessions of their own: kernels may share processors out by session first. They end with the
+    # tests, which may be killed before the block is over.
+    spin = [*_PINNED, "sh", "-c", "while :; do :; done"]
     spinners = [
-        subprocess.Popen([*_PINNED, "sh", "-c", "while :; do :; done"], start_new_session=True)
-        for _ in range(others)
+        subprocess.Popen(spin, start_new_session=True, preexec_fn=end_with_parent) for _ in range(others)
     ]
     try:
         yield
