@@ -6,7 +6,7 @@ from sandbox_service.config import CodeConfig
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.environments.code.service.packs.task import CodeTask
 
-PAGE = Path(__file__).parents[6] / "docs" / "tasks.md"
+PAGE = Path(__file__).parents[7] / "docs" / "tasks.md"
 
 
 def example() -> str:
