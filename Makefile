@@ -34,6 +34,7 @@ lint: $(STAMP) ## Style and formatting.
 
 types: $(STAMP) ## Strict types.
 	$(BIN)/mypy
+	$(BIN)/mypy --python-version 3.10 -p sandbox_client -p sandbox_contract  # the oldest that the client supports
 
 imports: $(STAMP) ## Dependency rules.
 	$(BIN)/lint-imports

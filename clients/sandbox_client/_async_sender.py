@@ -121,7 +121,8 @@ class AsyncSender:
             try:
                 response = await self._transport.handle_async_request(self._wire.request(call))
                 body = await _body(response)
-            except (httpx.HTTPError, aiohttp.ClientError, OSError) as error:
+            # Before Python 3.11, asyncio.TimeoutError is neither the built-in TimeoutError nor an OSError.
+            except (httpx.HTTPError, aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
                 raise transport_error(call, error) from error
             return self._wire.result(call, response, body)
         finally:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from enum import Enum
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -62,7 +62,7 @@ Action: TypeAlias = "Message | Mapping[str, JsonValue] | str"
 """An assistant message, its dictionary, or its content alone."""
 
 
-class Lane(StrEnum):
+class Lane(Enum):
     """Which bound on calls in flight a call comes under."""
 
     ADMISSION = "admission"

@@ -21,9 +21,9 @@ from .errors import SandboxError
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
-    from typing import Self
 
     from pydantic import JsonValue
+    from typing_extensions import Self
 
     from sandbox_contract.episodes import (
         EvaluateResult,
@@ -122,9 +122,9 @@ class AsyncEpisode(Progress):
 
     async def _release(self, instance_id: str) -> None:
         try:
-            async with asyncio.timeout(_RELEASE_S):
-                await self._client.release_instance(instance_id)
-        except (SandboxError, TimeoutError) as error:
+            await asyncio.wait_for(self._client.release_instance(instance_id), _RELEASE_S)
+        # Before Python 3.11, asyncio.TimeoutError is not the built-in TimeoutError.
+        except (SandboxError, asyncio.TimeoutError) as error:
             self._release_failed(error)
 
     def _copy(self, instance_id: str, forked: ForkInstanceResult) -> AsyncEpisode:

@@ -18,10 +18,10 @@ from .limits import ClientLimits
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
-    from typing import Self
 
     import httpx
     from pydantic import JsonValue
+    from typing_extensions import Self
 
     from sandbox_contract.batches import BatchOperation, BatchResult
     from sandbox_contract.episodes import (

@@ -7,7 +7,7 @@ total, so neither the service nor a client ever guesses. Tracebacks never travel
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 
 
-class FailureClass(StrEnum):
+class FailureClass(str, Enum):
     """Whose failure it is; a trainer decides by it whether to retry, mask or train."""
 
     POLICY = "policy"
@@ -36,8 +36,11 @@ class FailureClass(StrEnum):
     REQUEST = "request"
     """The caller's request is wrong: mend it."""
 
+    # As enum.StrEnum, which Python 3.10 lacks: the text of a member is its value.
+    __str__ = str.__str__
 
-class ErrorCode(StrEnum):
+
+class ErrorCode(str, Enum):
     """Stable names of everything that can go wrong."""
 
     MALFORMED_HTTP = "malformed_http"
@@ -82,6 +85,8 @@ class ErrorCode(StrEnum):
     QUEUE_TIMEOUT = "queue_timeout"
     STEP_TIMEOUT = "step_timeout"
     DEADLINE_EXCEEDED = "deadline_exceeded"
+
+    __str__ = str.__str__
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,14 @@ async def test_a_retry_sends_the_same_bytes_and_key() -> None:
     assert json.loads(bodies.pop())["idempotency_key"]
 
 
+async def test_a_time_out_of_the_connection_is_a_transport_error_and_is_retried() -> None:
+    transport = ScriptedTransport(in_turn(asyncio.TimeoutError("no bytes")))  # noqa: UP041 - another class before 3.11
+    async with client_of(transport) as client:
+        with pytest.raises(TransportError, match="no bytes"):
+            await client.step("i", "hello")
+    assert len(transport.requests) == QUICK.attempts
+
+
 @pytest.mark.parametrize("code", [ErrorCode.INSTANCE_BUSY, ErrorCode.STEP_INDEX_MISMATCH])
 async def test_what_the_service_calls_not_retryable_is_sent_once(code: ErrorCode) -> None:
     transport = ScriptedTransport(in_turn(problem(code)))
