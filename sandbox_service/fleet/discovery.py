@@ -1,8 +1,8 @@
-"""Finds the fleet's supervisors through Ray, and has missing ones started.
+"""Find the fleet's supervisors through Ray, and have missing ones started.
 
-Addresses are kept; a look at Ray happens every few seconds in the background, and at once when a connection
-failed. A supervisor that Ray knows but that does not answer keeps its last address: it is restarting, and
-its instances are not gone.
+Addresses are cached; Ray is asked every few seconds in the background, and at once when a connection failed.
+A supervisor that Ray knows but that does not answer keeps its last address: it is restarting, and its
+instances are not lost.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 __all__ = ["RayDiscovery"]
 
-LOOK_INTERVAL_S = 5.0
-"""How often the fleet is looked at when nobody asks for it."""
+REFRESH_INTERVAL_S = 5.0
+"""Seconds between two refreshes in the background."""
 REFRESH_GAP_S = 0.2
-"""Least time between two looks."""
+"""Least time between two refreshes."""
 ANSWER_TIMEOUT_S = 2.0
-"""How long a supervisor may take to tell its address."""
+"""How long a supervisor may take to send its address."""
 
 logger = logging.getLogger(__name__)
 
@@ -51,61 +51,62 @@ class RayDiscovery:
         self._tls: ssl.SSLContext | None = roster.tls.context(server=False) if roster.tls else None
         self._addresses: dict[str, SupervisorAddress] = {}
         self._members: Mapping[str, Member] = MappingProxyType({})
-        self._look_at = 0.0
-        self._look: asyncio.Task[None] | None = None
-        self._watch: asyncio.Task[None] | None = None
+        self._refreshed_at = 0.0
+        self._refreshing: asyncio.Task[None] | None = None
+        self._background: asyncio.Task[None] | None = None
 
     async def members(self) -> Mapping[str, Member]:
-        if self._watch is None:
+        if self._background is None:
             await self.refresh()
-            self._watch = asyncio.create_task(self._keep_looking(), name="watch the fleet")
+            self._background = asyncio.create_task(self._refresh_forever(), name="refresh the fleet")
         return self._members
 
     async def refresh(self) -> Mapping[str, Member]:
-        if self._look is None:
-            self._look = asyncio.create_task(self._look_again(), name="look at the fleet")
-            self._look.add_done_callback(self._looked)
-        await asyncio.shield(self._look)
+        if self._refreshing is None:
+            self._refreshing = asyncio.create_task(self._refresh(), name="refresh the fleet once")
+            self._refreshing.add_done_callback(self._refresh_ended)
+        # Shielded, because all callers of this moment share the one refresh.
+        await asyncio.shield(self._refreshing)
         return self._members
 
     async def close(self) -> None:
-        tasks = [task for task in (self._watch, self._look) if task is not None]
+        tasks = [task for task in (self._background, self._refreshing) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _keep_looking(self) -> None:
+    async def _refresh_forever(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_INTERVAL_S)
+            await asyncio.sleep(REFRESH_INTERVAL_S)
             await self.refresh()
 
-    def _looked(self, task: asyncio.Task[None]) -> None:
-        self._look = None
+    def _refresh_ended(self, task: asyncio.Task[None]) -> None:
+        self._refreshing = None
         if not task.cancelled() and task.exception() is not None:
-            logger.error("could not look at the fleet", exc_info=task.exception())
+            logger.error("could not refresh the list of supervisors", exc_info=task.exception())
 
-    async def _look_again(self) -> None:
+    async def _refresh(self) -> None:
         loop = asyncio.get_running_loop()
-        await asyncio.sleep(max(0.0, self._look_at + REFRESH_GAP_S - loop.time()))
+        await asyncio.sleep(max(0.0, self._refreshed_at + REFRESH_GAP_S - loop.time()))
         try:
             handles = await asyncio.to_thread(self._roster.find)
             answers = await asyncio.gather(*(_address_of(handle) for handle in handles.values()))
             answered = {address.name: address for address in answers if address is not None}
             kept = {name: address for name, address in self._addresses.items() if name in handles}
             found = {**kept, **answered}
-            seated = {name: address.node_id for name, address in found.items()}
-            dead = await asyncio.to_thread(self._roster.bury, handles, seated)
+            placed = {name: address.node_id for name, address in found.items()}
+            dead = await asyncio.to_thread(self._roster.end_lost, handles, placed)
             self._addresses = {name: address for name, address in found.items() if name not in dead}
             self._members = MappingProxyType(
                 {name: self._member(address) for name, address in sorted(self._addresses.items())}
             )
             if self._start_missing:
-                await asyncio.to_thread(self._roster.start_missing, set(handles) - dead, seated)
+                await asyncio.to_thread(self._roster.start_missing, set(handles) - dead, placed)
         except ray.exceptions.RayError as error:
-            # The control plane is away; the supervisors that were known are as good as before.
-            logger.warning("could not look at the fleet: %s", error)
+            # Ray's control plane does not answer; the known supervisors are as good as before.
+            logger.warning("could not refresh the list of supervisors: %s", error)
         finally:
-            self._look_at = loop.time()
+            self._refreshed_at = loop.time()
 
     def _member(self, address: SupervisorAddress) -> Member:
         if address.node_id == self._node_id or address.port is None:
@@ -114,7 +115,7 @@ class RayDiscovery:
 
 
 async def _address_of(handle: ActorHandle[SupervisorActor]) -> SupervisorAddress | None:
-    """The address that a supervisor tells, or None when it does not answer now."""
+    """Return the address of a supervisor, or None when it does not answer now."""
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             method: Any = handle.address

@@ -1,4 +1,4 @@
-"""Who is in the fleet: a supervisor's name, where it listens, and the secret that its stream asks for."""
+"""The members of a fleet: a supervisor's name, its address, and the secret of its stream."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ class Member:
     """``[a-z0-9]+``; ids of its instances begin with it and a dot."""
     address: Address
     secret: str = field(repr=False)
-    """What both ends of its stream prove to know; a restarted supervisor may have another."""
+    """Secret that both ends of its stream prove to know; a restarted supervisor may have another."""
 
 
 class Discovery(Protocol):
-    """Finds the supervisors; the answers are cached."""
+    """Finds the supervisors, and caches the result."""
 
     async def members(self) -> Mapping[str, Member]:
-        """The supervisors by name, as last seen."""
+        """Return the supervisors by name, as last found."""
         ...
 
     async def refresh(self) -> Mapping[str, Member]:
-        """Look again, since somebody found the last answer wrong. Concurrent calls share one look."""
+        """Find the supervisors again, after a cached address failed. Concurrent calls share one refresh."""
         ...
 
     async def close(self) -> None:
-        """Stop looking."""
+        """Stop refreshing."""
         ...
 
 
 class StaticDiscovery:
-    """A fleet that somebody else keeps: one process, a test, a fixed list of addresses."""
+    """A fixed list of supervisors: for one process, or a test."""
 
     def __init__(self, members: Iterable[Member] = ()) -> None:
         self._members: Mapping[str, Member] = MappingProxyType({})

@@ -1,7 +1,7 @@
-"""Which supervisor: pure functions of names and counts.
+"""Choose a supervisor: pure functions of names and counts.
 
 Rendezvous hashing: every supervisor has a weight for every key, and the greatest wins. All gateways agree
-without talking, and when a supervisor comes or goes only the keys that it wins move.
+without communication, and when a supervisor comes or goes only the keys that it wins move.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ __all__ = ["least_loaded", "owner_of", "rank"]
 
 
 def rank(key: str, names: Iterable[str]) -> list[str]:
-    """The names in the order in which they are responsible for the key."""
+    """Return the names in the order in which they are responsible for the key."""
     return sorted(names, key=lambda name: (_weight(key, name), name), reverse=True)
 
 
 def least_loaded(load: Mapping[str, int], names: Iterable[str], turn: int = 0) -> list[str]:
-    """The names by how little they have to do; equals take turns."""
+    """Return the names, the least loaded first; equals take turns."""
     ordered = sorted(names)
     first = turn % len(ordered) if ordered else 0
     return sorted([*ordered[first:], *ordered[:first]], key=lambda name: load.get(name, 0))
 
 
 def owner_of(instance_id: str) -> str | None:
-    """The supervisor that an id of the service's own making names; None when it names none."""
+    """Return the supervisor that made an id, or None for an id that a client chose."""
     name, dot, rest = instance_id.partition(".")
     return name if dot and name and rest else None
 

@@ -1,7 +1,7 @@
-"""Which supervisors Ray runs in a fleet, and which nodes still lack one.
+"""Find and start a fleet's supervisors in Ray.
 
-A supervisor is a detached actor ``supervisor-<name>`` in the fleet's namespace, one a node. Its name is
-made from the fleet and the node's host name, so that it is the same after a restart of everything.
+A supervisor is a detached actor ``supervisor-<name>`` in the fleet's namespace, one per node. Its name is
+derived from the fleet and the node's host name, so that it is the same after everything was restarted.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ __all__ = ["Roster", "host_name_part"]
 
 PREFIX = "supervisor-"
 ANSWER_S = 2.0
-"""How long a supervisor may take to say what ails it."""
+"""How long a supervisor may take to send its failure."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Roster:
-    """The fleet as Ray's control plane knows it. Its methods block, and belong into a thread."""
+    """The fleet as Ray's control plane knows it. Its methods block, so call them in a thread."""
 
     fleet: str
     """Namespace of the actors; ``[a-z0-9-]+``."""
     build_core: CoreBuilder
     tcp: bool = False
-    """Supervisors listen for gateways of other nodes as well."""
+    """Supervisors also listen for gateways on other nodes."""
     tls: TlsFiles | None = None
 
     def find(self) -> dict[str, ActorHandle[SupervisorActor]]:
-        """Actor handles by supervisor name, the unanswering ones included."""
+        """Return actor handles by supervisor name, including those that do not answer."""
         handles = {}
         for actor in ray.util.list_named_actors(all_namespaces=True):
             if actor["namespace"] != self.fleet or not actor["name"].startswith(PREFIX):
@@ -58,32 +58,32 @@ class Roster:
         return handles
 
     def nodes(self) -> dict[str, str]:
-        """Host names of the living nodes by node id."""
+        """Return the host names of the living nodes by node id."""
         nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
         return {node["NodeID"]: node["NodeManagerHostname"] for node in nodes if node["Alive"]}
 
-    def bury(
-        self, handles: Mapping[str, ActorHandle[SupervisorActor]], seated: Mapping[str, str]
+    def end_lost(
+        self, handles: Mapping[str, ActorHandle[SupervisorActor]], placed: Mapping[str, str]
     ) -> set[str]:
-        """End the supervisors whose node is gone; their names. Ray would wait for the node for ever."""
+        """Kill the supervisors whose node is gone, for which Ray would wait for ever; return their names."""
         alive = self.nodes()
-        dead = {name for name in handles if name in seated and seated[name] not in alive}
+        dead = {name for name in handles if name in placed and placed[name] not in alive}
         for name in dead:
-            logger.warning("supervisor %s went with its node", name)
+            logger.warning("supervisor %s was lost with its node", name)
             ray.kill(handles[name], no_restart=True)
         return dead
 
-    def start_missing(self, known: Collection[str], seated: Mapping[str, str]) -> list[str]:
-        """Start a supervisor on every node that lacks one; the names of the new ones.
+    def start_missing(self, known: Collection[str], placed: Mapping[str, str]) -> list[str]:
+        """Start a supervisor on every node that lacks one, and return the names of the new ones.
 
-        ``known`` are the names of all supervisors, ``seated`` the node of each that answers. While one of
-        a host does not answer, its nodes are left alone: it may be about to come back.
+        ``known`` are the names of all supervisors, ``placed`` the node of each that answers. While a
+        supervisor of a host does not answer, the host's nodes get none: it may be about to come back.
         """
         started: list[str] = []
         for node_id, host in sorted(self.nodes().items()):
             part = host_name_part(self.fleet, host)
-            silent = [name for name in known if name.startswith(part) and name not in seated]
-            if node_id in seated.values() or silent:
+            silent = [name for name in known if name.startswith(part) and name not in placed]
+            if node_id in placed.values() or silent:
                 continue
             name = _free_name(part, {*known, *started})
             self._start(name, node_id)
@@ -91,18 +91,18 @@ class Roster:
         return started
 
     def failures(self) -> list[str]:
-        """What keeps supervisors from starting; of those that answer at once."""
+        """Return why supervisors do not start, for those that answer at once."""
         asked: dict[str, Any] = {name: handle.failure.remote() for name, handle in self.find().items()}
         done = _wait(list(asked.values()), ANSWER_S)
-        said = {name: ray.get(answer) for name, answer in asked.items() if answer in done}
-        return [f"supervisor {name}: {failure}" for name, failure in said.items() if failure]
+        reported = {name: ray.get(answer) for name, answer in asked.items() if answer in done}
+        return [f"supervisor {name}: {failure}" for name, failure in reported.items() if failure]
 
     def drain(self, handles: Iterable[ActorHandle[SupervisorActor]], timeout_s: float) -> None:
-        """Have supervisors refuse new instances and let what runs finish."""
+        """Have supervisors refuse new instances, and wait until running operations finish."""
         _wait([handle.drain.remote() for handle in handles], timeout_s)
 
     def end(self, handles: Iterable[ActorHandle[SupervisorActor]], timeout_s: float) -> bool:
-        """Drain supervisors, have them destroy their boxes, and end them; whether all did so in time."""
+        """Drain supervisors, have them destroy their boxes, kill them; return whether all did so in time."""
         handles = list(handles)
         stopping = [handle.stop.remote() for handle in handles]
         done = _wait(stopping, timeout_s)
@@ -127,7 +127,7 @@ class Roster:
 
 
 def host_name_part(fleet: str, host: str) -> str:
-    """The beginning of the names of a host's supervisors."""
+    """Return the prefix of the names of a host's supervisors."""
     return "s" + hashlib.blake2b(f"{fleet}\0{host}".encode(), digest_size=5).hexdigest()
 
 
@@ -139,7 +139,7 @@ def _free_name(part: str, taken: Collection[str]) -> str:
 
 
 def _wait(answers: list[Any], timeout_s: float) -> list[Any]:
-    """The answers that came in time and are no failures."""
+    """Return the answers that came in time and are not failures."""
     if not answers:
         return []
     done, late = ray.wait(answers, num_returns=len(answers), timeout=timeout_s)

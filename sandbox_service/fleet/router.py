@@ -1,9 +1,9 @@
-"""Carries a gateway's frame to the supervisor that owns the instance; keeps no directory of instances.
+"""Send a gateway's frame to the supervisor that owns the instance; no directory of instances is kept.
 
-An id of the service's own making names its supervisor. A caller's own id belongs to the supervisor that
+An id that the service made names its supervisor. An id that a client chose belongs to the supervisor that
 wins it by rendezvous hashing; since the fleet may have changed after the create, the others are asked once
-when that one does not know it. A frame is sent a second time only when it never left, or when the
-supervisor says that it did not act on it. Everything else is for the idempotency key to settle.
+when that one does not know it. A frame is sent a second time only when it was never sent, or when the
+supervisor reports that it did not act on it. Everything else is settled by the idempotency key.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.stream.failures import reply_or_raise
 from sandbox_service.wire.frames import Frame, Op
 
-from .lines import Lines
+from .connections import SupervisorConnections
 from .placement import least_loaded, owner_of, rank
 
 if TYPE_CHECKING:
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 __all__ = ["Router"]
 
 MOVED_PAUSE_S = 0.1
-"""Pause between two looks for a supervisor that does not answer."""
+"""Pause between two refreshes while a supervisor does not answer."""
 
 _NOT_MINE = frozenset({ErrorCode.UNKNOWN_INSTANCE})
 _NOT_DONE = frozenset({ErrorCode.DRAINING, ErrorCode.QUEUE_FULL, ErrorCode.SUPERVISOR_UNAVAILABLE})
 _PASS_ON = {Op.CREATE: frozenset({ErrorCode.DRAINING})}
-"""Refusals after which the next supervisor is asked; none of them has done anything."""
+"""Errors after which the next supervisor is asked; none of these supervisors has done anything."""
 
 
 class Router:
-    """The way from one gateway to all supervisors."""
+    """The connections from one gateway to all supervisors."""
 
     def __init__(self, discovery: Discovery, options: StreamOptions | None = None) -> None:
         self._discovery = discovery
-        self._lines = Lines(options)
+        self._connections = SupervisorConnections(options)
         self._turn = 0
 
     async def call(
@@ -56,18 +56,18 @@ class Router:
         body: bytes,
         timeout_s: float,
     ) -> Frame:
-        """Ask the supervisor that owns the instance, or the one chosen for a new one; the REPLY frame."""
+        """Return the answer of the supervisor that owns the instance, or of one chosen for a new instance."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         frame = Frame(op, 0, instance_id, {**meta, "tenant": tenant}, body)
         order = self._order(frame, await self._candidates(frame, deadline))
         free = op is Op.CREATE and not instance_id and meta.get("key") is None
         pass_on = _NOT_DONE if free else _PASS_ON.get(op, _NOT_MINE)
-        # Wait for whom the request depends on: the responsible supervisor, or the last that is left.
-        patient = order[-1] if free else order[0]
+        # Wait only for the supervisor that the request depends on: the responsible one, or the last one left.
+        awaited = order[-1] if free else order[0]
         first: ServiceError | None = None
         for name in order:
             try:
-                return reply_or_raise(await self._send(name, frame, deadline, patient=name == patient))
+                return reply_or_raise(await self._send(name, frame, deadline, wait=name == awaited))
             except ServiceError as error:
                 if error.code not in pass_on:
                     raise
@@ -83,7 +83,7 @@ class Router:
     async def everywhere(
         self, op: Op, *, tenant: str, meta: Mapping[str, object], body: bytes, timeout_s: float
     ) -> list[Frame]:
-        """Ask every supervisor at once; the replies of those that answered in time."""
+        """Ask every supervisor at once and return the replies that came in time."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         frame = Frame(op, 0, "", {**meta, "tenant": tenant}, body)
         members = await self._members(deadline)
@@ -102,29 +102,29 @@ class Router:
         return replies
 
     async def close(self) -> None:
-        """Hang up and stop looking."""
-        await self._lines.close()
+        """Close all connections and stop refreshing the fleet."""
+        await self._connections.close()
         await self._discovery.close()
 
     async def _ask_for_adoption(self, frame: Frame, asked: Sequence[str], deadline: float) -> Frame:
-        """Nobody has the instance, so who had it is dead: the next in line may rebuild it from its record.
+        """Have another supervisor rebuild an instance whose owner is dead, from its record.
 
-        Supervisors that have come in the meantime are asked first, since one of them may have it.
+        Supervisors that joined in the meantime are asked first, since one of them may have it.
         """
         members = await self._discovery.refresh()
         for name in members:
             if name not in asked:
                 try:
-                    return reply_or_raise(await self._send(name, frame, deadline, patient=False))
+                    return reply_or_raise(await self._send(name, frame, deadline, wait=False))
                 except ServiceError as error:
                     if error.code is not ErrorCode.UNKNOWN_INSTANCE:
                         raise
-        heir = next((name for name in rank(frame.instance_id, members)), asked[0])
+        successor = next((name for name in rank(frame.instance_id, members)), asked[0])
         wanted = replace(frame, meta={**frame.meta, "adopt": True})
-        return reply_or_raise(await self._send(heir, wanted, deadline, patient=True))
+        return reply_or_raise(await self._send(successor, wanted, deadline, wait=True))
 
     def _order(self, frame: Frame, members: Mapping[str, Member]) -> Sequence[str]:
-        """Whom to ask, the most likely owner first."""
+        """Return the supervisors to ask, the most likely owner first."""
         owner = owner_of(frame.instance_id)
         if owner is not None and owner in members:
             return [owner]
@@ -135,10 +135,10 @@ class Router:
             # A create that is sent again must reach the supervisor that remembers its key.
             return rank(f"{frame.meta['tenant']}\0{key}", members)
         self._turn += 1
-        return least_loaded(self._lines.load, members, self._turn)
+        return least_loaded(self._connections.load, members, self._turn)
 
     async def _candidates(self, frame: Frame, deadline: float) -> Mapping[str, Member]:
-        """The fleet, looked at again when the id names a supervisor that nobody has seen yet."""
+        """Return the fleet, refreshed when the id names a supervisor that is not known yet."""
         members = await self._members(deadline)
         owner = owner_of(frame.instance_id)
         if owner is not None and owner not in members:
@@ -146,7 +146,7 @@ class Router:
         return members
 
     async def _members(self, deadline: float) -> Mapping[str, Member]:
-        """A fleet of at least one, waiting for the first until the deadline."""
+        """Return a fleet of at least one supervisor, waiting for the first until the deadline."""
         members = await self._discovery.members()
         while not members:
             if asyncio.get_running_loop().time() + MOVED_PAUSE_S >= deadline:
@@ -157,28 +157,28 @@ class Router:
             members = await self._discovery.refresh()
         return members
 
-    async def _send(self, name: str, frame: Frame, deadline: float, *, patient: bool) -> Frame:
-        """Send to a supervisor; when ``patient``, look it up again until the frame could leave."""
+    async def _send(self, name: str, frame: Frame, deadline: float, *, wait: bool) -> Frame:
+        """Send to a supervisor; with ``wait``, look it up again until the frame could be sent."""
         members = await self._discovery.members()
         while True:
             member = members.get(name)
             if member is None:
-                detail = f"supervisor {name} is gone"
+                detail = f"supervisor {name} has left the fleet"
                 raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, detail, retry_after_s=1.0)
             try:
                 return await self._once(member, frame, deadline)
             except ServiceError as error:
                 late = asyncio.get_running_loop().time() + MOVED_PAUSE_S >= deadline
-                if error.code is not ErrorCode.SUPERVISOR_UNAVAILABLE or late or not patient:
+                if error.code is not ErrorCode.SUPERVISOR_UNAVAILABLE or late or not wait:
                     raise
             await asyncio.sleep(MOVED_PAUSE_S)
             members = await self._discovery.refresh()
 
     async def _once(self, member: Member, frame: Frame, deadline: float) -> Frame:
-        load = self._lines.load
+        load = self._connections.load
         load[member.name] = load.get(member.name, 0) + 1
         try:
             left_s = deadline - asyncio.get_running_loop().time()
-            return await self._lines.to(member).request(frame, left_s)
+            return await self._connections.to(member).request(frame, left_s)
         finally:
             load[member.name] -= 1

@@ -1,7 +1,7 @@
-"""Who gets which box, which boxes start, and which must go: decided without doing any of it.
+"""Decide which waiter gets which box, which boxes start, and which are destroyed, without doing any of it.
 
-``assign`` moves the state to what is decided and returns what is to be done about it. Whoever calls it
-acts afterwards, outside of any lock, and reports back by the transitions of ``PoolState``.
+``assign`` changes the state and returns what the caller has to do. The caller does it afterwards, outside of
+any lock, and reports the results by the transitions of ``PoolState``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .fairness import QUANTUM
-from .state import Box, BoxState
+from .state import BoxState, PoolBox
 
 if TYPE_CHECKING:
     from .fairness import TenantQueue, Waiter
@@ -21,7 +21,7 @@ __all__ = ["Decisions", "Grant", "assign", "has_place_for"]
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A waiter's place."""
+    """A slot in a box for one waiter."""
 
     waiter: Waiter
     box: int
@@ -29,33 +29,37 @@ class Grant:
 
 @dataclass(slots=True)
 class Decisions:
-    """What is to be done now."""
+    """What the caller has to do now."""
 
     grants: list[Grant] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
     destroys: list[int] = field(default_factory=list)
     expired: list[Waiter] = field(default_factory=list)
-    """Waited for too long."""
-    hopeless: list[Waiter] = field(default_factory=list)
-    """Need a new box while boxes do not start."""
+    """Waiters that have waited for too long."""
+    unservable: list[Waiter] = field(default_factory=list)
+    """Waiters that need a new box while boxes do not start."""
 
 
 def assign(state: PoolState, now: float) -> Decisions:
-    """Decide everything that can be decided at ``now``."""
+    """Decide everything that can be decided at ``now``.
+
+    Expired waiters leave first, so that no slot goes to a caller that has given up. Boxes to keep warm come
+    last, so that they do not take a start from a waiter.
+    """
     decisions = Decisions(expired=state.queues.expire(now))
     _drop_stale_claims(state)
     blocked: set[str] = set()
     while (tenant := state.queues.next_tenant(state.holdings, blocked)) is not None:
         if not (_grant(state, tenant, now, decisions) or _provide(state, tenant, now, decisions)):
             blocked.add(tenant)
-    if state.backoff.hopeless:
-        decisions.hopeless = _without_hope(state)
+    if state.backoff.permanently_failing:
+        decisions.unservable = _drain_unservable(state)
     _keep_warm(state, now, decisions)
     return decisions
 
 
 def has_place_for(state: PoolState, tenant: str, *, fresh: bool) -> bool:
-    """Whether a create of a tenant would be granted without waiting."""
+    """Return whether a create of a tenant would be granted without waiting."""
     return state.may_set_up() and _box_for(state, tenant, fresh=fresh) is not None
 
 
@@ -71,8 +75,8 @@ def _grant(state: PoolState, tenant: str, now: float, decisions: Decisions) -> b
     return False
 
 
-def _box_for(state: PoolState, tenant: str, *, fresh: bool) -> Box | None:
-    """The tenant's fullest box with room, else the one idle for longest, used ones first."""
+def _box_for(state: PoolState, tenant: str, *, fresh: bool) -> PoolBox | None:
+    """Return the tenant's fullest box with room, else the box that has been idle longest, used ones first."""
     usable = [
         box
         for box in state.boxes.values()
@@ -88,7 +92,7 @@ def _box_for(state: PoolState, tenant: str, *, fresh: bool) -> Box | None:
 
 
 def _provide(state: PoolState, tenant: str, now: float, decisions: Decisions) -> bool:
-    """Get one more box under way for a tenant whose waiters find no place."""
+    """Arrange one more box for a tenant whose waiters find no slot."""
     queue = state.queues.queue(tenant)
     if not (state.may_set_up() and state.may_use_another(tenant)):
         return False
@@ -111,7 +115,7 @@ def _provide(state: PoolState, tenant: str, now: float, decisions: Decisions) ->
 
 
 def _boxes_missing(state: PoolState, tenant: str, queue: TenantQueue) -> int:
-    """New boxes that a tenant's waiters need beyond those that come back from cleaning or are coming."""
+    """Return how many boxes a tenant's waiters need beyond those being cleaned or started for it."""
     cleaning = sum(
         box.state is BoxState.RESETTING and box.tenant == tenant and not box.condemned
         for box in state.boxes.values()
@@ -121,13 +125,13 @@ def _boxes_missing(state: PoolState, tenant: str, queue: TenantQueue) -> int:
     return len(queue.fresh) + -(-plain // capacity) - state.coming(tenant)
 
 
-def _unclaimed_start(state: PoolState) -> Box | None:
+def _unclaimed_start(state: PoolState) -> PoolBox | None:
     starting = (box for box in state.boxes.values() if box.state is BoxState.STARTING)
     return next((box for box in starting if box.wanted_by is None and not box.condemned), None)
 
 
 def _may_start(state: PoolState, now: float) -> bool:
-    """Whether one more start fits; a box that makes room for another counts as that other's start."""
+    """Return whether one more start fits; a box that is destroyed to make room counts as a start."""
     under_way = sum(
         box.state is BoxState.STARTING or (box.state is BoxState.DESTROYING and box.wanted_by is not None)
         for box in state.boxes.values()
@@ -139,8 +143,8 @@ def _may_start(state: PoolState, now: float) -> bool:
     )
 
 
-def _victim(state: PoolState, tenant: str, queue: TenantQueue) -> Box | None:
-    """The idle box that is best given up for a tenant, if any may be."""
+def _victim(state: PoolState, tenant: str, queue: TenantQueue) -> PoolBox | None:
+    """Return the idle box to give up for a tenant, or None."""
     idle = [
         box
         for box in state.boxes.values()
@@ -159,7 +163,7 @@ def _victim(state: PoolState, tenant: str, queue: TenantQueue) -> Box | None:
     )
 
 
-def _may_take(state: PoolState, tenant: str, box: Box, queue: TenantQueue) -> bool:
+def _may_take(state: PoolState, tenant: str, box: PoolBox, queue: TenantQueue) -> bool:
     owner = box.tenant or ""
     if owner == tenant or owner not in state.queues:
         return True
@@ -173,22 +177,22 @@ def _drop_stale_claims(state: PoolState) -> None:
             box.wanted_by = None
 
 
-def _without_hope(state: PoolState) -> list[Waiter]:
-    """Waiters that no living or coming box can serve."""
-    hopeless: list[Waiter] = []
+def _drain_unservable(state: PoolState) -> list[Waiter]:
+    """Take out the waiters that no box, running or starting, can serve."""
+    unservable: list[Waiter] = []
     if any(box.state is BoxState.STARTING for box in state.boxes.values()):
-        return hopeless
+        return unservable
     for tenant in state.queues.tenants():
         served = any(box.tenant == tenant and not box.condemned for box in state.boxes.values())
         if not served:
-            hopeless += state.queues.drain(tenant, fresh=False)
+            unservable += state.queues.drain(tenant, fresh=False)
         if tenant in state.queues:
-            hopeless += state.queues.drain(tenant, fresh=True)
-    return hopeless
+            unservable += state.queues.drain(tenant, fresh=True)
+    return unservable
 
 
 def _keep_warm(state: PoolState, now: float, decisions: Decisions) -> None:
-    """Start boxes until enough can take an instance; those that start or are cleaned count."""
+    """Start boxes until enough can take an instance; boxes that are starting or being cleaned count."""
     coming = (BoxState.STARTING, BoxState.RESETTING)
     warm = sum(state.has_room(box) or box.state in coming for box in state.boxes.values())
     while warm < state.policy.min_boxes and len(state.boxes) < state.policy.max_boxes:

@@ -1,9 +1,8 @@
-"""Who is next: one bounded queue a tenant, and an order between tenants that starves nobody.
+"""Choose the next waiter: one bounded queue per tenant, and an order in which no tenant starves.
 
-The next grant goes to the waiting tenant that holds least, and among equals to the one that was served
-least. Where that would cost an equal its warm box, the equal keeps it until it is ``QUANTUM`` grants ahead,
-so that tenants do not take boxes from each other at every episode. Who comes back after a pause has no
-credit for it.
+The next grant goes to the waiting tenant that holds least; among equals, to the one that was served least.
+Where that would cost an equal its warm box, the equal keeps it until it is ``QUANTUM`` grants ahead, so that
+tenants do not take boxes from each other at every episode. A tenant gains no credit while it does not wait.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["QUANTUM", "GrantPace", "TenantQueue", "TenantQueues", "Waiter"]
 
 QUANTUM = 8
-"""Grants by which a tenant may get ahead of an equal for the sake of a warm box."""
+"""Grants by which a tenant may get ahead of an equal in order to keep a warm box."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """A create that waits for a place in a box."""
+    """A create that waits for a slot in a box."""
 
     serial: int
     tenant: str
@@ -32,33 +31,33 @@ class Waiter:
     since: float
     deadline: float
     fresh: bool = False
-    """Only a box that no instance has used will do."""
+    """Needs a box that no instance has used."""
 
 
 @dataclass(slots=True)
 class TenantQueue:
-    """What one tenant waits for, in order of arrival."""
+    """The waiters of one tenant, in order of arrival."""
 
     plain: deque[Waiter] = field(default_factory=deque)
     fresh: deque[Waiter] = field(default_factory=deque)
     served: int = 0
-    """Grants to the tenant, counted from where those who waited already stood when it came."""
+    """Grants to the tenant, counted from where the tenants that were waiting already stood when it came."""
 
     def __len__(self) -> int:
         return len(self.plain) + len(self.fresh)
 
     def lane(self, *, fresh: bool) -> deque[Waiter]:
-        """The waiters of one kind."""
+        """Return the waiters of one kind."""
         return self.fresh if fresh else self.plain
 
     def heads(self) -> Iterator[Waiter]:
-        """The first waiter of each kind, the older one first."""
+        """Return the first waiter of each kind, the older one first."""
         heads = [lane[0] for lane in (self.plain, self.fresh) if lane]
         return iter(sorted(heads, key=lambda waiter: waiter.serial))
 
 
 class TenantQueues:
-    """The queues of all tenants that wait; a tenant without waiters costs only its place in the order."""
+    """The queues of all waiting tenants; a tenant without waiters keeps only its count of grants."""
 
     def __init__(self) -> None:
         self._queues: dict[str, TenantQueue] = {}
@@ -72,16 +71,16 @@ class TenantQueues:
         return tenant in self._queues
 
     def tenants(self) -> list[str]:
-        """Tenants with waiters."""
+        """Return the tenants with waiters."""
         return list(self._queues)
 
     def waiting(self, tenant: str) -> int:
-        """How many waiters a tenant has."""
+        """Return how many waiters a tenant has."""
         queue = self._queues.get(tenant)
         return len(queue) if queue else 0
 
     def queue(self, tenant: str) -> TenantQueue:
-        """The queue of a tenant that waits."""
+        """Return the queue of a waiting tenant."""
         return self._queues[tenant]
 
     def add(self, waiter: Waiter) -> None:
@@ -95,7 +94,7 @@ class TenantQueues:
         self._length += 1
 
     def remove(self, waiter: Waiter) -> bool:
-        """Take a waiter out without a grant; False when it does not wait."""
+        """Take a waiter out without a grant; return False when it was not waiting."""
         queue = self._queues.get(waiter.tenant)
         if queue is None or waiter not in queue.lane(fresh=waiter.fresh):
             return False
@@ -104,7 +103,7 @@ class TenantQueues:
         return True
 
     def serve(self, waiter: Waiter) -> None:
-        """Take out the head of its lane, which got its place."""
+        """Take out the head of a lane, which has been given its slot."""
         queue = self._queues[waiter.tenant]
         queue.lane(fresh=waiter.fresh).popleft()
         queue.served += 1
@@ -112,7 +111,7 @@ class TenantQueues:
         self._shorten(waiter.tenant, queue)
 
     def expire(self, now: float) -> list[Waiter]:
-        """Take out everyone whose deadline has passed. Deadlines of a lane rise with the order of arrival."""
+        """Take out all waiters whose deadline has passed. Deadlines of a lane rise in order of arrival."""
         expired: list[Waiter] = []
         for tenant, queue in list(self._queues.items()):
             for lane in (queue.plain, queue.fresh):
@@ -133,7 +132,7 @@ class TenantQueues:
         return waiters
 
     def next_tenant(self, holdings: Callable[[str], int], blocked: Collection[str]) -> str | None:
-        """The waiting tenant whose turn it is, leaving out those in ``blocked``."""
+        """Return the waiting tenant to serve next, leaving out those in ``blocked``."""
         candidates = [tenant for tenant in self._queues if tenant not in blocked]
         if not candidates:
             return None
@@ -147,23 +146,23 @@ class TenantQueues:
     def _forget(self, tenant: str) -> None:
         del self._queues[tenant]
         if not self._queues:
-            # Nobody waits, so nobody can be behind: the counts start anew and stay bounded.
+            # No tenant waits, so none can be behind: the counts restart and stay bounded.
             self._served.clear()
 
 
 @dataclass(slots=True)
 class GrantPace:
-    """How fast grants come, as a moving average, for the estimate behind Retry-After."""
+    """The rate of grants, as a moving average, from which Retry-After is estimated."""
 
     interval_s: float = 1.0
     last_at: float | None = None
 
     def granted(self, now: float) -> None:
-        """Take a grant into account."""
+        """Record a grant."""
         if self.last_at is not None:
             self.interval_s += 0.1 * (max(0.0, now - self.last_at) - self.interval_s)
         self.last_at = now
 
     def retry_after_s(self, ahead: int, tenants: int) -> float:
-        """Seconds until a tenant with ``ahead`` waiters, one of ``tenants`` that wait, has room again."""
+        """Return the seconds until a tenant with ``ahead`` waiters, one of ``tenants``, has room again."""
         return float(min(60, max(1, math.ceil(ahead * max(1, tenants) * self.interval_s))))

@@ -1,6 +1,6 @@
-"""Leases: the right of an instance to its place until a time, renewed by use.
+"""Leases: an instance keeps its slot until a time, which each use renews.
 
-Kept in order of last use, so that looking for those that ran out touches only them.
+Leases are kept in order of last use, so that looking for expired ones touches only those.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ __all__ = ["Lease", "LeaseState", "Leases"]
 
 
 class LeaseState(StrEnum):
-    """Where a lease is in its life."""
+    """The state of a lease."""
 
     HELD = "held"
-    """Nobody uses the instance now; the idle time counts."""
+    """The instance is not in use; its idle time counts."""
     IN_USE = "in_use"
-    """An operation runs; the lease cannot run out."""
+    """An operation runs; the lease cannot expire."""
     EXPIRED = "expired"
-    """Nobody used the instance for too long."""
+    """The instance was idle for too long."""
     ENDED = "ended"
-    """The instance ended before its lease ran out."""
+    """The instance ended before its lease expired."""
 
 
 @dataclass(slots=True)
@@ -45,30 +45,30 @@ class Leases:
         return len(self._by_last_use)
 
     def open(self, instance_id: str, now: float) -> Lease:
-        """A new lease."""
+        """Open a lease for a new instance."""
         lease = Lease(instance_id, now)
         self._by_last_use[instance_id] = lease
         return lease
 
     def begin_use(self, lease: Lease, now: float) -> None:
-        """An operation begins."""
+        """Mark the instance as in use: an operation begins."""
         if lease.state is LeaseState.HELD:
             lease.state = LeaseState.IN_USE
             self._used(lease, now)
 
     def end_use(self, lease: Lease, now: float) -> None:
-        """The operation is over; the idle time counts from here."""
+        """Mark the instance as idle: the operation is over."""
         if lease.state is LeaseState.IN_USE:
             lease.state = LeaseState.HELD
             self._used(lease, now)
 
     def end(self, lease: Lease) -> None:
-        """The instance is gone."""
+        """End the lease of an instance that has ended."""
         if self._by_last_use.pop(lease.instance_id, None) is not None:
             lease.state = LeaseState.ENDED
 
     def run_out(self, now: float) -> list[Lease]:
-        """Expire and take out every lease that nobody used for the idle time."""
+        """Expire and remove every lease that was idle for the idle time."""
         due: list[Lease] = []
         for lease in self._by_last_use.values():
             if lease.used_at + self.idle_timeout_s > now:
@@ -81,7 +81,7 @@ class Leases:
         return due
 
     def expires_in_s(self, lease: Lease, now: float) -> float | None:
-        """Seconds until the lease runs out; None while it cannot."""
+        """Return the seconds until the lease expires; None while it cannot."""
         if lease.state is not LeaseState.HELD:
             return None
         return max(0.0, lease.used_at + self.idle_timeout_s - now)

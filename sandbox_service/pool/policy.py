@@ -1,4 +1,4 @@
-"""What one pool of boxes may do: its bounds, as plain numbers."""
+"""The bounds of one pool of boxes, as plain numbers."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ if TYPE_CHECKING:
 __all__ = ["FORK_ALLOWANCE", "NodeSize", "PoolPolicy", "Sharing"]
 
 FORK_ALLOWANCE = 64
-"""Copies by which the instances of a box may exceed its capacity; the contract's largest fork."""
+"""Forks by which the instances of a box may exceed its capacity: the largest fork that the API allows."""
 
 _BOXES_PER_CORE = 16
-"""Episodes wait for the policy most of the time, so a core carries many."""
+"""Episodes wait for the model most of the time, so a core serves many."""
 _BOX_MEMORY_MIB = 64
-"""Least memory to plan for one box: twice that of an idle container."""
+"""Memory to plan for one box at least: twice that of an idle container."""
 _MEMORY_SHARE = 0.5
-"""Part of the node's memory that the boxes of one environment may plan with."""
+"""Share of the node's memory that the boxes of one environment may use."""
 _LEAST_BOXES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSize:
-    """What the boxes of a node share."""
+    """The cores and memory that the boxes of a node share."""
 
     cores: int
     memory_mib: int
 
     def max_boxes(self, box_memory_mib: int = 0) -> int:
-        """Return how many boxes of one environment this node carries."""
+        """Return how many boxes of one environment this node can hold."""
         by_memory = int(self.memory_mib * _MEMORY_SHARE / max(_BOX_MEMORY_MIB, box_memory_mib))
         return max(_LEAST_BOXES, min(self.cores * _BOXES_PER_CORE, by_memory))
 
@@ -41,15 +41,15 @@ class NodeSize:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """How tenants share the boxes of an environment."""
+    """How several tenants share the boxes of an environment."""
 
     tenants: int = 1
-    """How many there may be; a single one has no bound."""
+    """Number of tenants; a single one has no bound."""
     box_share: float = 1.0
-    """Share of the boxes that one of several may use at once."""
+    """Share of the boxes that one of several tenants may use at once."""
 
     def tenant_boxes(self, max_boxes: int) -> int:
-        """Return how many boxes one tenant may use at once: one fewer than there are, or its share."""
+        """Return how many boxes one tenant may use at once: its share, and never all of them."""
         if self.tenants == 1:
             return max_boxes
         return max(1, min(max_boxes - 1, int(max_boxes * self.box_share)))
@@ -63,7 +63,7 @@ class PoolPolicy:
     max_boxes: int
     max_starting: int
     capacity: int
-    """Instances that a box takes."""
+    """Instances that a box holds."""
     agent_code: bool
     """Agent code runs in the boxes: an empty box is cleaned before it is used again."""
     max_uses: int | None

@@ -1,6 +1,6 @@
-"""The state of one pool of boxes: every box, every waiter, and the only transitions between them.
+"""The state of one pool: every box, every waiter, and the only transitions between their states.
 
-No clock, no I/O: time is an argument, and whoever calls acts on the state that a transition returns.
+No clock and no I/O: time is an argument, and the caller acts on the state that a transition returns.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ if TYPE_CHECKING:
     from .fairness import Waiter
     from .policy import PoolPolicy
 
-__all__ = ["Box", "BoxState", "PoolState"]
+__all__ = ["BoxState", "PoolBox", "PoolState"]
 
 
 class BoxState(StrEnum):
-    """Where a box is in its life."""
+    """The state of a box."""
 
     STARTING = "starting"
-    """The container or process is on its way up."""
+    """The container or process is being started."""
     IDLE = "idle"
-    """Warm, proven clean, without instances."""
+    """Warm, verified clean, without instances."""
     BUSY = "busy"
     """Holds instances."""
     RESETTING = "resetting"
-    """Its last instance has left, and it is being cleaned."""
+    """Its last instance has left, and the box is being cleaned."""
     DESTROYING = "destroying"
-    """On its way out; counts as a box until nothing of it is left."""
+    """Being destroyed; counts as a box until nothing of it is left."""
 
 
 @dataclass(slots=True)
-class Box:
+class PoolBox:
     """One box as the pool sees it."""
 
     serial: int
     state: BoxState = BoxState.STARTING
     tenant: str | None = None
-    """Whose instances it has held; None while it is unused. Never changes once set."""
+    """The tenant whose instances it holds or held; None while it is unused. Never changes once set."""
     uses: int = 0
-    """Instances that ever began in it."""
+    """Instances that were ever placed in it."""
     instances: set[str] = field(default_factory=set)
     condemned: bool = False
     """Takes no further instance, and is destroyed when the last one leaves."""
@@ -58,12 +58,12 @@ class PoolState:
 
     def __init__(self, policy: PoolPolicy) -> None:
         self.policy = policy
-        self.boxes: dict[int, Box] = {}
+        self.boxes: dict[int, PoolBox] = {}
         self.queues = TenantQueues()
         self.backoff = StartBackoff()
         self.pace = GrantPace()
         self.closing = False
-        """No box is started any more."""
+        """No further box is started."""
         self.started_total = 0
         self.destroyed_total = 0
         self._instances: Counter[str] = Counter()
@@ -80,26 +80,26 @@ class PoolState:
         return sum(self._instances.values())
 
     def count(self, state: BoxState) -> int:
-        """How many boxes are in a state."""
+        """Return how many boxes are in a state."""
         return sum(box.state is state for box in self.boxes.values())
 
     def holdings(self, tenant: str) -> int:
-        """What a tenant has in hand or on its way: the measure of fairness."""
+        """Return what a tenant holds or is about to get: the measure of fairness."""
         return self._instances[tenant] + self.coming(tenant)
 
     def coming(self, tenant: str) -> int:
-        """Boxes on their way for a tenant's waiters."""
+        """Return how many boxes are being started or freed for a tenant's waiters."""
         return sum(box.wanted_by == tenant for box in self.boxes.values())
 
     def in_use(self, tenant: str) -> int:
-        """Boxes that a tenant keeps from others; an idle one can be given up at any time."""
+        """Return how many boxes a tenant keeps from others; an idle one can be given up at any time."""
         return self._in_use()[tenant]
 
     def may_use_another(self, tenant: str) -> bool:
-        """Whether a tenant may use one more box.
+        """Return whether a tenant may use one more box.
 
-        The first one is never refused. The last boxes are kept for the tenants that use none: a share alone
-        would let two tenants starve a third.
+        The first one is never refused. The last boxes are kept for tenants that use none: with a share
+        alone, two tenants could starve a third.
         """
         most = self.policy.tenant_boxes
         in_use = self._in_use()
@@ -110,32 +110,32 @@ class PoolState:
         return in_use[tenant] < most and in_use.total() + kept < self.policy.max_boxes
 
     def may_set_up(self) -> bool:
-        """Whether one more instance may be set up beside those that are."""
+        """Return whether one more instance may be set up beside those being set up."""
         most = self.policy.max_creating
         return most is None or len(self._setting_up) < most
 
     def set_up(self, instance_id: str) -> None:
-        """An instance that got a place is set up in it."""
+        """Record that an instance has been set up in its slot."""
         self._setting_up.discard(instance_id)
 
-    def has_room(self, box: Box) -> bool:
-        """Whether a box can take one more instance of its tenant now."""
+    def has_room(self, box: PoolBox) -> bool:
+        """Return whether a box can take one more instance of its tenant now."""
         return (
             box.state in (BoxState.IDLE, BoxState.BUSY)
             and not box.condemned
             and len(box.instances) < self.policy.capacity
         )
 
-    def begin_start(self, wanted_by: str | None) -> Box:
-        """A new box starts."""
+    def begin_start(self, wanted_by: str | None) -> PoolBox:
+        """Add a new box that is about to start."""
         self._serial += 1
-        box = Box(self._serial, wanted_by=wanted_by)
+        box = PoolBox(self._serial, wanted_by=wanted_by)
         self.boxes[box.serial] = box
         self.started_total += 1
         return box
 
     def started(self, serial: int, now: float) -> BoxState:
-        """The box is up; it is destroyed at once when it died or the pool closed meanwhile."""
+        """Record that a box has started; it is to be destroyed if it died or the pool closed meanwhile."""
         box = self.boxes[serial]
         self.backoff.succeeded()
         box.wanted_by = None
@@ -144,20 +144,20 @@ class PoolState:
         return box.state
 
     def start_failed(self, serial: int, now: float, *, lasting: bool) -> None:
-        """The box never came up, and left nothing behind."""
+        """Remove a box that never started and left nothing behind."""
         del self.boxes[serial]
         self.destroyed_total += 1
         self.backoff.failed(now, lasting=lasting)
 
-    def place(self, box: Box, waiter: Waiter, now: float) -> None:
-        """A waiter gets its place."""
+    def place(self, box: PoolBox, waiter: Waiter, now: float) -> None:
+        """Give a waiter its slot in a box."""
         self.queues.serve(waiter)
         self.pace.granted(now)
         self._enter(box, waiter.tenant, waiter.instance_id)
         self._setting_up.add(waiter.instance_id)
 
     def admit_copy(self, serial: int, instance_id: str) -> bool:
-        """A fork is to live beside its source; False when the box holds as many copies as it may."""
+        """Add a fork beside its source; return False when the box holds as many forks as it may."""
         box = self.boxes.get(serial)
         if box is None or box.state is not BoxState.BUSY or box.tenant is None:
             return False
@@ -167,7 +167,7 @@ class PoolState:
         return True
 
     def is_last(self, serial: int, instance_id: str) -> bool:
-        """Whether an instance that leaves is to be followed by a reset: no other is there, or can come."""
+        """Return whether a reset will follow when this instance leaves: no other is there, or can come."""
         box = self.boxes.get(serial)
         alone = box is not None and box.instances == {instance_id}
         return alone and self.policy.agent_code and self.policy.capacity == 1
@@ -175,9 +175,9 @@ class PoolState:
     def leave(
         self, serial: int, instance_id: str, now: float, *, clean: bool, reset: bool = False
     ) -> BoxState | None:
-        """An instance has left; the answer is what is to be done with the box, None when it was not there.
+        """Remove an instance and return the next state of its box; None when it was not there.
 
-        With ``reset`` the whole box has been proven clean already.
+        With ``reset`` the whole box has been verified clean already.
         """
         box = self.boxes.get(serial)
         if box is None or instance_id not in box.instances:
@@ -190,7 +190,7 @@ class PoolState:
         return box.state
 
     def cleaned(self, serial: int, now: float, *, clean: bool) -> BoxState | None:
-        """A reset has ended; None when the box died meanwhile."""
+        """Record the result of a reset and return the box's state; None when the box died meanwhile."""
         box = self.boxes.get(serial)
         if box is None or box.state is not BoxState.RESETTING:
             return None
@@ -200,7 +200,7 @@ class PoolState:
         return box.state
 
     def doom(self, serial: int) -> list[str] | None:
-        """A box died or must go at once: its instances, or None when its end is under way already."""
+        """Record that a box died or must go at once; return its instances, or None if it is going already."""
         box = self.boxes.get(serial)
         if box is None or box.state is BoxState.DESTROYING:
             return None
@@ -213,18 +213,18 @@ class PoolState:
         box.state = BoxState.DESTROYING
         return lost
 
-    def evict(self, box: Box, wanted_by: str) -> None:
-        """An idle box makes room for another tenant's."""
+    def evict(self, box: PoolBox, wanted_by: str) -> None:
+        """Destroy an idle box to make room for another tenant's."""
         box.state = BoxState.DESTROYING
         box.wanted_by = wanted_by
 
     def destroyed(self, serial: int) -> None:
-        """Nothing of the box is left."""
+        """Remove a box of which nothing is left."""
         del self.boxes[serial]
         self.destroyed_total += 1
 
     def _in_use(self) -> Counter[str]:
-        """Boxes in use by tenant, those on their way for it included."""
+        """Return how many boxes each tenant uses, those being started for it included."""
         used = (BoxState.BUSY, BoxState.RESETTING)
         return Counter(
             tenant
@@ -233,12 +233,12 @@ class PoolState:
             if tenant is not None
         )
 
-    def _after_last(self, box: Box, *, reset: bool) -> BoxState:
+    def _after_last(self, box: PoolBox, *, reset: bool) -> BoxState:
         if box.condemned or self.closing:
             return BoxState.DESTROYING
         return BoxState.RESETTING if self.policy.agent_code and not reset else BoxState.IDLE
 
-    def _enter(self, box: Box, tenant: str, instance_id: str) -> None:
+    def _enter(self, box: PoolBox, tenant: str, instance_id: str) -> None:
         box.state = BoxState.BUSY
         box.tenant = tenant
         box.instances.add(instance_id)
@@ -247,7 +247,7 @@ class PoolState:
         box.condemned = box.condemned or (max_uses is not None and box.uses >= max_uses)
         self._instances[tenant] += 1
 
-    def _exit(self, box: Box, instance_id: str) -> None:
+    def _exit(self, box: PoolBox, instance_id: str) -> None:
         box.instances.discard(instance_id)
         self._setting_up.discard(instance_id)
         tenant = box.tenant or ""

@@ -1,6 +1,6 @@
-"""Bytes that tenants had recorded within a day, by the hour.
+"""Count the bytes recorded for each tenant within a day, by the hour.
 
-No clock: time is an argument. Hours that are over a day ago are forgotten.
+No clock: time is an argument. Hours older than a day are forgotten.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ DAY_S = _HOURS * _HOUR_S
 
 
 class DailyBytes:
-    """A counter for each tenant."""
+    """A counter of recorded bytes for each tenant."""
 
     def __init__(self) -> None:
         self._hours: defaultdict[str, deque[tuple[int, int]]] = defaultdict(deque)
@@ -31,7 +31,7 @@ class DailyBytes:
             hours.append((hour, size))
 
     def recall(self, tenant: str, size: int, at: float) -> None:
-        """Count bytes that were recorded at a time that is over."""
+        """Count bytes that were recorded at an earlier time."""
         hour = int(at // _HOUR_S)
         sizes = dict(self._hours[tenant])
         sizes[hour] = sizes.get(hour, 0) + size
@@ -49,7 +49,7 @@ class DailyBytes:
         return sum(size for _, size in hours)
 
     def frees_in_s(self, tenant: str, now: float) -> float:
-        """Return the seconds until the oldest hour of a tenant is forgotten."""
+        """Return the seconds until a tenant's oldest hour is forgotten."""
         hours = self._hours.get(tenant)
         if not hours:
             return 0.0

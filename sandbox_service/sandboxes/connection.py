@@ -82,7 +82,7 @@ class RunnerConnection:
             max_in_flight=MAX_IN_FLIGHT,
             # The first greeting is answered when the zygote has imported its world.
             handshake_timeout_s=start_timeout_s,
-            connect_patience_s=RECONNECT_S,
+            connect_timeout_s=RECONNECT_S,
             back_off_min_s=0.005,
             back_off_max_s=0.05,
             late=ErrorCode.STEP_TIMEOUT,

@@ -1,4 +1,4 @@
-"""Where a stream's other end is: a unix socket on this node, or a TCP port anywhere."""
+"""Addresses of streams: a unix socket on this node, or a TCP port on any."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _KEEP_ALIVE = (
     (socket.TCP_KEEPCNT, 3),
     (socket.TCP_USER_TIMEOUT, 25_000),
 )
-"""A peer whose node vanished is noticed within half a minute, and not after the kernel's two hours."""
+"""A peer whose node vanished is detected within half a minute, not after the kernel's two hours."""
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Have the kernel notice a vanished peer of a TCP connection; nothing to do on a unix socket."""
+    """Have the kernel detect a vanished peer of a TCP connection; does nothing on a unix socket."""
     sock: socket.socket | None = transport.get_extra_info("socket")
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
@@ -34,7 +34,7 @@ def keep_alive(transport: asyncio.BaseTransport) -> None:
 
 @dataclass(frozen=True, slots=True)
 class UnixAddress:
-    """A unix socket; who may connect is decided by the folder it lies in."""
+    """A unix socket; the permissions of its folder decide which users may connect."""
 
     path: str
 

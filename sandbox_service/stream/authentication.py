@@ -6,8 +6,8 @@
     answerer REPLY
 
 Fresh nonces make a recorded exchange worthless, and the role in the MAC keeps one end's proof from being
-sent back as the other's. What follows is not encrypted: between nodes that are not on a trusted network
-the addresses get a TLS context.
+sent back as the other's. The frames that follow are not encrypted: between nodes on a network that is not
+trusted, the addresses get a TLS context.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ _DOMAIN = b"sandbox-service stream 1"
 
 
 def new_secret() -> str:
-    """A fresh cluster secret."""
+    """Return a new random cluster secret."""
     return secrets.token_hex(32)
 
 
 def asker_handshake(secret: str) -> Handshake:
-    """The client's half. It raises ServiceError(SUPERVISOR_UNAVAILABLE) when the other end is not ours."""
+    """Return the client's half, which raises ServiceError(SUPERVISOR_UNAVAILABLE) on a wrong proof."""
 
     async def prove(channel: Channel) -> None:
         ours = secrets.token_bytes(_NONCE_BYTES)
         challenge = await channel.exchange(Frame(Op.HELLO, 1, "", {"nonce": ours.hex()}))
+        # The server proves itself first: a client sends no proof to an impostor that could relay it.
         theirs = _nonce(challenge)
         if challenge.op is not Op.REPLY or not _proves(challenge, secret, b"answerer", ours, theirs):
             raise ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE, "the peer does not know the cluster secret")
@@ -53,16 +54,17 @@ def asker_handshake(secret: str) -> Handshake:
 
 
 def answerer_handshake(secret: str) -> Handshake:
-    """The server's half. It answers a wrong proof with UNAUTHENTICATED and raises FrameError."""
+    """Return the server's half, which answers a wrong proof with UNAUTHENTICATED and raises FrameError."""
 
     async def demand(channel: Channel) -> None:
         hello = await channel.receive()
         if hello.op is not Op.HELLO:
-            raise FrameError("the first frame is no HELLO")
+            raise FrameError(f"the first frame of a handshake must be HELLO, not {hello.op.name}")
         theirs = _nonce(hello)
         ours = secrets.token_bytes(_NONCE_BYTES)
         mac = _mac(secret, b"answerer", theirs, ours)
         proof = await channel.exchange(hello.reply(meta={"nonce": ours.hex(), "proof": mac}))
+        # Compared in constant time in _proves; the answer does not say which part of the proof was wrong.
         if proof.op is not Op.HELLO or not _proves(proof, secret, b"asker", theirs, ours):
             channel.send(proof.error(ErrorCode.UNAUTHENTICATED.value, "wrong cluster secret"))
             raise FrameError("the peer does not know the cluster secret")
@@ -77,7 +79,7 @@ def _nonce(frame: Frame) -> bytes:
     except ValueError:
         nonce = b""
     if len(nonce) != _NONCE_BYTES:
-        raise FrameError("the handshake brings no nonce")
+        raise FrameError(f"the handshake carries no nonce of {_NONCE_BYTES} bytes")
     return nonce
 
 

@@ -1,8 +1,8 @@
-"""One connection that carries frames: the part that both ends share.
+"""A connection that carries frames: the part that both ends share.
 
-Frames written in one turn of the event loop leave in one system call. What the peer does not read piles up
-to the high-water mark only: then ``writable`` turns false and senders wait in ``drained``. While a handshake
-runs, frames go to ``receive``; afterwards to the subclass.
+Frames sent in one iteration of the event loop leave in one system call. Unread output accumulates up to the
+high-water mark only: then ``writable`` turns false and senders wait in ``drained``. During the handshake,
+frames go to ``receive``; afterwards to the subclass.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 __all__ = ["Channel", "Handshake"]
 
 HANDSHAKE_FRAMES = 4
-"""Frames that may lie unread during a handshake; no honest peer sends more."""
+"""Frames that may be unread during a handshake; a correct peer never sends more."""
 
 
 class Channel(asyncio.Protocol):
-    """A frame connection in its handshake, and after it once ``open`` was called."""
+    """A frame connection, in its handshake until ``open`` is called."""
 
     def __init__(self, write_buffer: int = 1024 * 1024, max_body: int = MAX_BODY) -> None:
         self.loop = asyncio.get_running_loop()
         self.closed = False
         self.failure = "closed"
-        """Why the connection ended; for people."""
+        """Why the connection ended, for log lines and error messages."""
         self._write_buffer = write_buffer
         self._decoder = Decoder(max_body)
         self._transport: asyncio.Transport | None = None
@@ -49,10 +49,11 @@ class Channel(asyncio.Protocol):
         return not self._paused and not self.closed and self._outbox_bytes <= self._write_buffer
 
     def send(self, frame: Frame, request_id: int | None = None) -> None:
-        """Queue a frame; it leaves when this turn of the loop ends. Raises FrameError on a too large one."""
+        """Queue a frame, to be written at the end of this iteration. Raises FrameError if it is too large."""
         data = frame.encode(request_id)
         if self.closed:
             return
+        # Not at once: frames of the same iteration then share one system call.
         if not self._outbox:
             self.loop.call_soon(self._flush)
         self._outbox.append(data)
@@ -66,11 +67,11 @@ class Channel(asyncio.Protocol):
             try:
                 await waiter
             finally:
-                # One after the other, so that they do not all pass the mark at once.
+                # Wake the waiters one by one, so that they do not all pass the mark at once.
                 self.loop.call_soon(self._wake)
 
     async def receive(self) -> Frame:
-        """The next frame of the handshake. Raises ConnectionError when the connection ends first."""
+        """Return the next frame of the handshake. Raises ConnectionError when the connection ends first."""
         if self._mailbox is None:
             raise RuntimeError("the handshake is over")
         while not self._mailbox:
@@ -81,26 +82,26 @@ class Channel(asyncio.Protocol):
         return self._mailbox.pop(0)
 
     async def exchange(self, frame: Frame) -> Frame:
-        """Send a frame of the handshake and await the answer."""
+        """Send a frame of the handshake and return the answer."""
         self.send(frame)
         return await self.receive()
 
     def open(self) -> None:
         """End the handshake. Raises FrameError on unread frames, ConnectionError when the peer is gone."""
         if self._mailbox:
-            raise FrameError("the peer did not wait for the handshake's end")
+            raise FrameError("the peer sent a request before the end of the handshake")
         if self.closed:
             raise ConnectionResetError(self.failure)
         self._mailbox = None
 
     def close(self) -> None:
-        """Send what is queued, then hang up."""
+        """Send what is queued, then close the connection."""
         self._flush()
         if self._transport is not None:
             self._transport.close()
 
     def abort(self, reason: str) -> None:
-        """Hang up at once."""
+        """Close the connection at once, for ``reason``."""
         self.failure = reason
         if self._transport is not None:
             self._transport.abort()
@@ -111,21 +112,21 @@ class Channel(asyncio.Protocol):
             await asyncio.shield(self._gone)
 
     def pause_reading(self) -> None:
-        """Let the peer wait."""
+        """Stop reading, so that the peer's output backs up."""
         if self._transport is not None and not self.closed:
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Start to read again."""
         if self._transport is not None and not self.closed:
             self._transport.resume_reading()
 
     def frame_received(self, frame: Frame) -> None:
-        """Take a frame after the handshake, or an EVENT during it."""
+        """Handle a frame after the handshake, or an EVENT during it."""
         raise NotImplementedError
 
     def lost(self) -> None:
-        """Take notice that the connection is gone."""
+        """Handle the end of the connection."""
         raise NotImplementedError
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -157,6 +158,7 @@ class Channel(asyncio.Protocol):
             self.failure = f"{type(exc).__name__}: {exc}"
         self._outbox.clear()
         self._gone.set_result(None)
+        # Wake everything that waits before the subclass is called: it may start a new connection at once.
         self._wake()
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
@@ -164,7 +166,7 @@ class Channel(asyncio.Protocol):
 
     def _deliver(self, frame: Frame) -> None:
         if self._mailbox is None or len(self._mailbox) >= HANDSHAKE_FRAMES:
-            raise FrameError("too many frames before the handshake's end")
+            raise FrameError(f"more than {HANDSHAKE_FRAMES} frames before the end of the handshake")
         self._mailbox.append(frame)
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)

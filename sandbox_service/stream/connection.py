@@ -1,9 +1,9 @@
-"""A client that keeps one multiplexed connection to one address, whoever is at the other end.
+"""A client that keeps one multiplexed connection to one address.
 
-Many requests run at once over one connection and are told apart by request id. Every request has a
-deadline. A request that never left fails with the ``unavailable`` code and may go elsewhere; one that left
-and lost its connection fails with OUTCOME_UNKNOWN and is settled by its idempotency key. The connection is
-opened when somebody needs it, again after it broke, with growing, jittered pauses while nobody answers.
+Many requests run at once over one connection and are matched to answers by request id. Every request has a
+deadline. A request that was never sent fails with the ``unavailable`` code and may be sent elsewhere; one
+that was sent and lost its connection fails with OUTCOME_UNKNOWN and is settled by its idempotency key. The
+connection is opened when a request needs it, and again after it broke, with growing, jittered pauses.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ __all__ = ["MultiplexedClient", "StreamOptions"]
 
 
 class MultiplexedClient:
-    """Requests and answers over one connection that is renewed when it breaks.
+    """Sends requests over one connection that is opened again when it breaks.
 
-    ``handshake`` talks on a fresh connection before any request does; a ServiceError that it raises is a
-    refusal and goes to everybody who waits for the connection. ``on_event`` gets EVENT frames, ``on_lost``
+    ``handshake`` runs on a fresh connection before any request does; a ServiceError that it raises is a
+    refusal, and all callers that wait for the connection get it. ``on_event`` gets EVENT frames, ``on_lost``
     the reason when an open connection breaks.
     """
 
@@ -50,10 +50,10 @@ class MultiplexedClient:
         self._on_event = on_event
         self._on_lost = on_lost
         self._link: Link | None = None
-        self._leaving: set[Link] = set()
+        self._closing: set[Link] = set()
         self._slots = asyncio.Semaphore(self._options.max_in_flight)
         self._back_off = BackOff(self._options.back_off_min_s, self._options.back_off_max_s)
-        self._arrivals: set[asyncio.Future[None]] = set()
+        self._waiting: set[asyncio.Future[None]] = set()
         self._opener: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -64,12 +64,12 @@ class MultiplexedClient:
 
     async def connect(self, timeout_s: float) -> None:
         """Open the connection now, trying again until the deadline."""
-        await self._arrival(asyncio.get_running_loop().time() + timeout_s)
+        await self._wait_for_link(asyncio.get_running_loop().time() + timeout_s)
 
     async def request(self, frame: Frame, timeout_s: float) -> Frame:
-        """Send a frame and await its answer (Op.REPLY or Op.ERROR). The request id is set here."""
+        """Send a frame and return its answer (Op.REPLY or Op.ERROR). The request id is set here."""
         deadline = asyncio.get_running_loop().time() + timeout_s
-        await self._slot(deadline)
+        await self._acquire_slot(deadline)
         try:
             link = self._link
             if link is None or not link.writable:
@@ -79,23 +79,23 @@ class MultiplexedClient:
             self._slots.release()
 
     async def close(self) -> None:
-        """Hang up. Requests in flight fail with OUTCOME_UNKNOWN, waiting ones as unavailable."""
+        """Close the connection. Requests in flight fail with OUTCOME_UNKNOWN, waiting ones as unavailable."""
         self._closed = True
         opener, self._opener = self._opener, None
         if opener is not None:
             opener.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await opener
-        links = {*self._leaving, *([self._link] if self._link is not None else [])}
+        links = {*self._closing, *([self._link] if self._link is not None else [])}
         for link in links:
-            link.abort("closed by us")
+            link.abort("closed by this end")
             await link.wait_closed()
         self._refuse(self._unavailable("the client is closed"))
 
     def _unavailable(self, detail: str) -> ServiceError:
         return ServiceError(self._options.unavailable, f"{self.address}: {detail}")
 
-    async def _slot(self, deadline: float) -> None:
+    async def _acquire_slot(self, deadline: float) -> None:
         if not self._slots.locked():
             await self._slots.acquire()
             return
@@ -103,15 +103,17 @@ class MultiplexedClient:
             async with asyncio.timeout_at(deadline):
                 await self._slots.acquire()
         except TimeoutError:
-            raise self._unavailable("too many requests in flight") from None
+            raise self._unavailable(
+                f"{self._options.max_in_flight} requests are in flight, and none ended before the deadline"
+            ) from None
 
     async def _writable_link(self, deadline: float) -> Link:
-        """An open connection that takes frames."""
+        """Return an open connection that takes frames."""
         while True:
             link = self._link
             if link is None:
-                patience = asyncio.get_running_loop().time() + self._options.connect_patience_s
-                await self._arrival(min(deadline, patience))
+                connect_by = asyncio.get_running_loop().time() + self._options.connect_timeout_s
+                await self._wait_for_link(min(deadline, connect_by))
             elif link.writable:
                 return link
             else:
@@ -119,30 +121,30 @@ class MultiplexedClient:
                     async with asyncio.timeout_at(deadline):
                         await link.drained()
                 except TimeoutError:
-                    raise self._unavailable("the peer does not read") from None
+                    raise self._unavailable("the peer does not read its input") from None
 
-    async def _arrival(self, deadline: float) -> None:
+    async def _wait_for_link(self, deadline: float) -> None:
         """Wait until a connection is open."""
         if self._closed:
             raise self._unavailable("the client is closed")
         if self._link is not None:
             return
-        arrival: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._arrivals.add(arrival)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(waiter)
         if self._opener is None:
             self._opener = asyncio.create_task(self._open_link(), name=f"open {self.address}")
         try:
             async with asyncio.timeout_at(deadline):
-                await arrival
+                await waiter
         except TimeoutError:
             raise self._unavailable(self._back_off.last_failure or "no connection in time") from None
         finally:
-            self._arrivals.discard(arrival)
+            self._waiting.discard(waiter)
 
     async def _open_link(self) -> None:
-        """Try until a connection is open, the peer refuses, or nobody waits any more."""
+        """Try until a connection is open, the peer refuses, or no caller waits any more."""
         try:
-            while self._arrivals:
+            while self._waiting:
                 await asyncio.sleep(self._back_off.pause())
                 try:
                     self._link = await self._dial()
@@ -152,9 +154,10 @@ class MultiplexedClient:
                 except (OSError, FrameError) as error:
                     self._back_off.failed(str(error) or type(error).__name__)
                 else:
-                    self._welcome()
+                    self._wake_waiting()
                     return
         finally:
+            # The opener is cleared first: a caller that comes from here on starts a new one.
             self._opener = None
             self._refuse(self._unavailable(self._back_off.last_failure or "no connection"))
 
@@ -167,36 +170,37 @@ class MultiplexedClient:
                     await self._handshake(link)
             link.open()
         except BaseException:
-            link.abort("no connection was made")
+            link.abort("the connection was not established")
             raise
         return link
 
-    def _welcome(self) -> None:
-        for arrival in self._arrivals:
-            if not arrival.done():
-                arrival.set_result(None)
+    def _wake_waiting(self) -> None:
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _refuse(self, error: ServiceError) -> None:
-        """Everybody who waits for a connection gets the error, each its own."""
-        for arrival in self._arrivals:
-            if not arrival.done():
-                arrival.set_exception(ServiceError(error.code, error.detail, error.retry_after_s))
-        self._arrivals.clear()
+        """Fail all waiting callers with the error, each with a copy of its own."""
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_exception(ServiceError(error.code, error.detail, error.retry_after_s))
+        self._waiting.clear()
 
     def _event(self, link: Link, frame: Frame) -> None:
         if frame.op is Op.EVENT and frame.meta.get("event") == "closing":
-            # The peer finishes what it has and takes nothing new; our next request needs a new connection.
+            # The peer finishes what it has and takes nothing new; the next request needs a new connection.
             if link is self._link:
                 self._link = None
-                self._leaving.add(link)
+                self._closing.add(link)
         elif self._on_event is not None:
             self._on_event(frame)
 
     def _link_lost(self, link: Link) -> None:
-        self._leaving.discard(link)
+        self._closing.discard(link)
         if link is not self._link:
             return
         self._link = None
+        # A peer that accepts and closes without an answer is a failure too, or it would be dialled in a loop.
         if link.answered:
             self._back_off.succeeded()
         else:

@@ -1,4 +1,4 @@
-"""ERROR frames and ServiceErrors: the one place where the first becomes the second, and back."""
+"""Convert ERROR frames to ServiceErrors and back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["error_frame", "error_of", "reply_or_raise"]
 
 
 def error_of(frame: Frame) -> ServiceError:
-    """The exception that an ERROR frame carries; one that nobody understands is an internal error."""
+    """Return the exception that an ERROR frame carries; INTERNAL for a frame that cannot be parsed."""
     try:
         body = json.loads(frame.body)
         wait = body.get("retry_after_s")
@@ -20,18 +20,18 @@ def error_of(frame: Frame) -> ServiceError:
             ErrorCode(body["code"]), str(body["detail"]), None if wait is None else float(wait)
         )
     except (ValueError, KeyError, TypeError, AttributeError):
-        return ServiceError(ErrorCode.INTERNAL, "the peer sent an error that says nothing")
+        return ServiceError(ErrorCode.INTERNAL, "the peer sent an ERROR frame without code and detail")
 
 
 def reply_or_raise(frame: Frame) -> Frame:
-    """The frame, unless it is an ERROR: then what it carries is raised."""
+    """Return the frame, or raise the ServiceError that it carries."""
     if frame.op is Op.ERROR:
         raise error_of(frame)
     return frame
 
 
 def error_frame(request: Frame, error: ServiceError) -> Frame:
-    """The ERROR frame that answers a request."""
+    """Return the ERROR frame that answers a request."""
     body: dict[str, str | float] = {"code": error.code.value, "detail": error.detail}
     if error.retry_after_s is not None:
         body["retry_after_s"] = error.retry_after_s

@@ -1,7 +1,7 @@
-"""How often a process that carries frames looks for garbage in cycles.
+"""Reduce how often a process that carries frames runs Python's cyclic garbage collector.
 
-Python's own setting suits a small program: with the libraries of this service in memory the searches take a
-third of a step's CPU. Hardly anything here is in a cycle; what is waits a little longer.
+Python's default thresholds suit a small program: with the libraries of this service in memory, collections
+take a third of a step's CPU. Few objects here are in a cycle; those are freed a little later.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _THRESHOLDS = (20_000, 20, 10)
 
 
 def collect_rarely() -> None:
-    """Leave out of every later search what is there now, and search after many more new objects."""
+    """Exclude the objects that exist now from collections, and collect after many more new ones."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_THRESHOLDS)

@@ -13,15 +13,15 @@ __all__ = ["BackOff", "ServerOptions", "StreamOptions"]
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """Bounds of the asking end."""
+    """Bounds of the client end."""
 
     max_in_flight: int = 4096
-    """Requests that may wait for their answers; one more waits for its turn until its deadline."""
+    """Requests that may await their answers; further ones wait for a slot until their deadline."""
     write_buffer: int = 1024 * 1024
-    """Bytes that the peer may leave unread before senders wait."""
+    """Bytes that may be unread by the peer before senders wait."""
     handshake_timeout_s: float = 5.0
     """Longest time from dialling to the end of the handshake."""
-    connect_patience_s: float = 5.0
+    connect_timeout_s: float = 5.0
     """How long a request waits for a connection before it fails as unavailable."""
     back_off_min_s: float = 0.02
     """Longest pause after the first failure."""
@@ -35,18 +35,18 @@ class StreamOptions:
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """Bounds of the answering end."""
+    """Bounds of the server end."""
 
     max_in_flight: int = 1024
-    """Requests of one connection that are worked on; beyond it the connection is not read."""
+    """Requests of one connection that run at once; while there are more, the connection is not read."""
     max_connections: int = 1024
     """Connections of one server, those in their handshake included."""
     write_buffer: int = 4 * 1024 * 1024
-    """Bytes that the peer may leave unread before it is not read either."""
+    """Bytes that may be unread by the peer before its requests are no longer read."""
     hello_timeout_s: float = 5.0
     """Longest handshake."""
     stall_timeout_s: float = 30.0
-    """A peer that leaves its answers unread for so long is cut."""
+    """Time after which a peer that does not read its answers is disconnected."""
 
 
 class BackOff:
@@ -59,17 +59,17 @@ class BackOff:
         self._failures = 0
 
     def failed(self, why: str) -> None:
-        """Take note of a failure."""
+        """Record a failure and its reason."""
         self._failures += 1
         self.last_failure = why
 
     def succeeded(self) -> None:
-        """Forget the failures."""
+        """Clear the failures."""
         self._failures = 0
         self.last_failure = ""
 
     def pause(self) -> float:
-        """Seconds to wait before the next attempt; none before the first."""
+        """Return the seconds to wait before the next attempt; none before the first."""
         if not self._failures:
             return 0.0
         ceiling = exponential_wait_s(self._minimum_s, self._maximum_s, self._failures)

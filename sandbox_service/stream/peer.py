@@ -1,4 +1,4 @@
-"""The answering end of one connection: runs the handler for each frame and sends its answer."""
+"""The server end of one connection: runs the handler for each frame and sends its answer."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ logger = logging.getLogger(__name__)
 
 
 class Peer(Channel):
-    """Requests of one connection, at most ``max_in_flight`` of them at work; the rest is left unread.
+    """The requests of one connection, at most ``max_in_flight`` of them running; the rest is left unread.
 
-    A request that has begun runs to its end when its connection breaks: its outcome is what the asker will
-    want to know when it comes back.
+    A request that has begun runs to its end when its connection breaks: the client will ask for its outcome
+    when it reconnects.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class Peer(Channel):
 
     def frame_received(self, frame: Frame) -> None:
         if frame.op in (Op.EVENT, Op.REPLY, Op.ERROR, Op.HELLO):
-            raise FrameError(f"a {frame.op.name} frame from the asking end")
+            raise FrameError(f"a client must not send a {frame.op.name} frame")
         if self._in_flight < self._options.max_in_flight:
             self._start(frame)
             return
-        # At most what was in one read of the socket; nothing more is read until there is room.
+        # At most the frames of one read of the socket; nothing more is read until there is room.
         if not self._backlog:
             self.pause_reading()
         self._backlog.append(frame)
@@ -107,11 +107,11 @@ class Peer(Channel):
         if not self.writable:
             await self.drained()
         try:
-            # By the asking frame's number, whatever the handler put there: another would reach nobody.
+            # With the request's own id, whatever the handler set: another id would match no request.
             self.send(answer, frame.request_id)
         except FrameError as error:
             self.send(
-                error_frame(frame, ServiceError(ErrorCode.INTERNAL, f"the answer has no frame: {error}"))
+                error_frame(frame, ServiceError(ErrorCode.INTERNAL, f"the answer cannot be sent: {error}"))
             )
 
     async def _handle(self, frame: Frame) -> Frame:
@@ -122,6 +122,6 @@ class Peer(Channel):
         except ServiceError as error:
             return error_frame(frame, error)
         except Exception:
-            # Capture point: a broken handler must answer, and not end the stream.
+            # A handler that fails must answer this request and leave the connection open for the others.
             logger.exception("the handler failed on a %s frame", frame.op.name)
             return error_frame(frame, ServiceError(ErrorCode.INTERNAL))

@@ -1,7 +1,7 @@
-"""Serves frames to many connections, on unix sockets and TCP ports, until it is closed.
+"""Serve frames to many connections, on unix sockets and TCP ports, until closed.
 
-A connection that does not finish its handshake in time is cut. Closing stops listening, tells the peers
-to go elsewhere, lets what runs finish until a deadline, cancels the rest and hangs up.
+A connection that does not finish its handshake in time is closed. ``close`` stops listening, asks the peers
+to go elsewhere, lets running requests finish until a deadline, cancels the rest and disconnects.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HANG_UP_S = 1.0
 
 
 class StreamServer:
-    """The answering end of any number of connections."""
+    """The server end of any number of connections."""
 
     def __init__(
         self, handler: Handler, *, handshake: Handshake | None = None, options: ServerOptions | None = None
@@ -46,7 +46,7 @@ class StreamServer:
         self._listeners: list[asyncio.Server] = []
         self._socket_files: list[Path] = []
         self._peers: set[Peer] = set()
-        self._greetings: set[asyncio.Task[None]] = set()
+        self._handshakes: set[asyncio.Task[None]] = set()
         self._requests: set[asyncio.Task[None]] = set()
 
     @property
@@ -55,15 +55,15 @@ class StreamServer:
         return len(self._peers)
 
     async def listen_unix(self, path: Path) -> None:
-        """Serve a unix socket that only this user may connect to."""
+        """Serve a unix socket to which only this user may connect."""
         loop = asyncio.get_running_loop()
         self._listeners.append(await loop.create_unix_server(self._new_peer, sock=_private_socket(path)))
         self._socket_files.append(path)
 
     async def listen_tcp(self, host: str, port: int = 0, tls: ssl.SSLContext | None = None) -> int:
-        """Serve a TCP port; a free one when it is 0. Returns the port."""
+        """Serve a TCP port, a free one when ``port`` is 0, and return its number."""
         loop = asyncio.get_running_loop()
-        # asyncio would wait a minute for a TLS handshake, and a peer counts only when it is through it.
+        # asyncio's own limit for a TLS handshake is a minute, and a peer is counted only when that has ended.
         hello_s = self._options.hello_timeout_s if tls is not None else None
         listener = await loop.create_server(
             self._new_peer,
@@ -78,17 +78,18 @@ class StreamServer:
         return int(listener.sockets[0].getsockname()[1])
 
     async def close(self, drain_s: float = 0.0) -> None:
-        """Finish what runs until the deadline, then hang up. Idempotent."""
+        """Finish running requests until the deadline, then disconnect. Idempotent."""
         self._closed = True
         listeners, self._listeners = self._listeners, []
         await _stop_accepting(listeners)
         _unlink(self._socket_files)
+        # Announced before the wait: peers send their next requests elsewhere while these finish.
         for peer in self._peers:
             peer.draining = True
             peer.send(Frame(Op.EVENT, 0, "", {"event": "closing"}))
         if self._requests and drain_s > 0:
             await asyncio.wait(self._requests, timeout=drain_s)
-        await _cancel(self._greetings | self._requests)
+        await _cancel(self._handshakes | self._requests)
         peers = list(self._peers)
         for peer in peers:
             peer.close()
@@ -112,19 +113,20 @@ class StreamServer:
         if self._handshake is None:
             peer.open()
             return
-        greeting = asyncio.get_running_loop().create_task(self._greet(peer, self._handshake))
-        self._greetings.add(greeting)
-        greeting.add_done_callback(self._greetings.discard)
+        task = asyncio.get_running_loop().create_task(self._run_handshake(peer, self._handshake))
+        self._handshakes.add(task)
+        task.add_done_callback(self._handshakes.discard)
 
-    async def _greet(self, peer: Peer, handshake: Handshake) -> None:
+    async def _run_handshake(self, peer: Peer, handshake: Handshake) -> None:
         try:
             async with asyncio.timeout(self._options.hello_timeout_s):
                 await handshake(peer)
             peer.open()
         except TimeoutError:
-            peer.abort("no handshake in time")
+            peer.abort(f"no handshake within {self._options.hello_timeout_s:g} s")
         except (FrameError, ServiceError, OSError) as error:
             logger.warning("refused a connection: %s", error)
+            # Not aborted: the peer still gets the answer that says why it was refused.
             peer.close()
 
 
@@ -132,6 +134,7 @@ def _private_socket(path: Path) -> socket.socket:
     path.unlink(missing_ok=True)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        # Bound before it listens, so that the mode is set before anything can connect.
         sock.bind(str(path))
         path.chmod(0o600)
     except OSError:

@@ -91,7 +91,7 @@ class BoxPool:
             self._tasks.spawn(self._destroy(serial))
         for waiter in decisions.expired:
             self._refuse(waiter, self._late(waiter))
-        for waiter in decisions.hopeless:
+        for waiter in decisions.unservable:
             self._refuse(waiter, self._failure)
 
     async def acquire(self, tenant: str, instance_id: str, *, fresh: bool = False) -> LiveBox:

@@ -1,4 +1,4 @@
-"""A pool in the hand of a test: its state, a policy, and the boxes that start when the test says so."""
+"""A pool under a test's control: its state, a policy, and boxes that start when the test calls for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from sandbox_service.pool.decisions import Decisions, assign
 from sandbox_service.pool.fairness import Waiter
 from sandbox_service.pool.policy import PoolPolicy
-from sandbox_service.pool.state import Box, BoxState, PoolState
+from sandbox_service.pool.state import BoxState, PoolBox, PoolState
 
 __all__ = ["PoolInHand"]
 
@@ -89,6 +89,6 @@ class PoolInHand:
         """An instance leaves its box."""
         return self.state.leave(self.where.pop(instance), instance, self.now, clean=clean)
 
-    def boxes(self, state: BoxState) -> list[Box]:
+    def boxes(self, state: BoxState) -> list[PoolBox]:
         """Boxes in a state."""
         return [box for box in self.state.boxes.values() if box.state is state]

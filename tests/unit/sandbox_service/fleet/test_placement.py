@@ -41,7 +41,7 @@ def test_equally_loaded_ones_take_turns():
     assert Counter(firsts) == dict.fromkeys(NAMES, 2)
 
 
-def test_nobody_is_the_order_of_none():
+def test_without_supervisors_the_order_is_empty():
     assert rank("key", []) == least_loaded({}, [], 3) == []
 
 

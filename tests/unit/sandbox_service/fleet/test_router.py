@@ -20,7 +20,7 @@ from sandbox_service.stream.server import StreamServer
 from sandbox_service.wire.frames import Op
 from tests.fakes.supervisors import FakeCore
 
-QUICK = StreamOptions(connect_patience_s=0.05, handshake_timeout_s=1.0, back_off_max_s=0.02)
+QUICK = StreamOptions(connect_timeout_s=0.05, handshake_timeout_s=1.0, back_off_max_s=0.02)
 
 
 class Town:
@@ -135,7 +135,7 @@ async def test_an_unknown_id_of_our_own_is_asked_of_its_supervisor_only(town):
     assert town.handled() == {"a": 1, "b": 0}
 
 
-async def test_nobody_adopts_while_a_supervisor_that_may_have_it_is_away(town):
+async def test_no_supervisor_adopts_while_one_that_may_have_it_is_away(town):
     for name in ("a", "b", "c"):
         await town.start(name)
     away = rank("mine", "abc")[1]
@@ -170,7 +170,7 @@ async def test_a_new_instance_goes_to_the_next_when_one_has_no_room(town, code):
     assert {(await town.create()).split(".")[0] for _ in range(4)} == {"b"}
 
 
-async def test_when_nobody_has_room_the_first_refusal_is_told(town):
+async def test_when_no_supervisor_has_room_the_first_refusal_is_raised(town):
     for name in ("a", "b"):
         core = await town.start(name)
         core.refusal = ServiceError(ErrorCode.QUEUE_FULL, retry_after_s=1.0)

@@ -26,15 +26,15 @@ def test_one_start_at_a_time_probes_after_a_failure() -> None:
 def test_a_success_forgets_everything() -> None:
     backoff = StartBackoff()
     backoff.failed(0.0, lasting=True)
-    assert backoff.hopeless
+    assert backoff.permanently_failing
     backoff.succeeded()
     assert backoff == StartBackoff()
 
 
-def test_a_passing_failure_is_hopeless_only_when_it_repeats() -> None:
+def test_a_failure_is_permanent_only_when_it_repeats() -> None:
     backoff = StartBackoff()
-    hopes = []
+    retried = []
     for _ in range(3):
         backoff.failed(0.0, lasting=False)
-        hopes.append(not backoff.hopeless)
-    assert hopes == [True, True, False]
+        retried.append(not backoff.permanently_failing)
+    assert retried == [True, True, False]

@@ -182,7 +182,7 @@ def test_waiters_are_told_when_boxes_do_not_start() -> None:
         pool.now = pool.state.backoff.until
     assert len(pool.decide().starts) == 1
     pool.state.start_failed(pool.boxes(BoxState.STARTING)[0].serial, pool.now, lasting=False)
-    assert [waiter.instance_id for waiter in pool.decide().hopeless] == [instance]
+    assert [waiter.instance_id for waiter in pool.decide().unservable] == [instance]
 
 
 def test_waiters_are_told_at_once_when_the_failure_will_last() -> None:
@@ -190,16 +190,16 @@ def test_waiters_are_told_at_once_when_the_failure_will_last() -> None:
     pool.ask("ada")
     (serial,) = pool.decide().starts
     pool.state.start_failed(serial, 0.0, lasting=True)
-    assert len(pool.decide().hopeless) == 1
+    assert len(pool.decide().unservable) == 1
 
 
-def test_a_waiter_that_a_living_box_will_serve_keeps_its_hope() -> None:
+def test_a_waiter_that_a_living_box_will_serve_keeps_waiting() -> None:
     pool = PoolInHand(max_boxes=2)
     held = pool.take("ada")
     plain, fresh = pool.ask("ada"), pool.ask("ada", fresh=True)
     for serial in pool.decide().starts:
         pool.state.start_failed(serial, 0.0, lasting=True)
-    assert [waiter.instance_id for waiter in pool.decide().hopeless] == [fresh]
+    assert [waiter.instance_id for waiter in pool.decide().unservable] == [fresh]
     pool.leave(held)
     pool.settle()
     assert plain in pool.where

@@ -12,7 +12,7 @@ from sandbox_service.stream.options import ServerOptions
 from sandbox_service.stream.server import StreamServer
 from sandbox_service.wire.frames import MAX_BODY, Frame, Op
 
-QUICK = StreamOptions(connect_patience_s=0.2, handshake_timeout_s=1.0, back_off_max_s=0.05)
+QUICK = StreamOptions(connect_timeout_s=0.2, handshake_timeout_s=1.0, back_off_max_s=0.05)
 
 
 def step(body: bytes = b"") -> Frame:

@@ -29,7 +29,7 @@ def test_a_capacity_error_keeps_its_wait():
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"null", b"{}", b'{"code":"nonsense","detail":""}', b'{"code":"internal"}', b"\xff"]
 )
-def test_an_error_that_nobody_understands_is_an_internal_one(body):
+def test_an_error_frame_that_cannot_be_parsed_is_an_internal_error(body):
     assert error_of(Frame(Op.ERROR, 1, "", {}, body)).code is ErrorCode.INTERNAL
 
 

@@ -211,7 +211,7 @@ async def test_closing_lets_requests_finish_and_sends_their_answers(socket_path)
     await client.close()
 
 
-async def test_a_request_sent_while_the_server_closes_is_told_that_nothing_was_done(socket_path):
+async def test_a_request_sent_while_the_server_closes_is_refused_as_not_done(socket_path):
     began, gate = asyncio.Event(), asyncio.Event()
     handled = []
 

@@ -16,7 +16,7 @@ from sandbox_service.stream.server import StreamServer
 from sandbox_service.supervisor.seat import Seat, SupervisorAddress, TlsFiles, private_dir
 from sandbox_service.wire.frames import Frame, Op
 
-QUICK = StreamOptions(connect_patience_s=0.5, back_off_max_s=0.05)
+QUICK = StreamOptions(connect_timeout_s=0.5, back_off_max_s=0.05)
 STEP = Frame(Op.STEP, 0, "s.1", {}, b"x")
 
 

@@ -1,4 +1,4 @@
-"""The streams from one gateway to the supervisors: one connection each, renewed when the address changes."""
+"""The connections from one gateway to the supervisors: one each, renewed when the address changes."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from sandbox_service.stream.connection import MultiplexedClient, StreamOptions
 if TYPE_CHECKING:
     from .members import Member
 
-__all__ = ["Lines"]
+__all__ = ["SupervisorConnections"]
 
-CONNECT_PATIENCE_S = 1.0
-"""A supervisor that does not answer for so long is looked up again, since it may have moved."""
+CONNECT_TIMEOUT_S = 1.0
+"""Time after which a supervisor that does not answer is looked up again, since it may have moved."""
 
 
-class Lines:
-    """Connections by supervisor, with what is in flight on each."""
+class SupervisorConnections:
+    """Connections by supervisor, with the number of requests in flight on each."""
 
     def __init__(self, options: StreamOptions | None = None) -> None:
-        self._options = options or replace(StreamOptions(), connect_patience_s=CONNECT_PATIENCE_S)
-        self._lines: dict[str, tuple[Member, MultiplexedClient]] = {}
+        self._options = options or replace(StreamOptions(), connect_timeout_s=CONNECT_TIMEOUT_S)
+        self._clients: dict[str, tuple[Member, MultiplexedClient]] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self.load: dict[str, int] = {}
         """Requests in flight by supervisor."""
 
     def to(self, member: Member) -> MultiplexedClient:
-        """The connection to a supervisor as it is known now."""
-        known = self._lines.get(member.name)
+        """Return the connection to a supervisor at its current address."""
+        known = self._clients.get(member.name)
         if known is not None and known[0] == member:
             return known[1]
         if known is not None:
-            self._hang_up(known[1])
+            self._disconnect(known[1])
         client = MultiplexedClient(
             member.address, handshake=asker_handshake(member.secret), options=self._options
         )
-        self._lines[member.name] = (member, client)
+        self._clients[member.name] = (member, client)
         return client
 
     async def close(self) -> None:
-        """Hang up everywhere."""
-        for _, client in self._lines.values():
-            self._hang_up(client)
-        self._lines.clear()
+        """Close all connections."""
+        for _, client in self._clients.values():
+            self._disconnect(client)
+        self._clients.clear()
         await asyncio.gather(*self._closing)
 
-    def _hang_up(self, client: MultiplexedClient) -> None:
+    def _disconnect(self, client: MultiplexedClient) -> None:
         task = asyncio.get_running_loop().create_task(client.close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
