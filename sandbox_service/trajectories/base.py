@@ -1,4 +1,4 @@
-"""What the supervisor needs of a trajectory store."""
+"""The interface of a trajectory store, as the supervisor uses it."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["TrajectoryStore"]
 
 
 class TrajectoryStore(Protocol):
-    """Append-only history. ``open_instance`` and ``append`` only queue, and never block on the database.
+    """An append-only history. ``open_instance`` and ``append`` only queue, and never wait for the database.
 
     They raise ServiceError(STORAGE_FULL) when the writer cannot keep up or cannot write: then the operation
-    fails, and nothing is lost in silence. A tenant's instance id stands for one episode for ever: before it
+    fails, and no record is lost silently. A tenant's instance id stands for one episode for ever: before it
     takes an id that a client chose, a supervisor asks ``instance`` whether it is free.
     """
 
     def open_instance(self, record: InstanceRecord) -> None:
-        """Record that an instance exists."""
+        """Record the start of an instance."""
         ...
 
     def append(self, event: EventRecord) -> None:
-        """Record that something happened to it."""
+        """Record an event of an instance."""
         ...
 
     def check(self) -> None:
@@ -34,7 +34,7 @@ class TrajectoryStore(Protocol):
         ...
 
     async def committed(self) -> None:
-        """Wait until what was queued so far is as durable as an answer promises (``store.durability``).
+        """Wait until what is queued so far is as durable as ``store.durability`` promises.
 
         Raises ServiceError(STORAGE_FULL) when that takes too long; what was queued is written when it can be.
         """
@@ -49,7 +49,7 @@ class TrajectoryStore(Protocol):
         ...
 
     async def events(self, instance_id: str) -> Sequence[EventRecord]:
-        """Its events in order, those of its parents before the fork included (flushes first)."""
+        """Return its events in order, including its parents' before the fork (flushes first)."""
         ...
 
     async def page(self, instance_id: str, bounds: PageBounds) -> EventPage:
@@ -57,44 +57,44 @@ class TrajectoryStore(Protocol):
         ...
 
     async def unended(self, supervisor: str) -> Sequence[InstanceRecord]:
-        """Instances of a supervisor that have no ending event: what a restart has to settle."""
+        """Return a supervisor's instances without an ending event, which a restart has to settle."""
         ...
 
     async def is_complete(self, supervisor: str) -> bool:
-        """Return whether all that a supervisor answered in its latest life is on record."""
+        """Return whether everything that a supervisor answered in its latest life was recorded."""
         ...
 
     async def begin_life(self, supervisor: str) -> None:
-        """Note that a supervisor begins to write."""
+        """Record that a supervisor starts to write."""
         ...
 
     async def end_life(self, supervisor: str) -> None:
-        """Note that a supervisor ends in order (flushes first)."""
+        """Record that a supervisor ends in order (flushes first)."""
         ...
 
     async def event_of_key(self, tenant: str, public_id: str, key: str) -> EventRecord | None:
-        """Return what a tenant's instance did under an idempotency key (flushes first)."""
+        """Return the event of a tenant's instance with an idempotency key (flushes first)."""
         ...
 
     async def created_by_key(self, tenant: str, key: str) -> EventRecord | None:
-        """The create that a tenant made with an idempotency key.
+        """Return the create that a tenant made with an idempotency key.
 
-        Does not flush: what is still queued is in the supervisor's memory.
+        Does not flush: queued records are also in the supervisor's memory.
         """
         ...
 
     async def create_keys(self, most: int) -> Collection[str] | None:
-        """The idempotency keys of all creates on record, of all tenants.
+        """Return the idempotency keys of all recorded creates, of all tenants.
 
-        None where they are more than ``most``, and where other supervisors write to the same database, so
-        that what is there now says little.
+        None where there are more than ``most``, and where other supervisors write to the same database, so
+        that keys can be added at any time.
         """
         ...
 
     async def recorded_bytes(self, supervisor: str, since: float, until: float) -> Sequence[Recorded]:
-        """What each tenant had recorded by a supervisor between two times, by the hour."""
+        """Return the bytes recorded for each tenant by a supervisor between two times, by the hour."""
         ...
 
     async def close(self) -> None:
-        """Flush and give back what the store holds; raises ServiceError when records could not be written."""
+        """Flush and close; raises ServiceError when records could not be written."""
         ...

@@ -1,4 +1,4 @@
-"""Recorded bodies as JSON values that can be written out again, or as the JSON that they are."""
+"""Convert recorded bodies to JSON values, or to JSON text that can be embedded unchanged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def value_of(body: bytes) -> JsonValue:
-    """The body's value; None for an empty one, and base64 in an object for one that is no JSON."""
+    """Return the body's value; None for an empty one, and an object with base64 for one that is not JSON."""
     if not body:
         return None
     try:
@@ -28,7 +28,7 @@ def value_of(body: bytes) -> JsonValue:
 
 
 def object_of(body: bytes) -> JsonObject | None:
-    """The body's object; None for an empty body and for one that is no JSON object."""
+    """Return the body's object; None for an empty body and for one that is not a JSON object."""
     try:
         value = _parse(body) if body else None
     except ValueError:
@@ -37,13 +37,13 @@ def object_of(body: bytes) -> JsonObject | None:
 
 
 def json_object_of(body: bytes) -> bytes:
-    """The body's object as JSON; ``null`` for an empty body and for one that is no JSON object.
+    """Return the body's object as JSON; ``null`` for an empty body and for one that is not a JSON object.
 
-    What was recorded is JSON and is not parsed again: that would take many times as long as reading it.
+    The recorded JSON is not parsed again: that would take many times as long as reading it.
     """
     if not (body.startswith(b"{") and body.endswith(b"}")):
         return b"null"
-    # Looking for one byte first takes a tenth of the time, and most bodies have no escapes.
+    # Searching for one byte first takes a tenth of the time, and most bodies have no escapes.
     if b"\\" not in body or _SURROGATE.search(body) is None:
         return body
     return json.dumps(object_of(body), ensure_ascii=False).encode()
@@ -52,6 +52,6 @@ def json_object_of(body: bytes) -> bytes:
 def _parse(body: bytes) -> JsonValue:
     value = json.loads(body)
     if b"\\ud" in body or b"\\uD" in body:
-        # Half a surrogate pair, from a program's broken output, is legal in JSON and in no UTF-8 file.
+        # Half a surrogate pair, from a program's broken output, is legal in JSON but not in UTF-8.
         value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
     return cast("JsonValue", value)

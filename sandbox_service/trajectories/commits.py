@@ -1,8 +1,8 @@
-"""Lets coroutines wait until what they queued is committed.
+"""Let coroutines wait until what they queued is committed.
 
-The writer commits what all operations in flight have queued in one transaction, and wakes them together: one
-call into the event loop a transaction, however many wait for it. The writer itself is woken when the loop has
-gone round what was ready: a transaction for each record would cost several times as much.
+The writer commits what all running operations have queued in one transaction and wakes them together, with
+one call into the event loop per transaction. The writer itself is woken after one iteration of the event
+loop: a transaction for each record would cost several times as much.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Commits", "unwritable"]
 
-_LOOK_S = 1.0
-"""Seconds between two looks at a writer that may be stuck, while coroutines wait for it."""
+_CHECK_S = 1.0
+"""Seconds between two checks whether the writer is stuck, while coroutines wait for it."""
 
 
 class Commits:
@@ -30,7 +30,7 @@ class Commits:
         self._writer = writer
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._look: asyncio.TimerHandle | None = None
+        self._check_timer: asyncio.TimerHandle | None = None
         self._waking: asyncio.AbstractEventLoop | None = None
         writer.on_commit = self._committed
         writer.on_put = self._put
@@ -46,15 +46,15 @@ class Commits:
         loop = self._loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         self._waiting.append((queued, future))
-        # Once more, because the writer wakes only those whom it finds waiting after a commit.
+        # Checked again: the writer wakes only those that wait when it commits, and it may have just done so.
         if self._writer.through >= queued:
             self._wake()
-        elif self._look is None:
-            self._look = loop.call_later(_LOOK_S, self._look_after)
+        elif self._check_timer is None:
+            self._check_timer = loop.call_later(_CHECK_S, self._check_writer)
         await future
 
     def _put(self) -> None:
-        """Wake the writer when the event loop has gone round; at once where none runs."""
+        """Wake the writer after this iteration of the event loop; at once where no loop runs."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -80,19 +80,19 @@ class Commits:
             if not future.done():
                 future.set_result(None)
 
-    def _look_after(self) -> None:
-        self._look = None
+    def _check_writer(self) -> None:
+        self._check_timer = None
         if self._writer.stuck():
             while self._waiting:
                 future = self._waiting.popleft()[1]
                 if not future.done():
                     future.set_exception(unwritable())
         elif self._waiting and self._loop is not None:
-            self._look = self._loop.call_later(_LOOK_S, self._look_after)
+            self._check_timer = self._loop.call_later(_CHECK_S, self._check_writer)
 
 
 def unwritable() -> ServiceError:
-    """The error of a store that has failed for too long."""
+    """Return the error of a store that has failed for too long."""
     return ServiceError(
         ErrorCode.STORAGE_FULL, "the trajectory store cannot be written; its log line says why"
     )

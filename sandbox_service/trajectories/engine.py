@@ -1,4 +1,4 @@
-"""Connections to the store's database, with the settings that make each kind safe and prompt."""
+"""Connect to the store's database, with the settings that make each kind durable and responsive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["connect"]
 
-# Without these a node that vanishes in mid-transaction keeps the writer waiting for the kernel's two hours.
+# Without these, a node that vanishes during a transaction blocks the writer for the kernel's two hours.
 _POSTGRES_PROMPT = {
     "connect_timeout": "5",
     "keepalives_idle": "10",
@@ -29,17 +29,17 @@ _SQLITE_PRAGMAS = (
     "PRAGMA journal_mode=WAL",
     "PRAGMA busy_timeout=5000",
     "PRAGMA journal_size_limit=67108864",
-    # Each checkpoint waits for the disk, and answers wait for it. Small transactions write many pages.
+    # Each checkpoint waits for the disk, and answers wait for it; small transactions write many pages.
     "PRAGMA wal_autocheckpoint=8000",
 )
 
 
 def connect(url: str, *, create: bool = True, fsync: bool = False) -> Engine:
-    """The engine of a store's URL; makes the folder of an SQLite file unless ``create`` is off.
+    """Return the engine of a store's URL; creates the folder of an SQLite file unless ``create`` is off.
 
     ``fsync`` makes each commit to an SQLite file wait for the disk.
 
-    Raises ValueError for a URL of neither kind, and FileNotFoundError for a file that is missed.
+    Raises ValueError for a URL of another kind, and FileNotFoundError for a missing file.
     """
     parsed = _normalised(make_url(url))
     if parsed.get_backend_name() == "sqlite":
@@ -71,7 +71,7 @@ def _sqlite(url: URL, *, create: bool, fsync: bool) -> Engine:
     @sa.event.listens_for(engine, "connect")
     def _pragmas(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DBAPI connection has no type
         cursor = connection.cursor()
-        # In WAL mode a commit survives the process in either case; FULL adds the power failure.
+        # In WAL mode a commit survives the process in either case; FULL also survives a power failure.
         for pragma in (*_SQLITE_PRAGMAS, f"PRAGMA synchronous={'FULL' if fsync else 'NORMAL'}"):
             cursor.execute(pragma)
         cursor.close()
@@ -80,13 +80,13 @@ def _sqlite(url: URL, *, create: bool, fsync: bool) -> Engine:
 
 
 def _keep_private(path: Path) -> None:
-    """Keep the trajectories, which are every tenant's, from other users; a group that was let in stays in.
+    """Deny other users the trajectories, which belong to all tenants; a group's rights stay as they are.
 
     SQLite gives the files beside the database the database's own mode.
     """
     path.touch(mode=0o600)
     mode = stat.S_IMODE(path.stat().st_mode) & ~0o007
     for file in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
-        # Another user's file is that user's to open or close.
+        # Only a file's owner can change its mode.
         with suppress(FileNotFoundError, PermissionError):
             file.chmod(mode)

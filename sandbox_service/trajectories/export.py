@@ -1,4 +1,4 @@
-"""Datasets out of the store, as JSONL or Parquet files."""
+"""Export datasets from the store, as JSONL or Parquet files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["FileFormat", "export"]
 
 
 class FileFormat(StrEnum):
-    """How rows are written."""
+    """The format of an exported file."""
 
     JSONL = "jsonl"
     PARQUET = "parquet"
@@ -36,13 +36,13 @@ def export(
     wanted: ExportFilter | None = None,
     progress: Progress | None = None,
 ) -> int:
-    """Write the wanted rows to ``output`` and give their number.
+    """Write the wanted rows to ``output`` and return their number.
 
     The file appears under its name only when it is complete.
     """
     part = output.with_name(output.name + ".part")
     output.parent.mkdir(parents=True, exist_ok=True)
-    # Without a transaction, because an export of hours would keep PostgreSQL from cleaning up behind it.
+    # Without a transaction, because one that lasts for hours would keep PostgreSQL from vacuuming.
     reading = engine.execution_options(isolation_level="AUTOCOMMIT")
     try:
         with reading.connect() as connection:
@@ -57,7 +57,7 @@ def export(
 def _write(path: Path, file_format: FileFormat, rows: Rows, lines: Iterator[JsonObject]) -> int:
     if file_format is FileFormat.JSONL:
         return _write_jsonl(path, lines)
-    # Deferred: pyarrow takes longer to import than a small export takes to write.
+    # Imported here, because importing pyarrow takes longer than a small export.
     from .parquet import write_parquet
 
     return write_parquet(path, rows, lines)

@@ -1,8 +1,8 @@
-"""One batch of records into the database, in one transaction, in the order in which they were queued.
+"""Insert a batch of records into the database in one transaction, in the order in which they were queued.
 
-A batch that the database refuses for what is in it, and not for its own state, is written again record by
-record: rows that are there already (a commit whose answer was lost) are passed over, and rows that can
-never be written are logged and counted, so that one of them does not hold up all others.
+A batch that the database refuses for its content, and not for the database's own state, is written again
+record by record: rows that exist already (a commit whose answer was lost) are skipped, and rows that can
+never be written are logged and counted, so that one of them does not block the others.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _END_INSTANCE = (
     .values(ended_at=sa.bindparam("b_at"), ended_by=sa.bindparam("b_kind"))
 )
 
-# Drivers raise what they like for a value that they cannot bind: too large a number, half a surrogate pair.
+# Drivers raise various errors for a value that they cannot bind: too large a number, half a surrogate pair.
 _REFUSALS = (StatementError, OverflowError, TypeError, ValueError)
 
 _log = get_logger(__name__)
 
 
 def write_batch(engine: Engine, batch: Sequence[Record]) -> int:
-    """Write a batch and give the number of records that can never be written.
+    """Write a batch and return the number of records that can never be written.
 
-    Raises SQLAlchemyError when the database cannot write now; nothing of the batch is written then.
+    Raises SQLAlchemyError when the database cannot write now; then nothing of the batch is written.
     """
     try:
         with engine.begin() as connection:
@@ -93,7 +93,7 @@ def _write_singly(engine: Engine, batch: Sequence[Record]) -> int:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether the record is at fault, and not the state of the database."""
+    """Return whether the record is at fault, and not the state of the database."""
     return isinstance(error, IntegrityError | DataError) or not isinstance(error, DBAPIError)
 
 
@@ -118,6 +118,6 @@ def _log_rejected(record: Record, error: Exception) -> None:
 
 
 def _reason(error: Exception) -> str:
-    # The text of a StatementError carries the statement's parameters, and they are the bodies of requests.
+    # The text of a StatementError contains the statement's parameters: the bodies of requests.
     what = error.orig if isinstance(error, StatementError) else ""
     return f"{type(error).__name__}: {what}".splitlines()[0]

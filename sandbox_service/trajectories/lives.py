@@ -1,8 +1,8 @@
-"""Says whether all that a supervisor answered in an earlier life is on record.
+"""Record whether everything that a supervisor answered in an earlier life was recorded.
 
-It is when that life ended in order, or committed each record before its answer and the machine has not been
-started again since, or had the commits on the disk. Otherwise instances may lack the steps that were answered
-last, and nothing in their own records says so.
+It was when that life ended in order, or committed each record before its answer and the machine has not
+been restarted since, or had its commits on disk. Otherwise instances may lack the last steps that were
+answered, and their own records cannot show it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def is_shared(connection: Connection) -> bool:
 
 
 def begin_life(connection: Connection, supervisor: str, config: StoreConfig) -> None:
-    """Note how a supervisor that begins now writes its records."""
+    """Record how a supervisor that starts now writes its records."""
     on_disk = connection.dialect.name != "sqlite" or config.fsync
     values = {
         "supervisor": supervisor,
@@ -56,12 +56,12 @@ def begin_life(connection: Connection, supervisor: str, config: StoreConfig) -> 
 
 
 def end_life(connection: Connection, supervisor: str) -> None:
-    """Note that a supervisor ended in order, with all records written."""
+    """Record that a supervisor ended in order, with all records written."""
     connection.execute(lives.update().where(lives.c.supervisor == supervisor).values(ended=True))
 
 
 def _boot_id() -> str:
-    """The kernel's name for the time since it started; a name of no such time where it gives none."""
+    """Return the kernel's id of this boot; where it cannot be read, an id that matches no boot."""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:

@@ -1,7 +1,7 @@
-"""Pages of a recorded history: so many events, and so many bytes of them, at a time.
+"""Pages of a recorded history, bounded in events and in bytes.
 
-Sequences rise along an instance's history, what it inherited from its parents included, so the sequence of
-a page's last event says where the next page begins.
+Sequences rise along an instance's history, including what it inherited from its parents, so the sequence of
+a page's last event is where the next page begins.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["MOST_EVENTS", "EventPage", "PageBounds", "read_page"]
 
 MOST_EVENTS = 1000
-"""Events of a page."""
+"""Most events of a page."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageBounds:
-    """Where a page begins and how much it may hold."""
+    """The start of a page and its bounds."""
 
     after: int = -1
     """Sequence of the last event before the page."""
@@ -42,7 +42,7 @@ class EventPage:
 
     events: tuple[EventRecord, ...]
     more: bool
-    """Whether others follow."""
+    """Whether other events follow."""
 
 
 def read_page(connection: Connection, instance_id: str, bounds: PageBounds) -> EventPage:

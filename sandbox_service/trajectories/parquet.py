@@ -1,6 +1,6 @@
-"""Rows as Parquet files, for dataset libraries: typed columns, messages as lists of structs.
+"""Write rows as Parquet files, for dataset libraries: typed columns, messages as lists of structs.
 
-What has no fixed shape (parameters, tool schemas, bodies) is a column of JSON text.
+Values without a fixed shape (parameters, tool schemas, bodies) are columns of JSON text.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _AS_TEXT = ("params", "request", "result", "timing", "tools")
 
 
 def write_parquet(path: Path, rows: Rows, lines: Iterator[JsonObject]) -> int:
-    """Write the rows, a group at a time, and give their number."""
+    """Write the rows, a group at a time, and return their number."""
     schema = EPISODE_SCHEMA if rows is Rows.EPISODES else EVENT_SCHEMA
     count = 0
     with ParquetWriter(path, schema, compression="zstd") as writer:
@@ -112,7 +112,7 @@ def _flat(line: JsonObject) -> JsonObject:
 
 
 def _message(message: JsonValue) -> JsonValue:
-    """The message with its fixed fields only; arguments are JSON text, as OpenAI's are."""
+    """Return the message with its fixed fields only; arguments are JSON text, as in OpenAI's API."""
     parsed: JsonObject = Message.model_validate(message).model_dump(mode="json")
     calls = parsed["tool_calls"]
     for call in calls if isinstance(calls, list) else []:

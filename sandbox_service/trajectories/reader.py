@@ -1,4 +1,4 @@
-"""Reading the store: instances, events, and what was inherited by a fork."""
+"""Read the store: instances, events, and what a fork inherited."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PAGE = 256
 
 @dataclass(frozen=True, slots=True)
 class InstanceFilter:
-    """Which instances are wanted; what is None does not matter."""
+    """Conditions on instances; those that are None do not apply."""
 
     environment: str | None = None
     tenant: str | None = None
@@ -49,7 +49,7 @@ class InstanceFilter:
     """Created before this unix time."""
 
     def clauses(self) -> list[ColumnElement[bool]]:
-        """The conditions on table ``instances``."""
+        """Return the conditions on table ``instances``."""
         column = instances.c
         wanted: list[ColumnElement[bool]] = []
         if self.environment is not None:
@@ -79,14 +79,14 @@ def find_instance(connection: Connection, tenant: str, public_id: str) -> Stored
 
 
 def instances_named(connection: Connection, public_id: str) -> list[StoredInstance]:
-    """Return every tenant's instance of an id. Reads all ids: for tools, not for requests."""
+    """Return every tenant's instance of an id. Reads all ids: for command-line tools, not for requests."""
     column = instances.c.instance_id
     named = sa.or_(column == public_id, column.endswith(f"/{public_id}", autoescape=True))
     return [_instance(row) for row in connection.execute(sa.select(instances).where(named))]
 
 
 def unended_of(connection: Connection, supervisor: str) -> list[InstanceRecord]:
-    """A supervisor's instances that have no ending event, in order of creation."""
+    """Return a supervisor's instances without an ending event, in order of creation."""
     query = (
         sa.select(instances)
         .where(instances.c.supervisor == supervisor, instances.c.ended_at.is_(None))
@@ -96,7 +96,7 @@ def unended_of(connection: Connection, supervisor: str) -> list[InstanceRecord]:
 
 
 def create_of_key(connection: Connection, tenant: str, key: str) -> EventRecord | None:
-    """The latest create that a tenant made with an idempotency key."""
+    """Return the latest create that a tenant made with an idempotency key."""
     query = (
         sa.select(events)
         .join(instances, instances.c.instance_id == events.c.instance_id)
@@ -113,8 +113,8 @@ def create_of_key(connection: Connection, tenant: str, key: str) -> EventRecord 
 
 
 def create_keys(connection: Connection, most: int) -> frozenset[str]:
-    """Keys of creates, at most so many."""
-    # The literal makes the partial index serve, which holds the keys: no row of the table is read.
+    """Return the idempotency keys of at most ``most`` creates."""
+    # As a literal, so that the partial index applies, which holds the keys: no row of the table is read.
     query = (
         sa.select(events.c.idempotency_key)
         .where(sa.literal_column("events.kind = 'create'"), events.c.idempotency_key.is_not(None))
@@ -137,7 +137,7 @@ def event_of_key(connection: Connection, tenant: str, public_id: str, key: str) 
 
 
 def own_events(connection: Connection, instance_id: str, through: int | None = None) -> list[EventRecord]:
-    """Events of the instance itself in order, up to sequence ``through`` where it is given."""
+    """Return the instance's own events in order, up to sequence ``through`` where it is given."""
     query = sa.select(events).where(events.c.instance_id == instance_id).order_by(events.c.sequence)
     if through is not None:
         query = query.where(events.c.sequence <= through)
@@ -145,7 +145,7 @@ def own_events(connection: Connection, instance_id: str, through: int | None = N
 
 
 def events_of(connection: Connection, instance_id: str) -> list[EventRecord]:
-    """All events of an instance: those of its ancestors up to each fork, and then its own."""
+    """Return all events of an instance: its ancestors' up to each fork, then its own."""
     parts = [own_events(connection, *part) for part in ancestry(connection, instance_id)]
     return [event for part in parts for event in part]
 
@@ -163,7 +163,7 @@ def ancestry(connection: Connection, instance_id: str) -> list[tuple[str, int | 
 
 
 def count_instances(connection: Connection, wanted: InstanceFilter) -> int:
-    """How many instances there are."""
+    """Return the number of instances."""
     query = sa.select(sa.func.count()).select_from(instances).where(*wanted.clauses())
     return int(connection.execute(query).scalar_one())
 
@@ -171,7 +171,7 @@ def count_instances(connection: Connection, wanted: InstanceFilter) -> int:
 def list_instances(
     connection: Connection, wanted: InstanceFilter, *, latest_first: bool = False
 ) -> Iterator[StoredInstance]:
-    """Instances in order of creation, a page at a time, so that any number of them takes little memory."""
+    """Yield instances in order of creation, a page at a time, so that memory stays bounded."""
     place = sa.tuple_(instances.c.created_at, instances.c.instance_id)
     clauses = wanted.clauses()
     after: list[ColumnElement[bool]] = []
@@ -190,7 +190,7 @@ def list_instances(
 
 
 def _known_as(tenant: str, public_id: str) -> tuple[ColumnElement[bool], ...]:
-    # Databases of earlier versions have chosen ids as they are; the tenant decides in both cases.
+    # Databases of earlier versions store ids that clients chose without the tenant, which is compared anyway.
     column = instances.c
     return column.instance_id.in_((public_id, record_id(tenant, public_id))), column.tenant == tenant
 

@@ -1,4 +1,4 @@
-"""What is written of an instance: one record when it begins, one for each thing that happens to it."""
+"""The records of an instance: one for its start, and one for each of its events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["EventKind", "EventRecord", "InstanceRecord", "Recorded", "public_id"
 
 
 class EventKind(StrEnum):
-    """What happened."""
+    """The kind of an event."""
 
     CREATE = "create"
     STEP = "step"
@@ -24,15 +24,15 @@ class EventKind(StrEnum):
 
     @property
     def ends(self) -> bool:
-        """Whether the instance is over after it."""
+        """Whether the instance ends with it."""
         return self in (EventKind.RELEASE, EventKind.EXPIRE, EventKind.LOST)
 
 
 def record_id(tenant: str, chosen_id: str) -> str:
-    """Return the id under which an instance is recorded whose id its tenant chose.
+    """Return the recorded id of an instance whose id its tenant chose.
 
-    Two tenants may choose the same id, so the record's id has the tenant in it. Ids that the service makes
-    are unguessable and are recorded as they are. An id has no slash, so the two never meet.
+    Two tenants may choose the same id, so the recorded id contains the tenant. Ids that the service makes
+    are unguessable and recorded as they are. An id has no slash, so the two kinds never collide.
     """
     return f"{tenant}/{chosen_id}"
 
@@ -56,13 +56,13 @@ class InstanceRecord:
     seed: int
     params_json: bytes = b"{}"
     parent: str | None = None
-    """The instance it was forked from, whose events up to ``fork_sequence`` are its own too."""
+    """The instance from which it was forked, whose events up to ``fork_sequence`` belong to it too."""
     fork_sequence: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """One operation, with the very bytes that went in and came out."""
+    """One operation, with the exact bytes of its request and result."""
 
     instance_id: str
     sequence: int
@@ -79,7 +79,7 @@ class EventRecord:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """How much of a tenant was recorded in an hour."""
+    """The bytes recorded for a tenant in an hour."""
 
     tenant: str
     at: float

@@ -1,6 +1,6 @@
-"""Rows of a dataset out of the store: one an episode, with its messages, or one an event.
+"""Rows of a dataset: one per episode, with its messages, or one per event.
 
-Rows are made one episode at a time, so that memory is bounded by the longest episode, not by the store.
+Rows are made one episode at a time, so memory is bounded by the longest episode, not by the store.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
     from .reader import StoredInstance
     from .records import EventRecord
-    from .view import Outcome
+    from .view import EpisodeOutcome
 
 __all__ = ["ExportFilter", "Progress", "Rows", "rows_of"]
 
 Progress: TypeAlias = "Callable[[int, int], None]"
-"""Called with the number of episodes looked at and their total."""
+"""Called with the number of episodes read and their total."""
 
 
 class Rows(StrEnum):
-    """What a row stands for."""
+    """The unit of a row."""
 
     EPISODES = "episodes"
     EVENTS = "events"
@@ -42,16 +42,16 @@ class Rows(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExportFilter:
-    """Which episodes are wanted; what is None does not matter."""
+    """Conditions on episodes; those that are None do not apply."""
 
     instances: InstanceFilter = field(default_factory=InstanceFilter)
     success: bool | None = None
-    """Graded, and solved or not."""
+    """Graded, and solved or not solved."""
     min_reward: float | None = None
-    """Score of at least so much, or sum of step rewards where the episode was never graded."""
+    """Least score, or least sum of step rewards where the episode was never graded."""
 
-    def admits(self, outcome: Outcome) -> bool:
-        """Whether an episode that went like this is wanted."""
+    def admits(self, outcome: EpisodeOutcome) -> bool:
+        """Return whether an episode with this outcome is wanted."""
         if self.success is not None and outcome.success is not self.success:
             return False
         return self.min_reward is None or outcome.reward >= self.min_reward
@@ -60,10 +60,10 @@ class ExportFilter:
 def rows_of(
     connection: Connection, rows: Rows, wanted: ExportFilter, progress: Progress | None = None
 ) -> Iterator[JsonObject]:
-    """The wanted rows, in order of the instances' creation."""
+    """Yield the wanted rows, in order of the instances' creation."""
     total = reader.count_instances(connection, wanted.instances) if progress else 0
     for done, stored in enumerate(reader.list_instances(connection, wanted.instances), start=1):
-        # A fork's conversation begins with its parent's; its events are its own, or they would come twice.
+        # A fork's conversation includes its parent's; of events only its own are taken: none comes twice.
         events = reader.events_of(connection, stored.record.instance_id)
         outcome = outcome_of(events)
         if wanted.admits(outcome):
@@ -76,7 +76,7 @@ def rows_of(
             progress(done, max(done, total))
 
 
-def _episode(stored: StoredInstance, events: Sequence[EventRecord], outcome: Outcome) -> JsonObject:
+def _episode(stored: StoredInstance, events: Sequence[EventRecord], outcome: EpisodeOutcome) -> JsonObject:
     record = stored.record
     steps = [event for event in events if event.kind is EventKind.STEP and event.status < 400]
     messages: list[JsonValue] = [*conversation_of(events)]

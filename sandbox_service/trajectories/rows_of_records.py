@@ -1,4 +1,4 @@
-"""Records as rows of the tables, with the values in the order of the columns."""
+"""Convert records to rows of the tables, with the values in the order of the columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _write_json = json.JSONEncoder().encode
 
 
 def instance_row(record: InstanceRecord) -> Row:
-    """An instance's row, without the columns of its end."""
+    """Return the row of an instance, without the columns of its end."""
     return {
         "instance_id": record.instance_id,
         "environment": record.environment,
@@ -33,7 +33,7 @@ def instance_row(record: InstanceRecord) -> Row:
 
 
 def event_row(record: EventRecord) -> Row:
-    """An event's row."""
+    """Return the row of an event."""
     return {
         "instance_id": record.instance_id,
         "sequence": record.sequence,

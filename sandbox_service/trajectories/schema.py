@@ -1,8 +1,8 @@
 """The tables of the trajectory store, and the check that a database has exactly these.
 
-``instances`` has one row an instance, ``events`` one row an operation with the bytes that went in and came
-out. Rows of ``events`` are never changed; a row of ``instances`` is marked once, when the instance ends, so
-that a restarting supervisor finds what it has to settle by an index and not by reading all history.
+``instances`` has one row per instance, ``events`` one row per operation with the bytes of its request and
+result. Rows of ``events`` never change; a row of ``instances`` is marked once, when the instance ends, so
+that a restarting supervisor finds unfinished instances by an index.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from sqlalchemy.exc import DatabaseError
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection, Engine
 
-__all__ = ["SCHEMA_VERSION", "SchemaError", "events", "instances", "lives", "prepare"]
+__all__ = ["SCHEMA_VERSION", "StoreSchemaError", "events", "instances", "lives", "prepare"]
 
 SCHEMA_VERSION = 1
 
 _LOCK = 7_305_211_948
-"""PostgreSQL advisory lock under which supervisors of many nodes create the tables one after the other."""
+"""PostgreSQL advisory lock under which the supervisors of all nodes create the tables, one at a time."""
 
 metadata = sa.MetaData()
 
@@ -81,21 +81,23 @@ lives = sa.Table(
     sa.Column("needs_boot", sa.Text, nullable=False),
     sa.Column("ended", sa.Boolean, nullable=False),
 )
-"""One row a supervisor: how its latest life wrote. Databases of earlier versions lack it and are given it."""
+"""One row per supervisor: how its latest life wrote. Databases of earlier versions lack it and get it."""
 
 
-class SchemaError(Exception):
-    """The database is no trajectory store of this version; the text says what to do."""
+class StoreSchemaError(Exception):
+    """The database is not a trajectory store of this version; the text says what to do."""
 
 
 def prepare(engine: Engine, *, create: bool = True) -> None:
     """Create the tables in an empty database, or check that they are of this version.
 
-    Raises SchemaError when they are not, and for an empty one unless ``create``; it changes nothing then.
+    Raises StoreSchemaError when they are not, and for an empty database unless ``create``; then it changes
+    nothing.
     """
     name = engine.url.render_as_string(hide_password=True)
     try:
         with engine.begin() as connection:
+            # Before the look at the tables: two supervisors would both find none and both create them.
             if create:
                 _lock(connection)
             tables = set(sa.inspect(connection).get_table_names())
@@ -104,23 +106,26 @@ def prepare(engine: Engine, *, create: bool = True) -> None:
                 if create:
                     lives.create(connection, checkfirst=True)
             elif tables & {instances.name, events.name}:
-                raise SchemaError(
+                raise StoreSchemaError(
                     f"{name} has tables named instances or events that are not a trajectory store's; "
                     "set store.url to another database"
                 )
             elif not create:
-                raise SchemaError(f"{name} holds no trajectories")
+                raise StoreSchemaError(
+                    f"{name} holds no trajectories; set store.url to the service's database"
+                )
             else:
                 metadata.create_all(connection)
                 connection.execute(version.insert(), {"version": SCHEMA_VERSION})
     except DatabaseError as error:
         if "not a database" in str(error.orig):
-            raise SchemaError(f"{name} is not an SQLite file; set store.url to another path") from error
+            raise StoreSchemaError(f"{name} is not an SQLite file; set store.url to another path") from error
         raise
 
 
 def _lock(connection: Connection) -> None:
     if connection.dialect.name == "sqlite":
+        # A deferred transaction would take the write lock only at the first write, after the look.
         connection.exec_driver_sql("BEGIN IMMEDIATE")
     else:
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
@@ -130,7 +135,7 @@ def _check(connection: Connection, name: str) -> None:
     found = connection.execute(sa.select(version.c.version)).scalars().all()
     if list(found) != [SCHEMA_VERSION]:
         written = ", ".join(str(number) for number in found) or "none"
-        raise SchemaError(
+        raise StoreSchemaError(
             f"{name} has schema version {written} and this service writes version {SCHEMA_VERSION}; "
             "use the service that wrote it to export it, or set store.url to a new database"
         )

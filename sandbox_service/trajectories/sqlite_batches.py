@@ -1,7 +1,7 @@
-"""The usual way of a batch into an SQLite file: the driver's own connection, kept open.
+"""Write batches into an SQLite file by the driver's own connection, which stays open.
 
-An answer waits for its commit, and SQLAlchemy's part of a small transaction takes longer than SQLite's. What
-does not go this way at the first attempt is left to ``inserts``, which knows what to do with it.
+An answer waits for its commit, and SQLAlchemy's overhead for a small transaction exceeds SQLite's own time.
+A batch that fails here is left to ``inserts``, which handles refused records.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _INSERT_EVENT = _insert(events.insert(), [column.name for column in events.colum
 
 
 class SqliteBatches:
-    """A connection of the writer's thread."""
+    """The connection of the writer's thread."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._connection: PoolProxiedConnection | None = None
 
     def write(self, batch: Sequence[Record]) -> bool:
-        """Write a batch in one transaction; whether it could be written, nothing of it otherwise.
+        """Write a batch in one transaction; return False, with nothing written, when a record is refused.
 
         Raises OperationalError, as SQLAlchemy does, while the database cannot write.
         """
@@ -59,16 +59,16 @@ class SqliteBatches:
         except sqlite3.OperationalError as error:
             self.close()
             raise OperationalError("a batch of records", None, error) from error
-        except Exception:  # noqa: BLE001 - a value that cannot be bound may raise anything; inserts tells which
+        except Exception:  # noqa: BLE001 - binding a value may raise anything; inserts finds out which record
             self.close()
             return False
         return True
 
     def close(self) -> None:
-        """Give the connection back, without what is not committed. Idempotent."""
+        """Return the connection to the pool, without what is not committed. Idempotent."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            # The pool rolls back what is open.
+            # The pool rolls back an open transaction.
             connection.close()
 
 

@@ -122,7 +122,7 @@ class SqlTrajectoryStore:
         return await self._read(lambda connection: recorded_bytes(connection, supervisor, since, until))
 
     def stats(self) -> WriterStats:
-        """How the writer is doing."""
+        """Return the writer's statistics."""
         return self._writer.stats()
 
     async def close(self) -> None:
@@ -160,10 +160,10 @@ class SqlTrajectoryStore:
 
 
 def open_store(config: StoreConfig) -> SqlTrajectoryStore:
-    """Open the store, making the file and its folder, or the tables, where they are missing.
+    """Open the store, creating the file and its folder, or the tables, where they are missing.
 
-    Raises ValueError for a URL of another kind of database, SchemaError for a database of another version,
-    and SQLAlchemyError when the database does not answer.
+    Raises ValueError for a URL of another kind of database, StoreSchemaError for a database of another
+    version, and SQLAlchemyError when the database does not answer.
     """
     engine = connect(config.url, fsync=config.fsync)
     try:
@@ -176,7 +176,7 @@ def open_store(config: StoreConfig) -> SqlTrajectoryStore:
 
 @contextmanager
 def open_for_reading(url: str) -> Iterator[Engine]:
-    """The engine of a store that exists, for those who only read.
+    """Yield the engine of an existing store, for reading only.
 
     Raises as ``open_store`` does, and FileNotFoundError when there is no such file.
     """

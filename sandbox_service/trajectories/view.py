@@ -1,4 +1,4 @@
-"""What people and trainers want of a recorded instance: its trajectory, its conversation, its outcome."""
+"""Derive a recorded instance's trajectory, conversation and outcome from its events."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     from .pages import EventPage
     from .records import EventRecord, InstanceRecord
 
-__all__ = ["Outcome", "conversation_of", "outcome_of", "tools_of", "trajectory_of", "trajectory_page"]
+__all__ = ["EpisodeOutcome", "conversation_of", "outcome_of", "tools_of", "trajectory_of", "trajectory_page"]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """How an episode went, as far as it went."""
+class EpisodeOutcome:
+    """The result of an episode, as far as it was played."""
 
     step_rewards: tuple[float, ...]
     terminated: bool
     truncated: bool
     score: float | None
-    """Of the last evaluation, when there was one."""
+    """The score of the last evaluation, if there was one."""
     success: bool | None
 
     @property
     def reward(self) -> float:
-        """The score where the episode was graded, else the sum of its steps' rewards."""
+        """The score where the episode was graded, else the sum of its step rewards."""
         return sum(self.step_rewards) if self.score is None else self.score
 
 
 def trajectory_of(record: InstanceRecord, events: Sequence[EventRecord]) -> Trajectory:
-    """The trajectory that the service's API shows."""
+    """Return the trajectory that the service's API shows."""
     return Trajectory(
         instance_id=public_id(record.instance_id),
         environment=record.environment,
@@ -65,7 +65,7 @@ def trajectory_of(record: InstanceRecord, events: Sequence[EventRecord]) -> Traj
 
 
 def trajectory_page(record: InstanceRecord, page: EventPage) -> bytes:
-    """The JSON of a page of ``trajectory_of``, with the recorded bodies as they are."""
+    """Return the JSON of a page of ``trajectory_of``, with the recorded bodies as they are."""
     head = trajectory_of(record, ())
     if page.more:
         head = head.model_copy(update={"next_cursor": str(page.events[-1].sequence)})
@@ -89,9 +89,9 @@ def _event_json(event: EventRecord) -> bytes:
 
 
 def conversation_of(events: Sequence[EventRecord]) -> list[JsonObject]:
-    """The chat messages in order: the opening, and each action with what answered it.
+    """Return the chat messages in order: the opening, then each action with its observation.
 
-    Operations that failed are left out: the agent's next action was not an answer to them.
+    Failed operations are left out: the agent's next action was not an answer to them.
     """
     messages: list[JsonObject] = []
     for event in events:
@@ -107,7 +107,7 @@ def conversation_of(events: Sequence[EventRecord]) -> list[JsonObject]:
 
 
 def tools_of(events: Sequence[EventRecord]) -> list[JsonValue]:
-    """The tools that the episode offered."""
+    """Return the tools that the episode offered."""
     for event in events:
         if event.kind is EventKind.CREATE and event.status < 400:
             tools = (object_of(event.response) or {}).get("tools")
@@ -115,8 +115,8 @@ def tools_of(events: Sequence[EventRecord]) -> list[JsonValue]:
     return []
 
 
-def outcome_of(events: Sequence[EventRecord]) -> Outcome:
-    """Rewards, score and end of the episode."""
+def outcome_of(events: Sequence[EventRecord]) -> EpisodeOutcome:
+    """Return the rewards, the score and the end of the episode."""
     rewards: list[float] = []
     terminated = truncated = False
     score: float | None = None
@@ -132,7 +132,7 @@ def outcome_of(events: Sequence[EventRecord]) -> Outcome:
         elif event.kind is EventKind.EVALUATE:
             score = event.reward
             success = (object_of(event.response) or {}).get("success") is True
-    return Outcome(tuple(rewards), terminated, truncated, score, success)
+    return EpisodeOutcome(tuple(rewards), terminated, truncated, score, success)
 
 
 def _observed(result: JsonObject) -> list[JsonObject]:

@@ -1,4 +1,4 @@
-"""How much tenants had recorded: what a supervisor that starts again needs for their daily quota."""
+"""Count the bytes recorded for tenants, from which a restarting supervisor restores their daily quota."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["recorded_bytes"]
 
 _HOUR_S = 3600
 _LONGEST_EPISODE_S = 24 * 3600
-"""Older instances are left out: there is no index on the time of events."""
+"""Instances older than this are left out: there is no index on the time of events."""
 
 
 def recorded_bytes(connection: Connection, supervisor: str, since: float, until: float) -> Sequence[Recorded]:
-    """Bytes of requests and responses by tenant and hour, of events between two unix times."""
-    # Rounded down first: PostgreSQL casts to the nearest whole number, SQLite to the one below.
+    """Return the bytes of requests and results by tenant and hour, for events between two unix times."""
+    # Rounded down first: PostgreSQL casts to the nearest integer, SQLite truncates.
     hour = sa.cast(sa.func.floor(events.c.at / float(_HOUR_S)), sa.BigInteger)
     size = sa.func.sum(sa.func.length(events.c.request) + sa.func.length(events.c.response))
     query = (

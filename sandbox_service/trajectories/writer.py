@@ -1,9 +1,9 @@
-"""The one thread that writes records, off everybody's path.
+"""Write records in a thread of its own, off the path of every operation.
 
-Records are written in the order in which they were queued, many a transaction, so that after a crash the
-database holds a prefix of what was queued. A transaction that fails is tried again, with growing pauses,
-for as long as the writer lives; its records stay queued. When the head of the queue has waited for too long
-or the queue is full, ``put`` refuses: operations fail, and no history is lost in silence.
+Records are written in the order in which they were queued, many per transaction, so that after a crash the
+database holds a prefix of what was queued. A transaction that fails is tried again, with growing pauses, for
+as long as the writer lives; its records stay queued. When the head of the queue has waited for too long or
+the queue is full, ``put`` refuses: operations fail, and no record is lost silently.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Writer", "WriterStats"]
 
 MAX_PENDING_BYTES = 512 * 1024 * 1024
-"""Bytes of bodies that may wait, whatever their number."""
+"""Bytes of bodies that may be queued, whatever the number of records."""
 MAX_BATCH_BYTES = 32 * 1024 * 1024
 """Bytes of bodies after which a transaction takes no further record."""
 FIRST_PAUSE_S = 0.05
@@ -50,10 +50,10 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WriterStats:
-    """How the writer is doing."""
+    """Statistics of the writer."""
 
     pending: int
-    """Records that wait."""
+    """Records in the queue."""
     pending_bytes: int
     """Bytes of their bodies."""
     written: int
@@ -61,13 +61,13 @@ class WriterStats:
     rejected: int
     """Records that the database can never take; each was logged."""
     stuck_s: float
-    """Seconds since the head of the queue was first tried in vain; 0 when all is well."""
+    """Seconds since writing the head of the queue began to fail; 0 while it does not."""
     last_error: str
     """Why the last transaction failed; empty when it did not."""
 
 
 class Writer:
-    """A bounded queue with a thread at its end."""
+    """A bounded queue and the thread that empties it."""
 
     def __init__(self, engine: Engine, config: StoreConfig) -> None:
         self._engine = engine
@@ -86,14 +86,14 @@ class Writer:
         self.on_commit: Callable[[], None] | None = None
         """Called by the writer's thread after each transaction."""
         self.on_put: Callable[[], None] | None = None
-        """Called after each record that was queued, and wakes the writer some time; it is woken at once if
-        there is none."""
+        """Called after each record that was queued; it must wake the writer soon. Without it the writer is
+        woken at once."""
         self._work = threading.Event()
-        """There is something to write, or to stop for."""
+        """Set when there is something to write, or the writer is to stop."""
         self._hurry = threading.Event()
-        """No waiting for a fuller batch."""
+        """Set when a batch is not to wait until it is fuller."""
         self._stopping = threading.Event()
-        # A daemon, so that a database that hangs cannot keep the process from ending.
+        # A daemon, so that a database that hangs cannot keep the process from exiting.
         self._thread = threading.Thread(target=self._run, name="trajectory-writer", daemon=True)
         self._thread.start()
 
@@ -104,7 +104,7 @@ class Writer:
 
     @property
     def through(self) -> int:
-        """Records that the writer is through with, written or rejected."""
+        """Records that were written or rejected since the start."""
         return self._written + self._rejected
 
     def check(self) -> None:
@@ -131,13 +131,13 @@ class Writer:
             self._hurry.set()
 
     def wake(self) -> None:
-        """Write what is queued."""
+        """Have the thread write what is queued."""
         self._work.set()
 
     def flushed(self) -> Future[None]:
-        """A future that is done when everything queued so far is written."""
+        """Return a future that is done when everything queued so far is written."""
         future: Future[None] = Future()
-        # Running from the start: a caller who stops waiting must not cancel it under the thread's hands.
+        # Marked as running, so that a caller that stops waiting cannot cancel it while the thread sets it.
         future.set_running_or_notify_cancel()
         with self._lock:
             if self._written + self._rejected >= self._queued:
@@ -149,11 +149,11 @@ class Writer:
         return future
 
     def stuck(self) -> bool:
-        """Whether the head of the queue has waited for longer than ``max_failing_s``."""
+        """Return whether the head of the queue has waited for longer than ``max_failing_s``."""
         return self._stuck_s() > self._config.max_failing_s
 
     def stats(self) -> WriterStats:
-        """The writer's figures at this moment."""
+        """Return the writer's statistics at this moment."""
         with self._lock:
             return WriterStats(
                 len(self._queue),
@@ -165,7 +165,7 @@ class Writer:
             )
 
     def stop(self, timeout_s: float) -> int:
-        """End the thread after it has written what it can; give the number of records left behind."""
+        """End the thread after it has written what it can; return the number of records left."""
         with self._lock:
             self._stopping.set()
         self._work.set()
@@ -180,7 +180,9 @@ class Writer:
         if self._trying_since is not None and self.stuck():
             raise unwritable()
         if len(self._queue) >= self._config.max_pending or self._bytes + size > MAX_PENDING_BYTES:
-            raise ServiceError(ErrorCode.STORAGE_FULL, "the trajectory store cannot keep up; try again later")
+            raise ServiceError(
+                ErrorCode.STORAGE_FULL, "the trajectory store cannot keep up with the writes; try again later"
+            )
 
     def _stuck_s(self) -> float:
         since = self._trying_since
@@ -204,7 +206,7 @@ class Writer:
             while self._written + self._rejected < target:
                 if not self._write(self._head()):
                     return
-            # Under the lock, because then whatever was let in before ``stop`` is in the queue.
+            # Under the lock, which ``put`` takes too: records accepted before ``stop`` are in the queue.
             with self._lock:
                 if self._stopping.is_set() and not self._queue:
                     return
@@ -221,7 +223,7 @@ class Writer:
         return batch
 
     def _write(self, batch: list[Record]) -> bool:
-        """Write the head of the queue, however long it takes; false when asked to stop in vain."""
+        """Write the head of the queue, however long it takes; return False when stopped while it fails."""
         self._trying_since = time.monotonic()
         pause_s = FIRST_PAUSE_S
         while (rejected := self._attempt(batch)) is None:
@@ -243,8 +245,8 @@ class Writer:
             self._failed(str(getattr(error, "orig", None) or error))
             return None
         except Exception as error:  # noqa: BLE001
-            # The thread must outlive what nobody foresaw, or all history after it is lost.
-            _log.exception("trajectory_writer_surprised")
+            # The thread must survive unexpected errors, or all later records are lost.
+            _log.exception("trajectory_writer_error")
             self._failed(type(error).__name__)
             return None
         return rejected

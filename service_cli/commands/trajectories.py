@@ -18,7 +18,7 @@ from sandbox_service.trajectories import reader
 from sandbox_service.trajectories.export import FileFormat, export
 from sandbox_service.trajectories.reader import InstanceFilter
 from sandbox_service.trajectories.rows import ExportFilter, Rows
-from sandbox_service.trajectories.schema import SchemaError
+from sandbox_service.trajectories.schema import StoreSchemaError
 from sandbox_service.trajectories.store import open_for_reading
 from sandbox_service.trajectories.view import outcome_of, trajectory_of
 
@@ -178,7 +178,7 @@ def _store(url: str) -> Iterator[Engine]:
             yield engine
     except FileNotFoundError as error:
         raise fail(f"{error}; name the service's store with --url, or run the service first") from error
-    except (ArgumentError, ValueError, SchemaError) as error:
+    except (ArgumentError, ValueError, StoreSchemaError) as error:
         raise fail(str(error)) from error
     except SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]

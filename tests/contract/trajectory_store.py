@@ -13,7 +13,7 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.engine import connect
 from sandbox_service.trajectories.pages import PageBounds
 from sandbox_service.trajectories.records import EventKind, EventRecord, record_id
-from sandbox_service.trajectories.schema import SchemaError
+from sandbox_service.trajectories.schema import StoreSchemaError
 from sandbox_service.trajectories.store import open_store
 from tests.fakes.episodes import create, event, instance
 
@@ -287,7 +287,7 @@ class TrajectoryStoreContract:
         engine = connect(url)
         with engine.begin() as connection:
             connection.execute(sa.text("UPDATE trajectory_schema SET version = 99"))
-        with pytest.raises(SchemaError, match="schema version 99 and this service writes version 1"):
+        with pytest.raises(StoreSchemaError, match="schema version 99 and this service writes version 1"):
             open_store(StoreConfig(url=url))
         with engine.connect() as connection:
             assert connection.execute(sa.text("SELECT version FROM trajectory_schema")).scalar_one() == 99
@@ -298,5 +298,5 @@ class TrajectoryStoreContract:
         with engine.begin() as connection:
             connection.execute(sa.text("CREATE TABLE events (title TEXT)"))
         engine.dispose()
-        with pytest.raises(SchemaError, match="another database"):
+        with pytest.raises(StoreSchemaError, match="another database"):
             open_store(StoreConfig(url=url))

@@ -12,7 +12,7 @@ import pytest
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import Durability, StoreConfig
 from sandbox_service.errors import ServiceError
-from sandbox_service.trajectories.schema import SchemaError
+from sandbox_service.trajectories.schema import StoreSchemaError
 from sandbox_service.trajectories.store import open_for_reading, open_store
 from tests.contract.trajectory_store import TrajectoryStoreContract
 from tests.fakes.episodes import event, instance
@@ -266,7 +266,7 @@ async def test_closing_in_vain_says_how_many_records_are_left(path):
 
 async def test_a_file_that_is_no_database_is_refused_and_left_alone(path):
     path.write_bytes(b"These are notes, and nothing but notes." * 100)
-    with pytest.raises(SchemaError, match="is not an SQLite file"):
+    with pytest.raises(StoreSchemaError, match="is not an SQLite file"):
         open_store(config(path))
     assert path.read_bytes().startswith(b"These are notes")
 
@@ -296,5 +296,5 @@ def test_reading_makes_no_file(path):
 
 def test_reading_makes_no_tables(path):
     path.touch()
-    with pytest.raises(SchemaError, match="holds no trajectories"), open_for_reading(f"sqlite:///{path}"):
+    with pytest.raises(StoreSchemaError, match="holds no trajectories"), open_for_reading(f"sqlite:///{path}"):
         pass
