@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sandbox_contract.inspection import Event, Trajectory
     from sandbox_service.trajectories.reader import StoredInstance
-    from sandbox_service.trajectories.view import Outcome
+    from sandbox_service.trajectories.view import EpisodeOutcome
 
 __all__ = ["instances_list", "plain", "trajectory_panels"]
 
@@ -45,7 +45,7 @@ def trajectory_panels(trajectory: Trajectory, *, most_characters: int | None = N
     return Group(*parts)
 
 
-def instances_list(rows: Iterable[tuple[StoredInstance, Outcome]]) -> Text:
+def instances_list(rows: Iterable[tuple[StoredInstance, EpisodeOutcome]]) -> Text:
     """Two lines an instance, the id alone on the first, so that it can be copied on any terminal."""
     text = Text()
     for stored, outcome in rows:

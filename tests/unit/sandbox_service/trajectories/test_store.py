@@ -296,5 +296,8 @@ def test_reading_makes_no_file(path):
 
 def test_reading_makes_no_tables(path):
     path.touch()
-    with pytest.raises(StoreSchemaError, match="holds no trajectories"), open_for_reading(f"sqlite:///{path}"):
+    with (
+        pytest.raises(StoreSchemaError, match="holds no trajectories"),
+        open_for_reading(f"sqlite:///{path}"),
+    ):
         pass
