@@ -23,7 +23,7 @@ def load(agent: FakeAgent) -> Iterator[Load]:
     started = []
 
     def start(
-        source: str, limit_s: float = 10.0, *, write_back: bool = False, live: Collection[str] = ()
+        source: str, limit_s: float = 60.0, *, write_back: bool = False, live: Collection[str] = ()
     ) -> Session:
         started.append(agent.candidate(ENTRY))
         session = Session(started[-1], time.monotonic() + limit_s, write_back=write_back, live=live)
