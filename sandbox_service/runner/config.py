@@ -1,4 +1,4 @@
-"""The runner's configuration, as the first HELLO brings it."""
+"""The runner's configuration, which the first HELLO carries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["RunnerConfig"]
 
 @dataclass(frozen=True, slots=True)
 class RunnerConfig:
-    """What the box is for, and how it keeps its processes apart."""
+    """The environment of the box, and how its processes are isolated."""
 
     world_module: str
     """Imported in the zygote only."""
@@ -46,13 +46,13 @@ class RunnerConfig:
     orphan_timeout_s: float = 300.0
     """The box ends itself when no host has been connected for so long."""
 
-    rooms: dict[str, str] = field(default_factory=dict)
+    private_folders: dict[str, str] = field(default_factory=dict)
     """Folders that each instance gets to itself, with the mount options of their tmpfs; empty where the
     runner may not mount, or the box has one instance."""
 
     @classmethod
     def parse(cls, values: dict[str, Any]) -> RunnerConfig:
-        """From the JSON object of a HELLO. Raises ValueError, TypeError or KeyError when it does not fit."""
+        """Read the JSON object of a HELLO. Raises ValueError, TypeError or KeyError when it is malformed."""
         known = {key: value for key, value in values.items() if key in cls.__dataclass_fields__}
         known["scratch"] = tuple(str(path).rstrip("/") for path in values.get("scratch", ()))
         known["workspace_root"] = str(values["workspace_root"]).rstrip("/")
@@ -69,17 +69,20 @@ class RunnerConfig:
 
     @property
     def filter(self) -> bytes:
-        """The filter of system calls as the kernel takes it."""
+        """The filter of system calls in the kernel's binary form."""
         return bytes.fromhex(self.system_calls)
 
     @property
     def keeper_uid(self) -> int:
-        """Real user id of our helpers that act with an agent's effective one."""
+        """Real user id of the runner's helpers whose effective user id is an agent's."""
         return self.uid_base
 
     @property
     def sweeper_uid(self) -> int:
-        """Real user id of who signals all of an agent's processes; a helper's would reach every helper."""
+        """Real user id of the process that signals all processes of an agent.
+
+        With the helpers' id the signal would reach the helpers of every instance.
+        """
         return self.uid_base + 1
 
     @property
@@ -92,7 +95,7 @@ class RunnerConfig:
         return self.uid_base + 1 + serial if self.drop_uids else None
 
     def candidate_uid(self, number: int) -> int | None:
-        """User id of a candidate: fresh, until as many were made as there are ids for candidates."""
+        """User id of a candidate; an id is used again only after all ids for candidates."""
         first = self.uid_count // 2
         return self.uid_base + first + number % (self.uid_count - first) if self.drop_uids else None
 
@@ -101,9 +104,9 @@ class RunnerConfig:
         return f"{self.workspace_root}/{serial}"
 
     def candidate_directory(self, number: int) -> str:
-        """Where a candidate runs."""
+        """The working directory of a candidate."""
         return f"{self.workspace_root}/candidate-{number}"
 
     def temporary_directory(self, serial: int) -> str | None:
-        """An own directory for temporary files, where no user id tells instances apart."""
+        """The directory for temporary files of an instance; None where instances have own user ids."""
         return None if self.drop_uids else f"{self.workspace_root}/{serial}.tmp"

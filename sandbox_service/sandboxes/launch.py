@@ -47,7 +47,7 @@ class Places:
     """The environment's packages."""
     data: str | None = None
     """The environment's data."""
-    rooms: dict[str, str] = field(default_factory=dict)
+    private_folders: dict[str, str] = field(default_factory=dict)
     """Folders that each instance gets to itself, with mount options; empty where the runner may not mount."""
 
 
@@ -69,7 +69,7 @@ class RunnerConfig:
     env_uid: int
     limits: RunnerLimits
     system_calls: str
-    rooms: dict[str, str]
+    private_folders: dict[str, str]
 
     def body(self) -> dict[str, object]:
         """As JSON."""
@@ -115,5 +115,5 @@ def configure(
         env_uid=uids.start if uids is not None else 0,
         limits=limits,
         system_calls=(system_calls or b"").hex(),
-        rooms=places.rooms,
+        private_folders=places.private_folders,
     )

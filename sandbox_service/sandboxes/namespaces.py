@@ -58,7 +58,7 @@ class Enclosure:
         script = "\n".join(["set -e", *self._mounts(command[0]), "cd /", 'exec "$@"'])
         return ["unshare", *flags, "--", "sh", "-c", script, "sh", *command]
 
-    def rooms(self, limits: SandboxLimits) -> dict[str, str]:
+    def private_folders(self, limits: SandboxLimits) -> dict[str, str]:
         """Return the mounts of what one instance can write: path to options, as mount(8) takes them."""
         return {str(path): tmpfs_options(str(path), limits, self._mode) for path in (WORKSPACES, *SCRATCH)}
 

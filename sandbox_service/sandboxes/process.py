@@ -127,7 +127,7 @@ class ProcessFactory:
         runner_code = INSIDE / "code" if host.namespaces else code
         runner = interpreter_arguments(str(runner_code), str(inside / SOCKET_FOLDER / SOCKET_NAME))
         command = [host.interpreter, *runner]
-        rooms: dict[str, str] = {}
+        private_folders: dict[str, str] = {}
         if host.namespaces:
             env_uid = uids.start if host.drops_uids else None
             enclosure = Enclosure(
@@ -139,7 +139,7 @@ class ProcessFactory:
                 self._hidden(host, spec.provisions),
             )
             command = enclosure.around(command)
-            rooms = enclosure.rooms(self._limits)
+            private_folders = enclosure.private_folders(self._limits)
         body = ProcessBody(
             self._state, name, command, own_uids, self._limits, lambda: self._ranges.give_back(uids)
         )
@@ -152,7 +152,7 @@ class ProcessFactory:
         # Where neither users nor mounts tell boxes apart, agents get temporary folders in their workspaces.
         scratch = SCRATCH if host.drops_uids or host.namespaces else ()
         packages, data = _provided(spec.provisions, inside if host.namespaces else None)
-        places = Places(str(inside / "workspaces"), scratch, packages, data, rooms)
+        places = Places(str(inside / "workspaces"), scratch, packages, data, private_folders)
         config = configure(spec, places, own_uids, limits, host.system_calls)
         return Box(body, config, self._start_timeout_s, on_event, on_death)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["await_stopped", "end", "holders", "reap", "run_as", "signal_all", "signal_uid"]
 
-_PATIENCE_S = 8.0
+_TIMEOUT_S = 8.0
 """Killed processes are gone in milliseconds, unless the machine is very busy or the kernel is stuck."""
 
 
@@ -79,7 +79,7 @@ def signal_all(look: Callable[[], set[int]], number: signal.Signals) -> None:
 
 def await_stopped(look: Callable[[], set[int]]) -> bool:
     """Wait until no thread of what ``look`` finds runs any more: a stop takes effect a moment later."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _TIMEOUT_S
     while time.monotonic() < deadline:
         if all(map(is_stopped, look())):
             return True
@@ -92,7 +92,7 @@ def end(look: Callable[[], set[int]], reaped: Callable[[], None]) -> bool:
 
     ``reaped`` is called in between, to collect the dead among our own children.
     """
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _TIMEOUT_S
     pause = 0.0
     while True:
         reaped()

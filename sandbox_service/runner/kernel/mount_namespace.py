@@ -33,8 +33,8 @@ class MountNamespace:
     """The namespace, as ``/proc/PID/ns/mnt`` names it."""
 
     @classmethod
-    def create(cls, rooms: Mapping[str, str]) -> MountNamespace:
-        """Make a namespace with a tmpfs at each path of ``rooms``, mounted with the options given there.
+    def create(cls, private_folders: Mapping[str, str]) -> MountNamespace:
+        """Make a namespace with a tmpfs at each path of ``private_folders``, mounted with its options.
 
         The calling process must have one thread, and is where it was afterwards, but for its working
         directory, which is the root. Raises OSError.
@@ -44,7 +44,7 @@ class MountNamespace:
         try:
             # Before any mount: with shared propagation it would appear outside, too.
             _mount("none", "/", None, _MS_REC | _MS_PRIVATE, "")
-            for path, options in rooms.items():
+            for path, options in private_folders.items():
                 words = options.split(",")
                 flags = sum(_FLAGS.get(word, 0) for word in words)
                 bounds = ",".join(word for word in words if word not in _FLAGS)

@@ -1,7 +1,7 @@
-"""What the runner asks of the kernel for its processes: privileges, limits, descriptors, attributes.
+"""Set privileges, limits, descriptors and attributes of processes. Linux only.
 
-Everything that must happen between fork and the first foreign instruction is here, so that the order can be
-read in one place. Linux only.
+These are the single steps between a fork and the first instruction of foreign code; ``launcher.spawn`` puts
+them in order.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Identity:
     """User ids of a process; the group id is the effective user id."""
 
     effective: int
-    """Whose files it makes and whose processes it may signal."""
+    """The owner of the files that it creates; it may signal processes of this user."""
     real: int
-    """Who may signal it; differs from ``effective`` for our helpers, which agents must not kill."""
+    """The user that may signal it; another one than ``effective`` for helpers that agents must not kill."""
 
     @classmethod
     def of(cls, uid: int) -> Identity:
@@ -63,19 +63,19 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of one agent process, or of one user id."""
+    """Resource limits of one agent process, or of one user id."""
 
     open_files: int = 1024
-    """File descriptors a process."""
+    """File descriptors of a process."""
     processes: int | None = None
     """Processes and threads of a user id; None leaves it to the box."""
     address_space_mib: int | None = None
-    """Address space a process; None leaves it to the box."""
+    """Address space of a process; None leaves it to the box."""
     file_mib: int | None = None
     """Longest file that a process can write."""
 
     def apply(self) -> None:
-        """Bind the calling process and its descendants."""
+        """Limit the calling process and its descendants."""
         _lower(resource.RLIMIT_CORE, 0)
         # POSIX message queues outlive their processes, and no folder shows whose they are.
         _lower(resource.RLIMIT_MSGQUEUE, 0)
@@ -124,12 +124,12 @@ def become_reaper() -> None:
 
 
 def die_with_parent() -> None:
-    """Be killed when the parent ends. A change of user id clears this, so it comes after."""
+    """Have the kernel kill this process when its parent ends. A change of user ids clears this."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def refuse_new_privileges() -> None:
-    """Make setuid programs ordinary ones, for this process and all that come from it."""
+    """Deprive setuid programs of their effect, for this process and all its descendants."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
@@ -144,13 +144,13 @@ def give_up_capabilities() -> None:
 
 
 def make_first_victim() -> None:
-    """Be the first that the kernel kills when memory runs out. Before the change of user id."""
+    """Have the kernel kill this process first when memory runs out. Call it before the change of user id."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:  # noqa: PTH123
         file.write(b"1000")
 
 
 def reset_signals() -> None:
-    """Undo what the runner changed, so that a Python child meets what a fresh interpreter does."""
+    """Undo what the runner changed: a Python child has the handlers of a fresh interpreter."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
@@ -167,7 +167,7 @@ def default_signals() -> None:
 
 
 def become(identity: Identity, groups: Sequence[int] = ()) -> None:
-    """Drop to other user ids, with ``groups`` besides, for good; afterwards no capability is left."""
+    """Change to other user ids and to ``groups`` irrevocably; afterwards no capability is left."""
     if 0 in (identity.effective, identity.real):
         raise ValueError("nothing drops to root")
     group = identity.effective

@@ -1,8 +1,8 @@
 """Remove what an instance left in shared directories, and verify that nothing is left.
 
-``remove_owned`` runs in a child under the instance's own user id: the runner has no right to other people's
-files, and needs none. ``find_owned`` runs as the runner and only looks. By then every process of the id is
-dead, so that names cannot change between a look and a deed.
+``remove_owned`` runs in a child under the instance's own user id, since the runner has no capability to
+remove files of other users. ``find_owned`` runs as the runner and only reads. By then every process of the id
+is dead, so that no name can change between the check of an entry and its removal.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 __all__ = ["find_owned", "owns_nothing", "paths_below", "remove_owned", "remove_tree"]
 
 _DEPTH = 64
-"""Directories nested deeper are first moved to the top, so that no nesting exhausts descriptors or stack."""
+"""Deeper directories are first moved to the top, so that no nesting exhausts descriptors or the stack."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MAX_LEFT = 20
 """Paths that a report names."""
 _SHORT_LOOK = 200
-"""Entries after which a short look gives up."""
+"""Entries after which ``owns_nothing`` gives up."""
 
 
 def remove_tree(path: str, uid: int) -> None:
-    """Remove a directory of ``uid``'s and everything below it, or what lies in its place."""
+    """Remove a directory of ``uid`` with everything below it, or the file at its path."""
     with contextlib.suppress(OSError):
         if not stat.S_ISDIR(os.lstat(path).st_mode):
             os.unlink(path)  # noqa: PTH108
@@ -62,7 +62,7 @@ class _Remover:
         self._moved = 0
 
     def sweep(self, directory: int, path: str, depth: int) -> bool:
-        """Remove what is ours in a directory; True when something was moved to the top for another round."""
+        """Remove what ``uid`` owns in a directory; True when another round must remove what was moved."""
         own = os.fstat(directory).st_uid == self._uid
         moved = False
         with os.scandir(directory) as entries:
@@ -106,7 +106,7 @@ class _Remover:
 
 
 def find_owned(roots: Iterable[str], suspect: Callable[[int], bool], keep: frozenset[str]) -> list[str]:
-    """Paths below ``roots`` whose owner is ``suspect``, except those in ``keep``; at most MAX_LEFT."""
+    """Return paths below ``roots`` whose owner is ``suspect``, except those in ``keep``; at most MAX_LEFT."""
     left: list[str] = []
     for path, owner in _walk(roots):
         if suspect(owner) and path not in keep:
@@ -117,12 +117,12 @@ def find_owned(roots: Iterable[str], suspect: Callable[[int], bool], keep: froze
 
 
 def owns_nothing(uid: int, roots: Iterable[str]) -> bool:
-    """Whether a short look proves that nothing below ``roots`` is ``uid``'s; False when it cannot tell."""
+    """Return whether ``uid`` owns nothing below ``roots``; False also where there is too much to look at."""
     return all(owner != uid and number < _SHORT_LOOK for number, (_, owner) in enumerate(_walk(roots)))
 
 
 def paths_below(roots: Iterable[str]) -> frozenset[str]:
-    """Every path below ``roots`` that we can see."""
+    """Return every path below ``roots`` that this process can see."""
     return frozenset(path for path, _ in _walk(roots))
 
 

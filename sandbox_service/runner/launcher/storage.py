@@ -52,8 +52,8 @@ class Storage:
 
     def of_group(self, group: UidGroup) -> MountNamespace | None:
         """Return the namespace of a group, made for its first process; None where folders are shared."""
-        if self._config.rooms and group.namespace is None:
-            group.namespace = MountNamespace.create(self._config.rooms)
+        if self._config.private_folders and group.namespace is None:
+            group.namespace = MountNamespace.create(self._config.private_folders)
         return group.namespace
 
     def of_candidate(self, serial: int) -> CandidateStorage:
@@ -61,7 +61,7 @@ class Storage:
         if serial not in self._storages:
             config, number = self._config, self._candidates
             self._candidates += 1
-            namespace = MountNamespace.create(config.rooms) if config.rooms else None
+            namespace = MountNamespace.create(config.private_folders) if config.private_folders else None
             storage = CandidateStorage(
                 config.candidate_uid(number), config.candidate_directory(number), namespace
             )

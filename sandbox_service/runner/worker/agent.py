@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BoxAgent"]
 
-_FILE_PATIENCE_S = 30.0
+_FILE_TIMEOUT_S = 30.0
 
 F = TypeVar("F", bound="Message")
 
@@ -191,7 +191,7 @@ class BoxAgent:
         with ours:
             with theirs:
                 self._control.send(StartFiles(), (theirs.fileno(),))
-            deadline = time.monotonic() + _FILE_PATIENCE_S
+            deadline = time.monotonic() + _FILE_TIMEOUT_S
             try:
                 # While the helper comes to life; when it cannot, the launcher's answer says why.
                 send_packet(ours, encode(request), data, deadline=deadline)
@@ -199,7 +199,7 @@ class BoxAgent:
             except EOFError as error:
                 raise OSError("the file helper ended") from error
             except TimeoutError:
-                if kept_waiting(0.0, _FILE_PATIENCE_S, _FILE_PATIENCE_S, self.still):
+                if kept_waiting(0.0, _FILE_TIMEOUT_S, _FILE_TIMEOUT_S, self.still):
                     raise WorldError(
                         "the machine is too busy to reach a file", BoxErrorCode.STEP_TIMEOUT
                     ) from None

@@ -1,8 +1,9 @@
-"""The time that a group of processes may take: what it computes and what it sleeps, not what it waits for.
+"""Limit the time that a group of processes may compute and sleep, without what it waits for a processor.
 
-On a quiet machine that is real time. On a busy one the clock stands still while a thread wants a processor
-and gets none, up to a second, generous limit of real time. Looks come at random moments, so that nothing can
-be awake for them alone, and none comes in the first moments: most operations are over by then.
+On a quiet machine that is real time. On a busy one the time in which a thread is runnable and gets no
+processor does not count, up to a second, longer limit of real time. The processes are sampled at random
+moments, so that none can arrange to be seen only when it waits, and not in the first moments: most
+operations are over by then.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ if TYPE_CHECKING:
 __all__ = ["Allowance", "kept_waiting"]
 
 _LOOKS = 40
-"""Looks in the time of an allowance."""
+"""Samples in the time of an allowance."""
 _SHORTEST_S = 0.02
 _LONGEST_S = 0.25
 _LOOK_SHARE = 0.05
-"""Most of our own time that may go into looking."""
+"""The largest share of the worker's own time that may go into sampling."""
 _ENOUGH = 0.75
-"""Who had so much of its time was not kept from it."""
+"""Processes that had this share of their time are not counted as starved."""
 _PAUSE_S = 0.15
 _TRIAL_S = 0.2
 
 
 class Allowance:
-    """Time for one operation of processes that ``look`` looks at."""
+    """The time for one operation; ``look`` samples the processes that it is for."""
 
     def __init__(self, time_s: float, patience_s: float, look: Callable[[], Usage]) -> None:
         self.time_s = min(time_s, patience_s)
         self.patience_s = patience_s
         self.end = time.monotonic() + patience_s
-        """When patience ends, on the monotonic clock."""
+        """The limit of real time, on the monotonic clock."""
         self._look = look
         self._started = self._last = time.monotonic()
         self._cpu_s: float | None = None
@@ -47,33 +48,33 @@ class Allowance:
 
     @property
     def charged_s(self) -> float:
-        """How much of the time is used; never more than has passed."""
+        """The part of the time that is used, never more than has passed."""
         return min(self._charged_s, self._last - self._started)
 
     @property
     def waited_s(self) -> float:
-        """How long the machine kept it waiting, as far as was looked."""
+        """How long the processes waited for a processor, up to the last sample."""
         return self._last - self._started - self.charged_s
 
     @property
     def wait_s(self) -> float:
-        """How long nothing needs to be decided."""
+        """How long until the next sample or the end."""
         return max(0.0, min(self._last + self._pause_s, self.end) - time.monotonic())
 
     def over(self) -> bool:
-        """Whether the time is used up, or patience has ended; looks at the processes when a look is due."""
+        """Return whether the time or the limit of real time is used up; take a sample when one is due."""
         now = time.monotonic()
         if now >= min(self._last + self._pause_s, self.end):
-            # When we come late to a look, the machine kept us waiting, and perhaps what we look at for us.
+            # A sample that comes late was kept waiting by the machine, and the processes perhaps as well.
             self._account(now, min(now - self._last, self._pause_s))
         return self.charged_s >= self.time_s or now >= self.end
 
     def starved(self, still: Callable[[], AbstractContextManager[object]] = nullcontext) -> bool:
-        """Whether the machine is to blame for the end, not what ran; ``still`` as for ``kept_waiting``."""
+        """Return whether a busy machine caused the end, not what ran; ``still`` as for ``kept_waiting``."""
         return kept_waiting(self.charged_s, self.time_s, self.patience_s, still)
 
     def blocked(self) -> None:
-        """Look after a wait for what runs itself, in which no look could be made."""
+        """Take a sample after a wait for the processes themselves, during which none could be taken."""
         now = time.monotonic()
         self._account(now, now - self._last)
 
@@ -84,7 +85,7 @@ class Allowance:
         elif self._cpu_s is None:
             self._charged_s += min(passed, self._pause_s)
         if self._cpu_s is not None:
-            # Processes for which no other waited take their time with them.
+            # The sum falls when a process ends that no other one of the group has waited for.
             self._charged_s += max(0.0, usage.cpu_s - self._cpu_s)
         self._cpu_s = usage.cpu_s
         self._last = now
@@ -101,11 +102,11 @@ def kept_waiting(
     patience_s: float,
     still: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> bool:
-    """Whether the machine is so busy that it explains why only so much of the time was used within patience.
+    """Return whether the machine is busy enough to explain that only ``charged_s`` was used.
 
-    Processes can look starved by what they do to each other. So a trial of our own decides: what it gets of a
-    processor while they do not run is what a thread that never slept would have had. ``still`` stops those
-    that have not ended.
+    Processes can look starved by what they do to each other. So a busy loop of this process decides: the
+    share of a processor that it gets while they are stopped is what a thread that never slept would have had.
+    ``still`` stops those that have not ended.
     """
     if charged_s >= _ENOUGH * time_s:
         return False

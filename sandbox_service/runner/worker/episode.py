@@ -36,12 +36,12 @@ _NOT_THE_ACTION = (
     BoxErrorCode.STEP_TIMEOUT,
     BoxErrorCode.SANDBOX_FAILED,
 )
-"""Codes of graders that fail for the caller's or the machine's sake, which is no score."""
+"""Codes of evaluations that failed because of the request or the machine, which gives no score."""
 _STOPPED = "The action was stopped and the episode ended: it took more {} than an action may."
 
 
 class Refusal(Exception):  # noqa: N818  # an answer, not a fault
-    """An error code of the contract, and a sentence."""
+    """The answer to an operation that is refused: an error code of the contract and a detail."""
 
     def __init__(self, code: BoxErrorCode, detail: str) -> None:
         super().__init__(code, detail)
@@ -50,7 +50,7 @@ class Refusal(Exception):  # noqa: N818  # an answer, not a fault
 
 
 class Episode:
-    """A world and how far it is. Raises Refusal for what cannot be done."""
+    """A world with its step count. Operations that are not possible raise Refusal."""
 
     def __init__(
         self, frame: Frame, world_class: type[World], agent: BoxAgent | None, step_cpu_s: float | None = None
@@ -66,13 +66,13 @@ class Episode:
         self.step_index = 0
         self.finished = False
         self.exhausted: str | None = None
-        """What the last action used up."""
+        """The resource that the last action used up; None while no action has."""
         self._step_cpu_s = step_cpu_s
         self._last: tuple[int, bytes, Frame] | None = None
         self.world = world_class(request["task"], context)
 
     def start(self, frame: Frame) -> Frame:
-        """The opening observation."""
+        """Start the world and return the first observation."""
         started = time.perf_counter()
         start = self.world.start()
         result = {
@@ -86,7 +86,7 @@ class Episode:
         return frame.reply(_json(result), {"run_ms": _since(started)})
 
     def step(self, frame: Frame) -> Frame:
-        """Take one action; a step that was answered once is answered again in the same bytes."""
+        """Take one action. A repeated step gets the same bytes again, and the world is not called."""
         index = frame.meta.get("step_index")
         if index is not None and index != self.step_index:
             if self._last is not None and self._last[:2] == (index, frame.body):
@@ -100,7 +100,7 @@ class Episode:
         started = time.perf_counter()
         try:
             with contextlib.nullcontext() if self._step_cpu_s is None else cpu_budget(self._step_cpu_s):
-                outcome = self.world.step(message, patience(frame))
+                outcome = self.world.step(message, world_timeout_s(frame))
         except tuple(_EXHAUSTED) as error:
             outcome = self._exhaust(message, error)
         reward = _finite(outcome.reward)
@@ -126,7 +126,7 @@ class Episode:
         return reply
 
     def _end(self) -> None:
-        """End the agent's processes and seal the world, before anybody learns that the episode is over."""
+        """Kill the agent's processes and seal the world, before the answer says that the episode is over."""
         try:
             if self.agent is not None:
                 self.agent.kill()
@@ -135,10 +135,10 @@ class Episode:
             raise Refusal(BoxErrorCode.SANDBOX_FAILED, f"the episode could not be ended: {error}") from None
 
     def evaluate(self, frame: Frame) -> Frame:
-        """Grade."""
+        """Grade the episode as it stands and return the score."""
         request = _object(frame.body)
         started = time.perf_counter()
-        self.world.evaluate_timeout_s = patience(frame)
+        self.world.evaluate_timeout_s = world_timeout_s(frame)
         verdict = self._graded(request.get("params", {}), request.get("grading", {}))
         score, success = _finite(verdict.score), bool(verdict.success)
         result = {
@@ -150,7 +150,7 @@ class Episode:
         return frame.reply(_json(result), {"score": score, "success": success, "run_ms": _since(started)})
 
     def _exhaust(self, message: JsonObject, error: BaseException) -> Outcome:
-        """End the episode with an answer to the action."""
+        """End the episode, and return the outcome that says so to the agent."""
         # For the operator: an environment that needs too much by its own fault ends here as well.
         sys.excepthook(type(error), error, error.__traceback__)
         self.exhausted = next(what for kind, what in _EXHAUSTED.items() if isinstance(error, kind))
@@ -172,14 +172,14 @@ class Episode:
         return Verdict(0.0, False, {"exhausted": self.exhausted})
 
     def rename(self, instance_id: str) -> None:
-        """This process is a copy: go on under another id."""
+        """Continue under another id: this process is a copy."""
         old = self.world.context
         self.instance_id = instance_id
         self._last = None
         self.world.context = Context(instance_id, old.seed, old.params, self.agent)
 
     def twin(self, instance_id: str) -> Episode:
-        """A copy in the same process, for worlds that are pure data."""
+        """Return a copy in the same process, for worlds that are pure data."""
         twin = object.__new__(Episode)
         twin.__dict__ = dict(self.__dict__)
         twin.instance_id = instance_id
@@ -189,8 +189,8 @@ class Episode:
         return twin
 
 
-def patience(frame: Frame) -> float:
-    """Seconds that a world is given: a little less than the deadline at which its worker is killed."""
+def world_timeout_s(frame: Frame) -> float:
+    """Return the seconds that a world has: a little less than the deadline that kills its worker."""
     deadline = float(frame.meta.get("deadline_s", 60.0))
     return max(0.05, deadline - min(0.5, deadline * 0.1))
 

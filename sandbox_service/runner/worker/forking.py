@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sandbox_service.runner.kernel.fork_sibling import fork_sibling
 from sandbox_service.wire.codes import BoxErrorCode
 
-from .episode import Refusal, patience
+from .episode import Refusal, world_timeout_s
 
 if TYPE_CHECKING:
     import socket
@@ -42,7 +42,7 @@ def copy_process(
     """
     agent = source.agent
     serial, workspace = int(frame.meta.get("serial", 0)), str(frame.meta.get("workspace", ""))
-    deadline = time.monotonic() + patience(frame)
+    deadline = time.monotonic() + world_timeout_s(frame)
     session = None if agent is None else _begin(agent, serial)
     pid, failure = -1, ""
     try:

@@ -41,7 +41,7 @@ __all__ = ["SessionClient"]
 
 _MAX_REPLY = 4096
 _MAX_QUESTION = 4 << 20
-_PATIENCE_S = 5.0
+_TIMEOUT_S = 5.0
 
 
 class SessionClient:
@@ -150,7 +150,7 @@ class SessionClient:
         """Have the session fork; return the client of its copy, which ``introduce`` waits for."""
         ours, theirs = socket.socketpair()
         with theirs, contextlib.suppress(EOFError, TimeoutError):
-            deadline = time.monotonic() + _PATIENCE_S
+            deadline = time.monotonic() + _TIMEOUT_S
             send_packet(self._end, encode(ForkSession()), descriptors=(theirs.fileno(),), deadline=deadline)
         # The copy's pid is not known yet, and only agent code could say it: the launcher checks it.
         return SessionClient(self._control, ours, self._uid)

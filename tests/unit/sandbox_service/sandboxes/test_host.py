@@ -115,9 +115,9 @@ def test_an_interpreter_below_a_cover_is_put_back():
 
 
 def test_each_instance_has_folders_bounded_like_those_of_a_container():
-    rooms = enclosure(Path("/b"), Path("/c"), env_uid=5000).rooms(LIMITS)
-    assert set(rooms) == {"/mnt/workspaces", "/tmp", "/var/tmp", "/dev/shm"}
-    assert all("size=8m,nr_inodes=100,mode=1777" in options for options in rooms.values())
+    private_folders = enclosure(Path("/b"), Path("/c"), env_uid=5000).private_folders(LIMITS)
+    assert set(private_folders) == {"/mnt/workspaces", "/tmp", "/var/tmp", "/dev/shm"}
+    assert all("size=8m,nr_inodes=100,mode=1777" in options for options in private_folders.values())
 
 
 def enclosure(box, code, provisions=None, env_uid=None, hidden=None):

@@ -116,8 +116,10 @@ def test_a_candidate_finds_nothing_that_its_agent_wrote_and_leaves_nothing_to_th
         pytest.skip(reason)
     with tempfile.TemporaryDirectory(prefix="rooms-", dir="/tmp") as shared:
         Path(shared).chmod(0o1777)
-        rooms = {shared: BOUNDS}
-        with runner_box("tests.support.agent_world", drop=True, agent_code=True, rooms=rooms) as box:
+        private_folders = {shared: BOUNDS}
+        with runner_box(
+            "tests.support.agent_world", drop=True, agent_code=True, private_folders=private_folders
+        ) as box:
             look = f"(os.listdir({shared!r}), open({shared + '/word'!r}, 'w').close())[0]"
             box.create("a")
             box.act("a", do="shell", command=f"touch {shared}/by-the-agent")
