@@ -25,8 +25,8 @@ RUFF_S = 60
 SENTENCES = {
     SOURCE.read_text().split('"""')[1]: (
         "The synchronous client: the same methods as the asynchronous one, safe to share between threads.\n\n"
-        "Calls in flight are bounded as in the asynchronous client: creates and forks have slots of their own.\n"
-        "For thousands of episodes at once use the asynchronous client, since a thread for each episode\n"
+        "Calls in flight are bounded as in the asynchronous client: creates and forks have slots of their\n"
+        "own. For thousands of episodes at once use the asynchronous client: a thread for each episode\n"
         "costs more than the service.\n"
     ),
     "One service, seen from one event loop.": "One service, seen from any number of threads.",
