@@ -61,7 +61,7 @@ class EngineGone(EngineLost):
 
 
 class StaleWeights(EngineError):
-    """An engine samples with other weights than the learner published."""
+    """An engine samples with other weights than the learner sent."""
 
 
 class Stalled(TrainerError, TimeoutError):

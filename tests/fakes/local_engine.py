@@ -1,4 +1,4 @@
-"""A real engine, vLLM's, in this process: for tests of publishing that need no Ray."""
+"""A real engine, vLLM's, in this process: for tests of weight syncs that need no Ray."""
 
 import asyncio
 import os

@@ -7,8 +7,8 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from tests.fakes.rollout_engines import Facts
-from trainer.sync.fingerprint import Recorder
-from trainer.sync.receipt import Receipt, said
+from trainer.weight_sync.fingerprint import Recorder
+from trainer.weight_sync.receipt import Receipt, said
 
 HEAD = "lm_head.weight"
 

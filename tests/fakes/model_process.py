@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 
-from trainer.sync.worker_life import end_with_parent
+from trainer.weight_sync.worker_life import end_with_parent
 
 
 def idle(ready):

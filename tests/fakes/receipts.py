@@ -2,8 +2,8 @@
 
 from safetensors.torch import load_file
 
-from trainer.sync.fingerprint import Recorder
-from trainer.sync.receipt import Receipt, said
+from trainer.weight_sync.fingerprint import Recorder
+from trainer.weight_sync.receipt import Receipt, said
 
 
 def receipt_of_file(path):

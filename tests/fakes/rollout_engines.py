@@ -7,10 +7,10 @@ from pathlib import Path
 
 from tests.fakes.receipts import receipt_of_file
 from trainer.errors import EngineError, EngineGone, EngineLost
-from trainer.published import newest
 from trainer.rollout.engine import EngineStatus
 from trainer.rollout.policy import Finish, Generation
 from trainer.types import VersionSpan
+from trainer.weight_sync.snapshots import newest_snapshot
 
 
 @dataclass
@@ -98,15 +98,15 @@ class FakeHandle:
     away: int = 0
     """Times that it is not there after a death."""
     rises_with: int | None = None
-    """The version that it finds when it starts again; None: the newest that was published."""
+    """The version that it finds when it starts again; None: the newest that was sent."""
     workers: int = 1
     offset: float = 0.0
     """How wrong its log-probabilities are."""
     paused: bool = False
     """It was left so: until it is resumed, it answers no questions about tokens."""
     verbs: list = field(default_factory=list)
-    published: int = 0
-    publications: Path | None = None
+    synced: int = 0
+    snapshots: Path | None = None
     """Where it looks for them when it starts again."""
     took: Path | None = None
     """The file that it took last."""
@@ -148,7 +148,7 @@ class FakeHandle:
         return self._do("finish", lambda: setattr(self, "version", version), note=version)
 
     def catch_up(self):
-        return self._do("catch_up", lambda: setattr(self, "version", self.published))
+        return self._do("catch_up", lambda: setattr(self, "version", self.synced))
 
     def adopt(self, version, folder):
         def act():
@@ -163,8 +163,8 @@ class FakeHandle:
         return self._do("draw", lambda: ((0, *range(1, tokens + 1)),) * sequences)
 
     def _receipts(self):
-        """Of the file that it was told of, or, where it was away then, of the newest publication."""
-        path = newest(self.publications).path if self.took is None else self.took
+        """Of the file that it was told of, or, where it was away then, of the newest weight sync."""
+        path = newest_snapshot(self.snapshots).path if self.took is None else self.took
         return self.version, (receipt_of_file(path),)
 
     def _rated(self, token_ids):
@@ -179,7 +179,7 @@ class FakeHandle:
             if not self.away:
                 self.incarnation += 1
                 self.took = None
-                self.version = self.published if self.rises_with is None else self.rises_with
+                self.version = self.synced if self.rises_with is None else self.rises_with
             future.set_exception(EngineLost(f"{self.name} is away"))
         elif verb == self.dies_at:
             self.dies_at, self.away = None, 2

@@ -1,4 +1,4 @@
-"""A learner, as publishing sees it: a Hugging Face model whose weights can be moved."""
+"""A learner, as a weight sync sees it: a Hugging Face model whose weights can be moved."""
 
 import numpy as np
 import torch

@@ -32,13 +32,13 @@ from trainer.capacity.described import described_model
 from trainer.config import RunConfig, TinyModel
 from trainer.config.model import PretrainedModel
 from trainer.models.folders import model_folder
-from trainer.published import clear, publications
-from trainer.sync.publisher import make_publisher
 from trainer.types import Batch, Objective, Sample
 from trainer.update.language import computes_in_half
 from trainer.update.learner import Learner
 from trainer.update.memory import rank_memory, shape_of
 from trainer.update.mesh import Mesh
+from trainer.weight_sync.snapshots import clear_snapshots, snapshot_folder
+from trainer.weight_sync.sync import make_weight_sync
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -204,14 +204,14 @@ def random_batch(step: int, sizes: Sizes, words: int) -> Batch:
 
 
 def _synced(config: RunConfig, folder: Path, learner: Learner, device: str) -> list[float]:
-    """Seconds of three publications to an engine; the first makes the file's pages, too."""
+    """Seconds of three weight syncs to an engine; the first makes the file's pages, too."""
     from tests.fakes.local_engine import LocalEngine
 
     with ExitStack() as stack:
-        stack.callback(clear, publications(config))
+        stack.callback(clear_snapshots, snapshot_folder(config))
         engine = stack.enter_context(closing(LocalEngine(config, folder, device=device)))
-        publisher = stack.enter_context(closing(make_publisher(config, [engine], learner, 0)))
-        return [publisher.report(version).seconds for version in range(1, 4)]
+        weight_sync = stack.enter_context(closing(make_weight_sync(config, [engine], learner, 0)))
+        return [weight_sync.report(version).seconds for version in range(1, 4)]
 
 
 def _machine(device: torch.device) -> dict[str, object]:

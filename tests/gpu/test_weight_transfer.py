@@ -15,12 +15,12 @@ from tests.fakes.learner_process import LearnerProcess  # noqa: E402
 from tests.fakes.learning import small_model  # noqa: E402
 from tests.support.local_ray import local_ray  # noqa: E402
 from trainer.config import RunConfig  # noqa: E402
-from trainer.published import newest, publications  # noqa: E402
 from trainer.rollout.engine_fleet import start_engines  # noqa: E402
 from trainer.rollout.engine_pool import EnginePool  # noqa: E402
 from trainer.rollout.policy import GenerationRequest, Sampling  # noqa: E402
-from trainer.sync.agreement import limits_of  # noqa: E402
 from trainer.types import EpisodeKey, TaskRef, VersionSpan  # noqa: E402
+from trainer.weight_sync.agreement import limits_of  # noqa: E402
+from trainer.weight_sync.snapshots import newest_snapshot, snapshot_folder  # noqa: E402
 
 GPUS = torch.cuda.device_count()
 
@@ -72,7 +72,7 @@ def settings(tmp_path, medium: str, dtype: str, share: float | None) -> RunConfi
         ("shared_file", 0.5),
     ],
 )
-def test_a_publication_arrives_and_an_engine_that_dies_finds_it_again(
+def test_a_weight_sync_arrives_and_an_engine_that_dies_finds_it_again(
     cluster, tmp_path, medium, share, dtype
 ):
     run = settings(tmp_path, medium, dtype, share)
@@ -82,10 +82,10 @@ def test_a_publication_arrives_and_an_engine_that_dies_finds_it_again(
     remote = ray.remote(num_gpus=share or 1)(LearnerProcess)
     learner = remote.remote(run.model_dump_json(), str(model))
     for version in (1, 2):
-        report = ray.get(learner.publish.remote(version), timeout=400)
+        report = ray.get(learner.sync_weights.remote(version), timeout=400)
         assert report.agreement.difference <= allowed
         assert (report.lost, report.bytes > 0) == ((), True)
-    assert newest(publications(run)).version == 2
+    assert newest_snapshot(snapshot_folder(run)).version == 2
     asked = GenerationRequest(EpisodeKey("0.0", TaskRef("e", "s", "t"), 0), (1, 2, 3), 60, Sampling(), seed=1)
 
     async def sampled():
@@ -98,21 +98,21 @@ def test_a_publication_arrives_and_an_engine_that_dies_finds_it_again(
         assert generation.versions == (VersionSpan(0, 60, 2),)
         expected = ray.get(learner.logprobs.remote(asked.token_ids + generation.token_ids))[3:]
         assert np.abs(np.asarray(generation.logprobs) - expected).mean() <= allowed
-    report = ray.get(learner.publish.remote(3), timeout=400)
+    report = ray.get(learner.sync_weights.remote(3), timeout=400)
     assert report.agreement.difference <= allowed
 
 
-def test_an_engine_that_sleeps_leaves_its_memory_and_wakes_with_what_is_published(cluster, tmp_path):
+def test_an_engine_that_sleeps_leaves_its_memory_and_wakes_with_what_is_synced(cluster, tmp_path):
     run = settings(tmp_path, "ipc", "bfloat16", 0.5)
     run = run.model_copy(update={"engine": run.engine.model_copy(update={"sleep": True})})
     model = small_model(tmp_path / "model", hidden=256, words=WORDS, context=1024)
     (engine,) = start_engines(run, model, "cuda")
     learner = ray.remote(num_gpus=0.5)(LearnerProcess).remote(run.model_dump_json(), str(model))
-    awake = ray.get(learner.publish.remote(1), timeout=400)
+    awake = ray.get(learner.sync_weights.remote(1), timeout=400)
     free = torch.cuda.mem_get_info()[0]
     left = ray.get(learner.rest.remote(), timeout=100) - free
     assert left > 0.8 * (CACHE_MIB << 20)
-    report = ray.get(learner.publish.remote(2), timeout=400)
+    report = ray.get(learner.sync_weights.remote(2), timeout=400)
     assert max(awake.agreement.difference, report.agreement.difference) <= limits_of(run, "cuda").fail
 
     async def sampled():

@@ -1,4 +1,4 @@
-"""What the experience's tests do again and again: start one, publish weights, compare batches."""
+"""What the experience's tests do again and again: start one, sync weights, compare batches."""
 
 import json
 
@@ -13,9 +13,9 @@ async def started(config, folder, player, **parts):
     return made
 
 
-async def publish(made, player, version):
+async def sync_weights(made, player, version):
     player.version = version
-    await made.published(version)
+    await made.weights_synced(version)
 
 
 def same(batch, other):

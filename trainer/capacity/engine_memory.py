@@ -15,8 +15,8 @@ from .machine import GIB
 
 if TYPE_CHECKING:
     from trainer.config import EngineConfig
-    from trainer.published import Device
     from trainer.update.memory import ModelShape
+    from trainer.weight_sync.choice import Device
 
 __all__ = ["EngineMemory", "cache_token_bytes", "engine_memory", "number_bytes"]
 

@@ -10,8 +10,8 @@ from .machine import GIB
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
-    from trainer.published import Device
     from trainer.update.memory import RankMemory
+    from trainer.weight_sync.choice import Device
 
     from .engine_memory import EngineMemory
     from .machine import Machine

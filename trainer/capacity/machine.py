@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.errors import ConfigError
-from trainer.published import SHARED_MEMORY
+from trainer.weight_sync.snapshots import SHARED_MEMORY
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from transformers import AutoConfig
 
 from trainer.config.algorithm import Grpo
-from trainer.published import resolve_device
 from trainer.update.memory import rank_memory, shape_of
 from trainer.update.mesh import Mesh
+from trainer.weight_sync.choice import resolve_device
 
 from .engine_memory import cache_token_bytes, engine_memory, number_bytes
 from .machine import GIB
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trainer.config import RunConfig
-    from trainer.published import Device
     from trainer.update.memory import ModelShape, RankMemory
+    from trainer.weight_sync.choice import Device
 
     from .engine_memory import EngineMemory
     from .machine import Machine
@@ -149,7 +149,7 @@ def _parts(needs: Needs, workers: int, engines: int) -> dict[str, int]:
     if not (needs.config.engine.sleep and workers and engines):
         return _at_once(needs, learner, engine, workers, engines)
     # What the cache was in is empty while the learner updates, and what activations were in while engines
-    # sample. The check after a publication is a small pass of the learner beside engines that are awake.
+    # sample. The check after a weight sync is a small pass of the learner beside engines that are awake.
     updating = _at_once(needs, learner, replace(engine, weights=0, adapters=0, cache=0), workers, engines)
     sampling = _at_once(needs, replace(learner, activations=0, logits=0), engine, workers, engines)
     return max(updating, sampling, key=lambda parts: sum(parts.values()))

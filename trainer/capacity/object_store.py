@@ -22,7 +22,7 @@ _LEAST = 256 * _MIB
 _SPARE = 1.25
 """Of a batch: what Ray adds, and gaps between objects."""
 _MOST = 0.5
-"""Of what is free in /dev/shm, where weights are published, too."""
+"""Of what is free in /dev/shm, where weights lie, too."""
 _TOKEN = 8
 """Bytes of a token on its way to a worker: its id and a log-probability."""
 

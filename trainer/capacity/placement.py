@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainer.published import shares_gpus
+from trainer.weight_sync.choice import shares_gpus
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
-    from trainer.published import Device
+    from trainer.weight_sync.choice import Device
 
     from .machine import Machine
 

@@ -1,4 +1,4 @@
-"""What a run writes: published weights in shared memory, checkpoints and exports on disk."""
+"""What a run writes: weight snapshots in shared memory, checkpoints and exports on disk."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.config.model import PretrainedModel
-from trainer.published import resolve_medium
+from trainer.weight_sync.choice import resolve_transport
 
 from .engine_memory import number_bytes
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
-    from trainer.published import Device
     from trainer.update.memory import ModelShape
+    from trainer.weight_sync.choice import Device
 
 __all__ = ["Storage", "checkpoint_bytes", "storage_of"]
 
 _MIB = 1 << 20
-_PUBLICATIONS = 3
+_SNAPSHOTS = 3
 """Files at the peak: the newest, the one before, which may be being read, and the one being written."""
 _FLOAT32 = 4
 _DISK_DTYPE = 2
@@ -52,15 +52,15 @@ def storage_of(
         trained: the model with its adapter and critic.
         base: the model that engines sample from.
         device: what engines run on.
-        tied: the output layer is the embedding, which a publication then holds twice.
+        tied: the output layer is the embedding, which a weight sync then holds twice.
         object_store: of Ray, where the run starts it.
     """
     shared = {} if config.ray.address else {"Ray's object store": object_store}
     disk: dict[str, int] = {}
-    published = _publication(config, base, device, tied=tied)
-    if config.steps and published:
+    snapshot = _snapshot_bytes(config, base, device, tied=tied)
+    if config.steps and snapshot:
         place = shared if config.sync.folder is None else disk
-        place["published weights"] = _PUBLICATIONS * published
+        place["weight snapshots"] = _SNAPSHOTS * snapshot
     processes = config.learner.most_workers + config.engine.count * config.engine.tensor_parallel
     if processes > 2:
         shared["channels between processes"] = processes * _CHANNELS
@@ -73,9 +73,9 @@ def storage_of(
     return Storage(shared, disk)
 
 
-def _publication(config: RunConfig, base: ModelShape, device: Device, *, tied: bool) -> int:
+def _snapshot_bytes(config: RunConfig, base: ModelShape, device: Device, *, tied: bool) -> int:
     """Bytes of a file with the weights; 0 where none is written, or an adapter alone."""
-    medium = resolve_medium(config, device)
+    medium = resolve_transport(config, device)
     if medium == "adapter" or (medium in ("nccl", "ipc") and not config.sync.recovery):
         return 0
     head = base.vocabulary * base.layer.hidden if tied else 0

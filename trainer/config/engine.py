@@ -68,12 +68,12 @@ class SyncConfig(Branch):
     separate GPUs. ipc: they share a GPU. adapter: LoRA only, the adapter alone. auto: what fits;
     shared_file for a learner on CPUs."""
     every: Positive = 1
-    """Updates between publications."""
+    """Updates between weight syncs."""
     check: bool = True
-    """Compare the engines' log-probabilities with the learner's before and after each publication, on tokens
+    """Compare the engines' log-probabilities with the learner's before and after each weight sync, on tokens
     of the last batch."""
     checksum_every: Positive = 8
-    """Engines say of every publication which tensors they took, with precision and shape; of the first and of
+    """Engines say of every weight sync which tensors they took, with precision and shape; of the first and of
     each so many-th also checksums of the contents, which cost reading the weights once more at either end."""
     tolerance: float | None = None
     """Greatest mean difference that passes the check, in nats a token; when missing 0.35 in 16 bits, and in
@@ -82,10 +82,10 @@ class SyncConfig(Branch):
     """Mean difference that is warned of; when missing 0.1 in 16 bits, and in float32 1e-5 on CPUs and 1e-3 on
     GPUs."""
     folder: Path | None = None
-    """Where published weights lie: shared memory when missing. Engines on other machines need a folder that
+    """Where weight snapshots lie: shared memory when missing. Engines on other machines need a folder that
     all see."""
     recovery: bool = True
-    """nccl and ipc: keep each publication as a file as well, from which an engine that died starts again;
+    """nccl and ipc: keep each snapshot as a file as well, from which an engine that died starts again;
     in the run's own folder where shared memory has no room for it.
-    Without it, such an engine samples with the first weights until the next publication."""
+    Without it, such an engine samples with the first weights until the next weight sync."""
     timeout_s: Seconds = 300.0

@@ -63,7 +63,7 @@ class RunConfig(Branch):
     @model_validator(mode="after")
     def _fits(self) -> RunConfig:
         if self.sync.medium == "adapter" and self.learner.lora is None:
-            raise ValueError("sync.medium=adapter publishes a LoRA adapter, and learner.lora is not set")
+            raise ValueError("sync.medium=adapter sends a LoRA adapter, and learner.lora is not set")
         if self.steps == 0 and self.warm_start is None:
             raise ValueError("nothing to do: steps is 0 and there is no warm_start")
         if self.steps and (why := nothing_to_learn(self.rollout, self.algorithm, self.reward)):

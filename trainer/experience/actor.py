@@ -70,8 +70,8 @@ class ExperienceActor:
         there = await self._there()
         return await (there.imitation(step) if objective is Objective.IMITATE else there.take(step))
 
-    async def published(self, version: int) -> None:
-        await (await self._there()).published(version)
+    async def weights_synced(self, version: int) -> None:
+        await (await self._there()).weights_synced(version)
 
     async def rewind(self, step: int) -> None:
         await (await self._there()).rewind(step)

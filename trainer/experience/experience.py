@@ -1,12 +1,12 @@
 """Where batches come from: plays episodes, scores them, and hands them to the loop, each exactly once.
 
     take(step)       the step's batch, the same whenever it is asked for
-    published(v)     the engines sample with weights v: further groups may begin
+    weights_synced(v)   the engines sample with weights v: further groups may begin
     rewind(step)     the learner goes on from a checkpoint of that step: its batches are served again
     committed(step)  there is such a checkpoint: what only earlier steps need may be forgotten
 
 A batch is journaled before it is handed out, and everything here is made again from the journal, so that it
-may be killed at any time. Playing begins with the first ``published``: before it nobody knows what the
+may be killed at any time. Playing begins with the first ``weights_synced``: before it nobody knows what the
 engines sample with. Steps and versions are those of reinforcement learning, from 0. Knows no Ray.
 """
 
@@ -81,7 +81,7 @@ class Experience:
     async def start(self, *, go_on: bool = False) -> None:
         """Make everything again from the journal; a new run lists its tasks.
 
-        With ``go_on`` playing goes on at once with the weights that were published last: for a process that
+        With ``go_on`` playing goes on at once with the weights that were synced last: for a process that
         takes the place of one that died, while engines and learner live on.
 
         Raises DataError when there are none, ServiceUnavailable when the service does not answer.
@@ -108,7 +108,7 @@ class Experience:
             self._attempts, self._config, self._ledger.held_out, self._folder / "evaluations.jsonl"
         )
         if version is not None:
-            await self.published(version)
+            await self.weights_synced(version)
 
     async def take(self, step: int) -> Batch:
         """The batch of a step. Idempotent, and any number of callers may ask at once.
@@ -137,7 +137,7 @@ class Experience:
         batches = await self._patience.until("the warm start", lambda: _result(playing), warm_start.timeout_s)
         return batches.batch(step)
 
-    async def published(self, version: int) -> None:
+    async def weights_synced(self, version: int) -> None:
         """Episodes begin with these weights from now on."""
         await self._writer.call(lambda journal: journal.set_version(version))
         self._source.version = version
@@ -147,7 +147,8 @@ class Experience:
         self._collector.wake()
 
     async def rewind(self, step: int) -> None:
-        """Serve batches from this step on again; what is under way begins anew with the next ``published``.
+        """Serve batches from this step on again; what is under way begins anew after
+        the next ``weights_synced``.
 
         Raises CheckpointError when the journal does not know the steps before it.
         """

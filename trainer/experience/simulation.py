@@ -44,7 +44,7 @@ class Pretence:
     latency: Latency
     """Of a turn."""
     update_s: float = 1.0
-    """Of a step's update and publication."""
+    """Of a step's update and weight sync."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
@@ -151,7 +151,7 @@ async def _loop(
     began = time.monotonic()
     take_s = 0.0
     facts: list[Mapping[str, float]] = []
-    await experience.published(0)
+    await experience.weights_synced(0)
     for step in range(steps):
         asked = time.monotonic()
         batch = await experience.take(step)
@@ -160,7 +160,7 @@ async def _loop(
         facts.append(batch.facts)
         policy.version = step + 1
         if step + 1 < steps:
-            await experience.published(step + 1)
+            await experience.weights_synced(step + 1)
     return time.monotonic() - began, take_s, facts
 
 

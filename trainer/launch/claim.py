@@ -13,7 +13,7 @@ import os
 from typing import TYPE_CHECKING
 
 from trainer.errors import ConfigError
-from trainer.published import PREFIX, clear, publications
+from trainer.weight_sync.snapshots import PREFIX, clear_snapshots, snapshot_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from trainer.config import RunConfig
 
-__all__ = ["claimed", "is_claimed", "publishing"]
+__all__ = ["claimed", "is_claimed", "snapshots_of"]
 
 LOG = logging.getLogger(__name__)
 
@@ -57,17 +57,17 @@ def is_claimed(folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def publishing(config: RunConfig) -> Iterator[None]:
+def snapshots_of(config: RunConfig) -> Iterator[None]:
     """Have an empty folder for a run's weights, gone at the end; those of killed drivers go before."""
-    folder = publications(config)
+    folder = snapshot_folder(config)
     _sweep(folder.parent)
-    clear(folder)
+    clear_snapshots(folder)
     folder.mkdir(parents=True)
     try:
         with claimed(folder):
             yield
     finally:
-        clear(folder)
+        clear_snapshots(folder)
 
 
 def _sweep(base: Path) -> None:
@@ -76,7 +76,7 @@ def _sweep(base: Path) -> None:
         folder = lock.parent
         with contextlib.suppress(OSError):
             if lock.stat().st_uid == os.geteuid() and not is_claimed(folder):
-                clear(folder)
+                clear_snapshots(folder)
 
 
 def _taken(lock: int) -> bool:

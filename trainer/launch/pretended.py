@@ -23,4 +23,4 @@ class PretendedModel:
     spread: float = 1.0
     """Of the logarithm of a turn's seconds."""
     update_s: float = 1.0
-    """Of a step's update and publication."""
+    """Of a step's update and weight sync."""

@@ -16,15 +16,15 @@ from trainer.experience.actor import run_experience
 from trainer.loop.plan import plan_of
 from trainer.loop.worker import WorkerSettings
 from trainer.models.folders import model_folder
-from trainer.published import resolve_device
 from trainer.report.page import write_report
 from trainer.rollout.engine_fleet import rest, start_engines
 from trainer.rollout.engine_placement import reserve
 from trainer.tracking.jsonl import read_metrics
 from trainer.tracking.origin import write_origin
+from trainer.weight_sync.choice import resolve_device
 
 from .chat import check_chat
-from .claim import claimed, publishing
+from .claim import claimed, snapshots_of
 from .cluster import NAMESPACE, gpus, ray_cluster
 from .fit import fit
 from .folder import RunFolder
@@ -162,7 +162,7 @@ def _reserved(config: RunConfig, *, learner: bool) -> Reservation:
 
 
 def _engines(config: RunConfig, model: Path, reserved: Reservation, stack: ExitStack) -> Sequence[RayEngine]:
-    stack.enter_context(publishing(config))
+    stack.enter_context(snapshots_of(config))
     return start_engines(config, model, resolve_device(config), reserved)
 
 

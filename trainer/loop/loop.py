@@ -1,7 +1,7 @@
-"""The loop: take, annotate, credit, update, publish; and again.
+"""The loop: take, annotate, credit, update, sync weights; and again.
 
 It runs on every rank of the learner's worker group. All ranks see the same batches and keep the same pace,
-since annotating, updating and publishing are collective; what is for one alone, rank 0 does.
+since annotating, updating and syncing weights are collective; what is for one alone, rank 0 does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from .plan import Plan, Stage
 
-__all__ = ["Experience", "Learner", "Publisher", "Recorder", "TrainingLoop"]
+__all__ = ["EngineSync", "Experience", "Learner", "Recorder", "TrainingLoop"]
 
 
 class Experience(Protocol):
@@ -44,7 +44,7 @@ class Experience(Protocol):
         """Tokens of some samples of a step's batch."""
         ...
 
-    def published(self, version: int) -> None:
+    def weights_synced(self, version: int) -> None:
         """The engines sample with these weights from now on."""
         ...
 
@@ -82,10 +82,10 @@ class Learner(Protocol):
         ...
 
 
-class Publisher(Protocol):
+class EngineSync(Protocol):
     """The way of the weights to the engines."""
 
-    def publish(self, version: int, batch: Batch | None = None) -> Mapping[str, float]:
+    def sync_weights(self, version: int, batch: Batch | None = None) -> Mapping[str, float]:
         """Have the engines sample with the learner's weights, last trained on ``batch``. Raises StaleWeights.
 
         When it returns, on any rank, the engines have them.
@@ -97,7 +97,7 @@ class Publisher(Protocol):
         ...
 
     def wake(self) -> None:
-        """It has computed, and publishes nothing: they sample again."""
+        """It has computed, and syncs nothing: they sample again."""
         ...
 
 
@@ -146,7 +146,7 @@ class TrainingLoop:
     plan: Plan
     experience: Experience
     learner: Learner
-    publisher: Publisher
+    weight_sync: EngineSync
     recorder: Recorder
     workers: int = 1
 
@@ -167,7 +167,7 @@ class TrainingLoop:
             batch = self._take(stage, stage.local(step))
             batch = self._with_tokens(batch, self.learner.to_annotate(batch))
         with clock.phase("annotate"):
-            self.publisher.rest()
+            self.weight_sync.rest()
             if stage.objective is Objective.REINFORCE:
                 batch = self.learner.annotate(batch)
         batch = credit(batch, self.config.algorithm, self.learner.kl_coefficient)
@@ -178,7 +178,7 @@ class TrainingLoop:
         with clock.phase("checkpoint"):  # of a step before, which was written meanwhile
             self.recorder.settle()
         with clock.phase("publish"):
-            sync = self._publish(step + 1, stage, batch)
+            sync = self._sync_weights(step + 1, stage, batch)
         speed = step_throughput(self.config, batch, sum(clock.seconds.values()), self.workers)
         self.recorder.record(step, {**batch.facts, **metrics, **sync, **speed, **clock.seconds})
         self._milestones(step + 1, stage)
@@ -195,23 +195,23 @@ class TrainingLoop:
             return batch
         return filled(batch, self.experience.tokens(batch.step, batch.objective, missing))
 
-    def _publish(self, done: int, stage: Stage, batch: Batch) -> Mapping[str, float]:
+    def _sync_weights(self, done: int, stage: Stage, batch: Batch) -> Mapping[str, float]:
         version = stage.local(done)
         due = version % self.config.sync.every == 0 or done == stage.last
         if stage.objective is Objective.IMITATE:
             return {}
         if not due:
-            self.publisher.wake()
+            self.weight_sync.wake()
             return {}
         here = tuple(sample for sample in batch.samples if is_filled(sample))
-        report = self.publisher.publish(version, replace(batch, samples=here))
-        self.experience.published(version)
+        report = self.weight_sync.sync_weights(version, replace(batch, samples=here))
+        self.experience.weights_synced(version)
         return report
 
     def _hand_over(self, step: int, stage: Stage) -> None:
         """The engines have nobody's weights, or those of a run that was cut off: give them ours."""
-        self.publisher.publish(stage.local(step))
-        self.experience.published(stage.local(step))
+        self.weight_sync.sync_weights(stage.local(step))
+        self.experience.weights_synced(stage.local(step))
         self._evaluate(step, stage)
 
     def _milestones(self, done: int, stage: Stage) -> None:

@@ -45,9 +45,9 @@ class RemoteExperience:
     def tokens(self, step: int, objective: Objective, places: Sequence[int]) -> RowTokens:
         return cast("RowTokens", self._call("tokens", step, objective, list(places)))
 
-    def published(self, version: int) -> None:
+    def weights_synced(self, version: int) -> None:
         self._version = version
-        self._call("published", version)
+        self._call("weights_synced", version)
 
     def evaluate(self, step: int) -> Mapping[str, float]:
         return cast("Mapping[str, float]", self._call("evaluate", step))
@@ -88,5 +88,5 @@ class RemoteExperience:
         actor = ray.get_actor(self._name, namespace=self._namespace)
         if tell and self._version is not None:
             # A restarted actor does not know which weights the engines have.
-            actor.published.remote(self._version)
+            actor.weights_synced.remote(self._version)
         return actor

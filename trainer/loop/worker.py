@@ -18,10 +18,10 @@ import torch
 
 from trainer.config import RunConfig
 from trainer.rollout.engine_fleet import engine_handles
-from trainer.sync.publisher import make_publisher
 from trainer.tracking.logs import keep_log
 from trainer.types import Objective
 from trainer.update.learner import Learner
+from trainer.weight_sync.sync import make_weight_sync
 
 from .export import Exporter, hub_of
 from .final import final_error, noting_final
@@ -92,7 +92,7 @@ def _train(given: WorkerSettings, rank: int, world: int) -> None:
         plan=plan,
         experience=experience,
         learner=learner,
-        publisher=make_publisher(config, engines, learner, rank),
+        weight_sync=make_weight_sync(config, engines, learner, rank),
         recorder=RunRecorder(experience, learner, plan, rank, exporter),
         workers=world,
     )

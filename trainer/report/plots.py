@@ -84,7 +84,7 @@ SECTIONS: Mapping[str, tuple[Plot, ...]] = {
             note="Of the same tokens. Small: rounding. A jump: an engine with old weights.",
         ),
         Plot(
-            "Log-probabilities after a publication: greatest difference",
+            "Log-probabilities after a weight sync: greatest difference",
             ("sync/difference",),
             log=True,
             unit="nats",
@@ -105,7 +105,7 @@ SECTIONS: Mapping[str, tuple[Plot, ...]] = {
             unit="seconds",
         ),
         Plot("Seconds of an episode", ("time/sampling", "time/sandbox"), "stacked", unit="seconds"),
-        Plot("Seconds to publish weights", ("sync/seconds",), unit="seconds"),
+        Plot("Seconds of a weight sync", ("sync/seconds",), unit="seconds"),
         Plot("Tokens trained on, a step", ("tokens/trained",), unit="tokens"),
         Plot(
             "Tokens a second",

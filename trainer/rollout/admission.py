@@ -37,7 +37,7 @@ def spare_groups(config: RunConfig) -> int:
 
 
 def lag(config: RunConfig) -> int:
-    """L: updates that weights may have gone on; those between two publications come on top."""
+    """L: updates that weights may have gone on; those between two weight syncs come on top."""
     return config.rollout.max_staleness + config.sync.every - 1
 
 

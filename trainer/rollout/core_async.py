@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncCore"]
 
 _WEIGHTS_KEPT = 1
-"""Of vLLM's levels of sleep: the next throws away what no publication brings, such as a vision tower."""
+"""Of vLLM's levels of sleep: the next throws away what no weight sync brings, such as a vision tower."""
 
 
 @contextmanager

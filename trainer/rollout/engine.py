@@ -2,7 +2,7 @@
 
 It samples, or it takes weights; while it takes them, requests wait or are aborted. An update that breaks off
 leaves weights that are nobody's: then the engine counts as failed, and whoever runs it starts another, which
-begins with the newest publication.
+begins with the newest snapshot.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from trainer.errors import EngineError, EngineLost
-from trainer.published import newest
 from trainer.types import VersionSpan
+from trainer.weight_sync.snapshots import newest_snapshot
 
 from .engine_core import Adapter, Draw, open_core
 from .policy import Finish, Generation, Sampling
@@ -75,24 +75,24 @@ class Engine:
 
     @classmethod
     async def open(cls, options: EngineOptions) -> Engine:
-        """Load the model, then the newest publication if there is one."""
+        """Load the model, then the newest snapshot if there is one."""
         engine = cls(await asyncio.to_thread(open_core, options), options)
         await engine.catch_up()
         return engine
 
     async def catch_up(self) -> None:
-        """Take what was published last; without a publication the model is version 0."""
-        folder = self._options.publications
-        published = newest(folder) if folder is not None else None
-        if published is None:
+        """Take the newest snapshot; without one the model is version 0."""
+        folder = self._options.snapshots
+        snapshot = newest_snapshot(folder) if folder is not None else None
+        if snapshot is None:
             await self._core.mark(self._version)
-        elif published.kind == "adapter":
+        elif snapshot.kind == "adapter":
             await self._core.mark(0)
-            await self.adopt(published.version, str(published.path))
+            await self.adopt(snapshot.version, str(snapshot.path))
         else:
-            self._receipts = await self._update("load_publication", {"path": str(published.path)})
-            await self._core.mark(published.version)
-            self._version = published.version
+            self._receipts = await self._update("load_snapshot", {"path": str(snapshot.path)})
+            await self._core.mark(snapshot.version)
+            self._version = snapshot.version
 
     async def generate(self, request: GenerationRequest) -> Generation:
         """Sample one turn, or what is left of it; a full context ends it as LENGTH, its limit as TIMEOUT.
@@ -197,7 +197,7 @@ class Engine:
         if self._updating:
             raise self._broken("an update of the weights was never finished")
         self._updating = True
-        await self._update("record_publication", {"contents": contents})
+        await self._update("record_weights", {"contents": contents})
         await self._update("start_weight_update", {})
 
     async def update(self, info: Mapping[str, object]) -> None:
@@ -206,7 +206,7 @@ class Engine:
 
     async def finish(self, version: int) -> None:
         """They are complete: sample with them, under this version."""
-        self._receipts = await self._update("publication_receipt", {})
+        self._receipts = await self._update("weights_receipt", {})
         await self._update("finish_weight_update", {})
         await self._core.mark(version)
         self._version = version
@@ -223,7 +223,7 @@ class Engine:
         self._version = version
 
     async def receipts(self) -> tuple[int, tuple[Mapping[str, object], ...]]:
-        """The version that it samples with, and what each worker got of its publication; see trainer.sync."""
+        """The version that it samples with, and what each worker got of it; see trainer.weight_sync."""
         return self._version, self._receipts
 
     async def status(self) -> EngineStatus:

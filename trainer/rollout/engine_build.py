@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from trainer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from trainer.published import Device
+    from trainer.weight_sync.choice import Device
 
 __all__ = ["check_build", "installed_build"]
 

@@ -24,7 +24,7 @@ def end_children() -> None:
     """Kill the processes that vLLM started here, and wait until they are gone.
 
     Ray starts the next engine on the same GPU, whose memory is free only then. Their own children end with
-    them (``trainer.sync.vllm_worker``).
+    them (``trainer.weight_sync.vllm_worker``).
     """
     children = multiprocessing.active_children()
     for child in children:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trainer.config.run import RunConfig
-    from trainer.published import Device
+    from trainer.weight_sync.choice import Device
 
     from .engine_placement import Reservation
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trainer.errors import ConfigError
-from trainer.published import publications, resolve_medium
+from trainer.weight_sync.choice import resolve_transport
+from trainer.weight_sync.snapshots import snapshot_folder
 
 from .engine_arguments import check_arguments, known_arguments
 from .gpu_shares import check_shares
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trainer.config.run import RunConfig
-    from trainer.published import Device
+    from trainer.weight_sync.choice import Device
 
 __all__ = ["EngineOptions", "engine_options"]
 
@@ -29,7 +30,7 @@ CPU_CACHE_MIB = 256
 CPU_BLOCK_TOKENS = 32
 """Tokens of a block of the prefix cache; vLLM's own 128 on a CPU never hit with short conversations."""
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-WORKER_EXTENSION = "trainer.sync.vllm_worker.PublicationWorker"
+WORKER_EXTENSION = "trainer.weight_sync.vllm_worker.WeightSyncWorker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class EngineOptions:
     """vLLM's name of the weight transfer; None when only adapters change."""
     logs: Path | None = None
     """Folder of the run's logs."""
-    publications: Path | None = None
+    snapshots: Path | None = None
     """Folder with the manifest that an engine looks into when it starts."""
     context: int | None = None
     """Tokens of a sequence; the model's own when None."""
@@ -137,7 +138,7 @@ def engine_options(config: RunConfig, model: Path, device: Device) -> EngineOpti
         ConfigError: the run asks for what engines on this device cannot do.
     """
     engine = config.engine
-    medium = resolve_medium(config, device)
+    medium = resolve_transport(config, device)
     if device == "cpu" and medium in ("nccl", "ipc"):
         raise ConfigError(f"sync.medium={medium} needs GPUs; use shared_file")
     if config.learner.gpus == 0 and medium in ("nccl", "ipc"):
@@ -159,7 +160,7 @@ def engine_options(config: RunConfig, model: Path, device: Device) -> EngineOpti
         in_process=in_process,
         transfer=None if medium == "adapter" else medium,
         logs=config.folder / "logs",
-        publications=publications(config),
+        snapshots=snapshot_folder(config),
         context=config.rollout.max_context_tokens,
         tensor_parallel=engine.tensor_parallel,
         max_sequences=engine.max_sequences,

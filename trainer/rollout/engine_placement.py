@@ -23,7 +23,7 @@ from ray.util.placement_group import (
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from trainer.errors import EngineError
-from trainer.published import shares_gpus
+from trainer.weight_sync.choice import shares_gpus
 
 from .gpu_shares import check_shares
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ray.util.placement_group import PlacementGroup
 
     from trainer.config.run import RunConfig
-    from trainer.published import Device
+    from trainer.weight_sync.choice import Device
 
 __all__ = ["Neighbours", "Reservation", "actor_options", "engine_resources", "own_gpus", "reserve"]
 

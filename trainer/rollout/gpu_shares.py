@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainer.errors import ConfigError
-from trainer.published import resolve_medium, shares_gpus
+from trainer.weight_sync.choice import resolve_transport, shares_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trainer.config.run import RunConfig
-    from trainer.published import Device
+    from trainer.weight_sync.choice import Device
 
 __all__ = ["check_shares", "share_problems", "sleep_problem"]
 
@@ -54,7 +54,7 @@ def sleep_problem(config: RunConfig, device: Device) -> str | None:
 
 
 def _beside_each_other(config: RunConfig, device: Device) -> Iterator[str]:
-    medium = resolve_medium(config, device)
+    medium = resolve_transport(config, device)
     parts, workers = config.engine.count * config.engine.tensor_parallel, config.learner.least_workers
     if medium == "nccl":
         yield (

@@ -18,12 +18,12 @@ from tests.fakes.weight_owner import ModelOwner  # noqa: E402
 from tests.support.local_ray import local_ray  # noqa: E402
 from trainer.config import RunConfig  # noqa: E402
 from trainer.errors import StaleWeights  # noqa: E402
-from trainer.published import clear, publications  # noqa: E402
 from trainer.rollout.engine_fleet import engine_handles, start_engines  # noqa: E402
 from trainer.rollout.engine_pool import EnginePool  # noqa: E402
 from trainer.rollout.policy import Finish, GenerationRequest, Sampling  # noqa: E402
-from trainer.sync.publisher import make_publisher  # noqa: E402
 from trainer.types import EpisodeKey, TaskRef, VersionSpan  # noqa: E402
+from trainer.weight_sync.snapshots import clear_snapshots, snapshot_folder  # noqa: E402
+from trainer.weight_sync.sync import make_weight_sync  # noqa: E402
 
 pytestmark = [
     pytest.mark.vllm,
@@ -50,7 +50,7 @@ def cluster():
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """Tied embeddings, so that every publication has to think of the output head."""
+    """Tied embeddings, so that every weight sync has to think of the output head."""
     return small_model(tmp_path_factory.mktemp("model"), tied=True, hidden=128, words=WORDS, context=2048)
 
 
@@ -67,7 +67,7 @@ def engine(cluster, run, model):
     (engine,) = start_engines(run, model, "cpu")
     yield engine
     engine.stop()
-    clear(publications(run))
+    clear_snapshots(snapshot_folder(run))
 
 
 @pytest.fixture
@@ -88,8 +88,8 @@ def difference(learner, asked, generation, start=0, end=None, temperature=1.0):
 
 
 async def test_log_probabilities_are_those_of_the_distribution_that_was_sampled_from(engine, run, learner):
-    publisher = make_publisher(run, [engine], learner, rank=0)
-    publisher.publish(0)
+    weight_sync = make_weight_sync(run, [engine], learner, rank=0)
+    weight_sync.sync_weights(0)
     hot = [request(30, seed, temperature=1.7) for seed in range(40)]
     async with EnginePool([engine]) as pool:
         generations = await asyncio.gather(*(pool.generate(each) for each in hot))
@@ -127,15 +127,15 @@ async def test_a_turn_that_reaches_its_time_limit_is_what_was_sampled_until_then
     assert (len(whole.token_ids), whole.finish) == (40, Finish.LENGTH)
 
 
-async def test_published_weights_are_those_that_are_sampled_with_also_where_embeddings_are_tied(
+async def test_synced_weights_are_those_that_are_sampled_with_also_where_embeddings_are_tied(
     engine, run, learner
 ):
-    publisher = make_publisher(run, [engine], learner, rank=0)
+    weight_sync = make_weight_sync(run, [engine], learner, rank=0)
     asked = request(40)
     async with EnginePool([engine]) as pool:
         for version in (1, 2):
             learner.move(0.05, seed=version)
-            report = publisher.report(version)
+            report = weight_sync.report(version)
             generation = await pool.generate(asked)
             assert report.agreement is not None
             assert report.agreement.worst < EXACT
@@ -144,30 +144,30 @@ async def test_published_weights_are_those_that_are_sampled_with_also_where_embe
 
 
 def test_an_engine_with_other_weights_than_the_learner_is_found_out(engine, run, learner):
-    publisher = make_publisher(run, [engine], learner, rank=0)
-    publisher.publish(3)
+    weight_sync = make_weight_sync(run, [engine], learner, rank=0)
+    weight_sync.sync_weights(3)
     named = dict(learner.model.named_parameters())
     stale = {name: tensor.detach().clone() for name, tensor in named.items()}
     learner.move(0.01)
     learner.named_weights = lambda: iter(stale.items())
     with pytest.raises(StaleWeights, match="engines-engine-0"):
-        publisher.publish(4)
+        weight_sync.sync_weights(4)
 
 
 @pytest.mark.parametrize("in_flight", ["keep", "abort"])
-async def test_a_turn_outlives_a_publication_and_knows_which_token_is_whose(
+async def test_a_turn_outlives_a_weight_sync_and_knows_which_token_is_whose(
     engine, run, model, learner, in_flight
 ):
     run = run.model_copy(update={"rollout": run.rollout.model_copy(update={"in_flight": in_flight})})
-    publisher = make_publisher(run, [engine], learner, rank=0)
-    publisher.publish(5)
+    weight_sync = make_weight_sync(run, [engine], learner, rank=0)
+    weight_sync.sync_weights(5)
     before = ModelOwner(model)
     asked = [request(LONG, seed) for seed in range(4)]
     async with EnginePool([engine]) as pool:
         turns = [asyncio.create_task(pool.generate(each)) for each in asked]
         await asyncio.sleep(0.3)
         learner.move(0.05)
-        await asyncio.to_thread(publisher.publish, 6)
+        await asyncio.to_thread(weight_sync.sync_weights, 6)
         generations = await asyncio.gather(*turns)
 
     for turn, generation in zip(asked, generations, strict=True):
@@ -178,7 +178,7 @@ async def test_a_turn_outlives_a_publication_and_knows_which_token_is_whose(
         assert difference(learner, turn, generation, start=former.end) < EXACT
 
 
-async def test_a_turn_waits_while_its_engine_sleeps_and_goes_on_with_the_weights_of_the_publication(
+async def test_a_turn_waits_while_its_engine_sleeps_and_goes_on_with_the_weights_of_the_weight_sync(
     cluster, run, model, learner
 ):
     """By vLLM's own sleep; its build for CPUs stops and goes on likewise, and leaves the memory as it is."""
@@ -187,19 +187,19 @@ async def test_a_turn_waits_while_its_engine_sleeps_and_goes_on_with_the_weights
     awake = run.model_copy(update={"engine": apart.model_copy(update={"sleep": False})})
     (engine,) = start_engines(awake, model, "cpu")
     try:
-        publisher = make_publisher(run, [engine], learner, rank=0)
-        publisher.publish(0)
+        weight_sync = make_weight_sync(run, [engine], learner, rank=0)
+        weight_sync.sync_weights(0)
         asked = request(LONG)
         async with EnginePool([engine]) as pool:
             turn = asyncio.create_task(pool.generate(asked))
             async with asyncio.timeout(60):
                 while not (await engine.status()).running:  # noqa: ASYNC110 - an engine has no event for it
                     await asyncio.sleep(0.05)
-            await asyncio.to_thread(publisher.rest)
+            await asyncio.to_thread(weight_sync.rest)
             status = await engine.status()
             assert (status.paused, status.running) == (True, 1)
             learner.move(0.05, seed=1)
-            await asyncio.to_thread(publisher.publish, 1)
+            await asyncio.to_thread(weight_sync.sync_weights, 1)
             generation = await turn
         assert not (await engine.status()).paused
         last = generation.versions[-1]
@@ -207,13 +207,13 @@ async def test_a_turn_waits_while_its_engine_sleeps_and_goes_on_with_the_weights
         assert difference(learner, asked, generation, start=last.start) < EXACT
     finally:
         engine.stop()
-        clear(publications(run))
+        clear_snapshots(snapshot_folder(run))
 
 
 async def test_an_engine_that_is_killed_under_load_comes_back_with_the_newest_weights(engine, run, learner):
-    publisher = make_publisher(run, [engine], learner, rank=0)
+    weight_sync = make_weight_sync(run, [engine], learner, rank=0)
     learner.move(0.05, seed=7)
-    publisher.publish(7)
+    weight_sync.sync_weights(7)
     (handle,) = engine_handles(run)
     alive = await handle.status()
     asked = [request(LONG, seed) for seed in range(8)]
@@ -233,13 +233,13 @@ async def test_an_engine_that_is_killed_under_load_comes_back_with_the_newest_we
         assert difference(learner, turn, generation) < EXACT
 
 
-async def test_an_update_that_breaks_off_ends_the_engine_and_a_publication_finds_the_next_one(
+async def test_an_update_that_breaks_off_ends_the_engine_and_a_weight_sync_finds_the_next_one(
     engine, run, learner
 ):
     learner.move(0.05, seed=8)
     alive = await engine.status()
     await asyncio.to_thread(engine.begin(True).result, 60)
-    report = await asyncio.to_thread(make_publisher(run, [engine], learner, rank=0).report, 8)
+    report = await asyncio.to_thread(make_weight_sync(run, [engine], learner, rank=0).report, 8)
     risen = await engine.status()
 
     assert report.lost == ()

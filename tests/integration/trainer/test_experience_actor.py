@@ -60,7 +60,7 @@ def test_a_run_goes_on_over_deaths_of_the_actor(cluster, tmp_path):
     with run_experience(config, tmp_path, tmp_path, "", NAMESPACE, kind=FakeExperienceActor) as handle:
         experience = RemoteExperience(handle.name, NAMESPACE, timeout_s=120)
         experience.rewind(0)
-        experience.published(0)
+        experience.weights_synced(0)
         for step in range(STEPS):
             killing = threading.Timer(0.0, kill, [handle.name])
             if step % 2:
@@ -71,7 +71,7 @@ def test_a_run_goes_on_over_deaths_of_the_actor(cluster, tmp_path):
                 killing.join()
             assert [sample.id for sample in experience.take(step).samples] == given[step]
             assert batch.facts["staleness/max"] <= 1.0
-            experience.published(step + 1)
+            experience.weights_synced(step + 1)
             if step == 2:  # it dies and is there again before anybody calls
                 kill(handle.name)
                 assert status_of(handle.name).version == 3

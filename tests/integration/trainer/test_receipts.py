@@ -11,8 +11,8 @@ from tests.fakes.local_engine import LocalEngine
 from tests.fakes.weight_owner import ModelOwner
 from trainer.config import RunConfig
 from trainer.errors import StaleWeights
-from trainer.sync import shared_file
-from trainer.sync.publisher import make_publisher
+from trainer.weight_sync import shared_file
+from trainer.weight_sync.sync import make_weight_sync
 
 pytestmark = [
     pytest.mark.vllm,
@@ -45,10 +45,10 @@ class World:
         self.engine = LocalEngine(self.run, model)
         self.version = 0
 
-    def publish(self):
+    def sync_weights(self):
         self.version += 1
         self.owner.move(RATE, self.version)
-        make_publisher(self.run, [self.engine], self.owner, 0).publish(self.version)
+        make_weight_sync(self.run, [self.engine], self.owner, 0).sync_weights(self.version)
 
 
 HEADS = {"packed": (128, True), "padded": (100, True), "untied": (128, False)}
@@ -64,7 +64,7 @@ def world(request, tmp_path_factory):
 
 
 def test_all_that_was_sent_is_taken_and_loaded_also_by_an_engine_that_catches_up(world):
-    world.publish()
+    world.sync_weights()
     version, (receipt,) = world.engine.receipts().result()
     assert version == world.version
     assert receipt["left_out"] == []
@@ -90,4 +90,4 @@ def test_what_a_learner_never_sends_is_what_the_engine_says_it_lacks(world, monk
         lambda weights, dtype: (each for each in whole(weights, dtype) if each[0] != lost),
     )
     with pytest.raises(StaleWeights, match=f"engine-0 still has former values in {told}"):
-        world.publish()
+        world.sync_weights()

@@ -19,9 +19,9 @@ from trainer.capacity.storage import checkpoint_bytes, storage_of
 from trainer.config import RunConfig
 from trainer.config.model import PretrainedModel
 from trainer.errors import ConfigError
-from trainer.sync.weights import complete, file_weights
 from trainer.update.learner import Learner
 from trainer.update.memory import shape_of
+from trainer.weight_sync.weights import complete, file_weights
 
 H100 = 80 * GIB
 EIGHT = Machine(gpus=8, gpu_memory=H100)
@@ -106,7 +106,7 @@ def test_a_cache_is_what_an_engines_share_leaves(folder):
     assert fixed.cache == 100 << 20
 
 
-def test_a_publication_is_as_large_as_its_file(folder, tmp_path):
+def test_a_snapshot_is_as_large_as_its_file(folder, tmp_path):
     config = run_config(model={"kind": "pretrained", "path": str(folder)})
     learner = Learner(folder, config, "cpu")
     _, size = file_weights(tmp_path, tmp_path, 0, complete(learner.named_weights(), torch.float32))
@@ -119,7 +119,7 @@ def test_a_publication_is_as_large_as_its_file(folder, tmp_path):
         tied=learner._model.core.language.config.tie_word_embeddings,
         object_store=0,
     )
-    assert storage.shared_memory["published weights"] / 3 == pytest.approx(size, rel=0.02)
+    assert storage.shared_memory["weight snapshots"] / 3 == pytest.approx(size, rel=0.02)
 
 
 @pytest.mark.parametrize("moments", ["float32", "8bit"])

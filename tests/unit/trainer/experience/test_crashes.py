@@ -104,12 +104,12 @@ async def life(config, folder, player, learner, executioner, chance):
         await made.start()
         opened.append(made)
         await made.rewind(learner.done)
-        await made.published(learner.done)
+        await made.weights_synced(learner.done)
         while learner.done < STEPS:
             player.version = learner.done
             learner.learn(await made.take(learner.done))
             player.version = learner.done
-            await made.published(learner.done)
+            await made.weights_synced(learner.done)
             if learner.done % EVERY == 0:
                 learner.checkpoint = learner.done
                 await made.committed(learner.done)
@@ -117,7 +117,7 @@ async def life(config, folder, player, learner, executioner, chance):
                 learner.done = learner.checkpoint
                 await made.rewind(learner.done)
                 player.version = learner.done
-                await made.published(learner.done)
+                await made.weights_synced(learner.done)
     finally:
         executioner.dead = True
         await end(made)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.fakes.experience import FakePlayer, FakeTracker, run_config, trajectory
 from tests.fakes.waiting import until
-from tests.support.experience_steps import consumed, ids, publish, started
+from tests.support.experience_steps import consumed, ids, started, sync_weights
 from trainer.errors import CheckpointError, DataError
 from trainer.types import Objective
 
@@ -15,7 +15,7 @@ from trainer.types import Objective
 async def test_a_batch_has_all_episodes_of_its_groups_with_their_rewards(tmp_path):
     player = FakePlayer()
     made = await started(run_config(), tmp_path, player)
-    await publish(made, player, 0)
+    await sync_weights(made, player, 0)
     batch = await made.take(0)
     assert batch.objective is Objective.REINFORCE
     assert ids(batch) == [f"{group}.{member}" for group in range(4) for member in range(2)]
@@ -30,7 +30,7 @@ async def test_without_staleness_nothing_is_sampled_until_the_weights_of_the_ste
     player = FakePlayer()
     made = await started(run_config(), tmp_path, player)
     for step in range(3):
-        await publish(made, player, step)
+        await sync_weights(made, player, step)
         await made.take(step)
         for _ in range(20):
             await asyncio.sleep(0)
@@ -42,10 +42,10 @@ async def test_without_staleness_nothing_is_sampled_until_the_weights_of_the_ste
 async def test_with_staleness_the_next_groups_are_sampled_during_the_update(tmp_path):
     player = FakePlayer()
     made = await started(run_config(rollout={"max_staleness": 1}), tmp_path, player)
-    await publish(made, player, 0)
+    await sync_weights(made, player, 0)
     await made.take(0)
     await until(lambda: len(player.begun) == 16)
-    await publish(made, player, 1)
+    await sync_weights(made, player, 1)
     batch = await made.take(1)
     assert batch.facts["staleness/max"] == 1.0
     await made.close()
@@ -63,9 +63,9 @@ async def test_a_group_that_would_become_too_old_is_waited_for(tmp_path):
         return await play(spec, member, sampling)
 
     player.play = slow_first
-    await publish(made, player, 0)
+    await sync_weights(made, player, 0)
     assert {sample.group for sample in (await made.take(0)).samples} == {1, 2}
-    await publish(made, player, 1)
+    await sync_weights(made, player, 1)
     waiting = asyncio.create_task(made.take(1))
     await until(lambda: len(player.begun) >= 10)
     assert not waiting.done()
@@ -74,10 +74,10 @@ async def test_a_group_that_would_become_too_old_is_waited_for(tmp_path):
     await made.close()
 
 
-async def test_weights_that_are_published_every_second_step_serve_two_steps(tmp_path):
+async def test_weights_that_are_synced_every_second_step_serve_two_steps(tmp_path):
     player = FakePlayer()
     made = await started(run_config(sync={"every": 2}), tmp_path, player)
-    await publish(made, player, 0)
+    await sync_weights(made, player, 0)
     assert (await made.take(0)).step == 0
     assert (await made.take(1)).facts["staleness/max"] == 1.0
     await made.close()
@@ -96,7 +96,7 @@ async def test_flat_groups_are_replaced_and_counted(tmp_path):
 
     player = FakePlayer(often_flat)
     made = await started(run_config(), tmp_path, player)
-    await publish(made, player, 0)
+    await sync_weights(made, player, 0)
     batch = await made.take(0)
     assert {sample.group for sample in batch.samples} == {1, 3, 5, 7}
     assert batch.facts["groups/dropped"] == 4.0
@@ -113,7 +113,7 @@ async def test_with_oversampling_flat_groups_are_not_waited_for_one_after_anothe
     player = FakePlayer(sometimes_flat)
     held = player.hold()
     made = await started(run_config(rollout={"oversample": 1.5}), tmp_path, player)
-    await publish(made, player, 0)
+    await sync_weights(made, player, 0)
     await until(lambda: len(player.begun) == 12)
     held.set()
     first = await made.take(0)
@@ -124,7 +124,7 @@ async def test_with_oversampling_flat_groups_are_not_waited_for_one_after_anothe
     assert len(player.begun) == 12
     # Spare groups of the next step would begin with weights that are too old for it.
     assert made._source.next_group() is None
-    await publish(made, player, 1)
+    await sync_weights(made, player, 1)
     second = await made.take(1)
     assert {sample.group for sample in second.samples} == {6, 7, 8, 10}
     assert second.facts["staleness/max"] == 0.0
@@ -134,7 +134,7 @@ async def test_with_oversampling_flat_groups_are_not_waited_for_one_after_anothe
 async def test_when_nearly_all_groups_are_flat_the_step_goes_on_with_what_there_is(tmp_path):
     player = FakePlayer(lambda spec, member, attempt: trajectory(spec, member, points=0.0))
     made = await started(run_config(algorithm={"most_dropped": 2.0}), tmp_path, player)
-    await publish(made, player, 0)
+    await sync_weights(made, player, 0)
     batch = await made.take(0)
     assert batch.facts["groups/dropped"] == 8.0
     assert len({sample.group for sample in batch.samples}) == 4
@@ -147,7 +147,7 @@ async def test_replayed_groups_come_on_top_of_fresh_ones_and_are_told_apart(tmp_
     made = await started(config, tmp_path, player)
     batches = []
     for step in range(3):
-        await publish(made, player, step)
+        await sync_weights(made, player, step)
         batches.append(await made.take(step))
     assert [len(batch.samples) for batch in batches] == [4, 8, 8]
     lines = consumed(tmp_path)
@@ -221,13 +221,13 @@ async def test_by_turns_the_next_steps_instances_are_asked_for_when_a_batch_is_h
         prepared.append(spec.trajectory_id(member))
 
     made = await started(run_config(steps=2), tmp_path, player, prepare=prepare)
-    await publish(made, player, 0)
+    await sync_weights(made, player, 0)
     assert prepared == []
     await made.take(0)
     assert prepared == [f"{group}.{member}" for group in range(4, 8) for member in range(2)]
     assert len(player.begun) == 8
     await made.take(0)
-    await publish(made, player, 1)
+    await sync_weights(made, player, 1)
     await made.take(1)
     assert [name for name, _ in player.begun[8:]] == prepared
     assert len(prepared) == 8, "nothing is prepared behind the last step"
@@ -238,7 +238,7 @@ async def test_where_sampling_runs_ahead_nothing_is_asked_for_before_its_time(tm
     player, prepared = FakePlayer(), []
     config = run_config(rollout={"max_staleness": 1})
     made = await started(config, tmp_path, player, prepare=lambda *each: prepared.append(each))
-    await publish(made, player, 0)
+    await sync_weights(made, player, 0)
     await made.take(0)
     assert prepared == []
     await made.close()

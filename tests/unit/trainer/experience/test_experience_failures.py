@@ -7,7 +7,7 @@ import pytest
 from tests.fakes.clock import FakeClock
 from tests.fakes.experience import FakePlayer, alternating, failure, run_config, trajectory
 from tests.fakes.waiting import until
-from tests.support.experience_steps import consumed, ids, publish, started
+from tests.support.experience_steps import consumed, ids, started, sync_weights
 from trainer.errors import ConfigError, DataError, NoProgress
 from trainer.rollout.watch import Watch
 
@@ -20,7 +20,7 @@ async def test_failures_are_counted_for_retried_attempts_and_never_rewarded(tmp_
 
     player = FakePlayer(first_breaks)
     made = await started(run_config(), tmp_path, player)
-    await publish(made, player, 0)
+    await sync_weights(made, player, 0)
     batch = await made.take(0)
     assert batch.facts["failures/sandbox"] == 4.0
     assert batch.facts["reward/mean"] == 0.5
@@ -35,7 +35,7 @@ async def test_a_minimum_group_trains_on_those_with_a_verdict_and_tells_both_rew
     player = FakePlayer(last_breaks)
     config = run_config(rollout={"group_size": 4, "strategy": {"kind": "minimum_group", "share": 0.5}})
     made = await started(config, tmp_path, player)
-    await publish(made, player, 0)
+    await sync_weights(made, player, 0)
     batch = await made.take(0)
     assert len(batch.samples) == 12
     assert batch.facts["reward/mean"] == pytest.approx(2 / 3)
@@ -53,7 +53,7 @@ async def test_a_broken_task_is_never_played_again(tmp_path):
     player = FakePlayer(behaviour)
     made = await started(run_config(), tmp_path, player)
     for step in range(6):
-        await publish(made, player, step)
+        await sync_weights(made, player, step)
         await made.take(step)
     # 24 groups of 10 tasks: every other task came at least twice.
     assert player.groups_of["t3"] == 1
@@ -65,7 +65,7 @@ async def test_a_broken_task_is_never_played_again(tmp_path):
 async def test_a_request_that_the_service_refuses_ends_the_run(tmp_path):
     player = FakePlayer(lambda *_: failure("request", "unknown_environment", "create"))
     made = await started(run_config(), tmp_path, player)
-    await publish(made, player, 0)
+    await sync_weights(made, player, 0)
     with pytest.raises(ConfigError, match="unknown_environment"):
         await made.take(0)
     await made.close()
@@ -74,7 +74,7 @@ async def test_a_request_that_the_service_refuses_ends_the_run(tmp_path):
 async def test_when_every_task_is_broken_the_run_ends(tmp_path):
     player = FakePlayer(lambda *_: failure("task", "task_invalid", "create"))
     made = await started(run_config(), tmp_path, player)
-    await publish(made, player, 0)
+    await sync_weights(made, player, 0)
     with pytest.raises(DataError, match="no task is left"):
         await made.take(0)
     await made.close()
@@ -87,7 +87,7 @@ async def test_a_stall_names_instance_and_phase(tmp_path):
     player.hold()
     config = run_config(rollout={"stall_timeout_s": 100.0, "stall_report_s": 50.0})
     made = await started(config, tmp_path, player, watch=watch)
-    await publish(made, player, 0)
+    await sync_weights(made, player, 0)
     taking = asyncio.create_task(made.take(0))
     await until(lambda: player.under_way == 8)
     watch.entered("0.0", "step", "code-77")
@@ -104,7 +104,7 @@ async def test_progress_keeps_a_stall_away_but_not_for_ever(tmp_path):
     player.hold()
     config = run_config(rollout={"stall_timeout_s": 100.0}, learner={"batch_timeout_s": 350.0})
     made = await started(config, tmp_path, player, watch=watch)
-    await publish(made, player, 0)
+    await sync_weights(made, player, 0)
     taking = asyncio.create_task(made.take(0))
     await until(lambda: player.under_way == 8)
     for _ in range(3):

@@ -6,14 +6,14 @@ import pytest
 
 from tests.fakes.experience import FakePlayer, FakeTaskService, experience, run_config
 from tests.fakes.waiting import until
-from tests.support.experience_steps import ids, publish, same, started
+from tests.support.experience_steps import ids, same, started, sync_weights
 from trainer.errors import CheckpointError
 
 
 async def test_a_step_is_the_same_batch_for_every_caller(tmp_path):
     player = FakePlayer()
     made = await started(run_config(), tmp_path, player)
-    await publish(made, player, 0)
+    await sync_weights(made, player, 0)
     first, second = await asyncio.gather(made.take(0), made.take(0))
     assert same(first, second)
     assert same(first, await made.take(0))
@@ -24,7 +24,7 @@ async def test_after_a_restart_the_same_batches_come_again_and_ready_groups_are_
     player = FakePlayer()
     config = run_config(rollout={"max_staleness": 1})
     made = await started(config, tmp_path, player)
-    await publish(made, player, 0)
+    await sync_weights(made, player, 0)
     first = await made.take(0)
     await until(lambda: len(player.begun) == 16 and player.under_way == 0)
     await made.close()
@@ -32,7 +32,7 @@ async def test_after_a_restart_the_same_batches_come_again_and_ready_groups_are_
     service = FakeTaskService()
     again = await started(config, tmp_path, player, service=service)
     assert same(first, await again.take(0))
-    await publish(again, player, 1)
+    await sync_weights(again, player, 1)
     assert not set(ids(await again.take(1))) & set(ids(first))
     assert max(player.attempts.values()) == 1
     assert service.listed == 0
@@ -43,13 +43,13 @@ async def test_groups_under_way_at_a_restart_are_played_again_from_their_beginni
     player = FakePlayer()
     made = await started(run_config(), tmp_path, player)
     player.hold()
-    await publish(made, player, 0)
+    await sync_weights(made, player, 0)
     await until(lambda: player.under_way == 8)
     await made.close()
 
     player.held = None
     again = await started(run_config(), tmp_path, player)
-    await publish(again, player, 0)
+    await sync_weights(again, player, 0)
     assert ids(await again.take(0)) == [f"{group}.{member}" for group in range(4) for member in range(2)]
     assert set(player.attempts.values()) == {2}
     await again.close()
@@ -58,9 +58,9 @@ async def test_groups_under_way_at_a_restart_are_played_again_from_their_beginni
 async def test_who_takes_the_place_of_a_dead_one_goes_on_with_the_weights_that_the_engines_have(tmp_path):
     player = FakePlayer()
     made = await started(run_config(), tmp_path, player)
-    await publish(made, player, 0)
+    await sync_weights(made, player, 0)
     await made.take(0)
-    await publish(made, player, 1)
+    await sync_weights(made, player, 1)
     await made.close()
 
     again = experience(run_config(), tmp_path, player)
@@ -80,37 +80,37 @@ async def test_rewound_steps_come_again_and_then_new_ones(tmp_path):
     made = await started(run_config(), tmp_path, player)
     taken = []
     for step in range(4):
-        await publish(made, player, step)
+        await sync_weights(made, player, step)
         taken.append(await made.take(step))
     played = len(player.begun)
     await made.rewind(1)
     for step in (1, 2, 3):
-        await publish(made, player, step)
+        await sync_weights(made, player, step)
         assert same(taken[step], await made.take(step))
     assert len(player.begun) == played
-    await publish(made, player, 4)
+    await sync_weights(made, player, 4)
     assert not set(ids(await made.take(4))) & {each for batch in taken for each in ids(batch)}
     await made.close()
 
 
-async def test_after_a_rewind_nothing_begins_before_weights_are_published(tmp_path):
+async def test_after_a_rewind_nothing_begins_before_weights_are_synced(tmp_path):
     player = FakePlayer()
     made = await started(run_config(rollout={"max_staleness": 1}), tmp_path, player)
-    await publish(made, player, 0)
+    await sync_weights(made, player, 0)
     await made.take(0)
     await until(lambda: player.under_way == 0 and len(player.begun) == 16)
     player.hold()
-    await publish(made, player, 1)
+    await sync_weights(made, player, 1)
     await until(lambda: player.under_way == 8)
     await made.rewind(0)
     assert player.under_way == 0
     await asyncio.sleep(0.01)
     assert player.under_way == 0
     # What was under way belongs to step 2, which weights of version 0 may not sample.
-    await publish(made, player, 0)
+    await sync_weights(made, player, 0)
     await asyncio.sleep(0.01)
     assert player.under_way == 0
-    await publish(made, player, 1)
+    await sync_weights(made, player, 1)
     await until(lambda: player.under_way == 8)
     await made.close()
 
@@ -127,7 +127,7 @@ async def test_what_no_checkpoint_needs_is_forgotten_and_the_rest_is_kept(tmp_pa
     config = run_config(checkpoint={"keep": 2})
     made = await started(config, tmp_path, player)
     for step in range(4):
-        await publish(made, player, step)
+        await sync_weights(made, player, step)
         await made.take(step)
         await made.committed(step + 1)
     await made.close()
@@ -142,12 +142,12 @@ async def test_a_learner_that_does_not_find_its_newest_checkpoint_goes_on_from_t
     player = FakePlayer()
     made = await started(run_config(checkpoint={"keep": 1}), tmp_path, player)
     for step in range(3):
-        await publish(made, player, step)
+        await sync_weights(made, player, step)
         await made.take(step)
         await made.committed(step + 1)
     for _ in range(2):
         await made.rewind(2)
-        await publish(made, player, 2)
+        await sync_weights(made, player, 2)
         assert (await made.take(2)).step == 2
         await made.committed(3)
     await made.close()

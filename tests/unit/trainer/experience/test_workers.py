@@ -6,7 +6,7 @@ import pytest
 
 from tests.fakes.experience import FakePlayer, run_config, trajectory
 from tests.fakes.waiting import settle, until
-from tests.support.experience_steps import ids, publish, started
+from tests.support.experience_steps import ids, started, sync_weights
 from trainer.errors import ConfigError, EngineLost
 from trainer.experience.workers import WorkerPlayer
 from trainer.rollout.watch import Watch
@@ -207,8 +207,8 @@ async def test_batches_are_the_same_whoever_plays(tmp_path):
     (tmp_path / "lost").mkdir()
     first = await started(run_config(), tmp_path / "alone", alone)
     second = await started(run_config(), tmp_path / "lost", WorkerPlayer([lost], Watch()))
-    await publish(first, alone, 0)
-    await publish(second, lost, 0)
+    await sync_weights(first, alone, 0)
+    await sync_weights(second, lost, 0)
     one, other = await first.take(0), await second.take(0)
     assert ids(one) == ids(other)
     assert other.facts["failures/engine"] > 0

@@ -8,16 +8,16 @@ import pytest
 
 from trainer.config import RunConfig
 from trainer.errors import ConfigError
-from trainer.launch.claim import claimed, is_claimed, publishing
+from trainer.launch.claim import claimed, is_claimed, snapshots_of
 from trainer.launch.folder import RunFolder
-from trainer.published import publications
+from trainer.weight_sync.snapshots import snapshot_folder
 
 HOLD = """
 import sys, time
 from trainer.config import RunConfig
-from trainer.launch.claim import publishing
+from trainer.launch.claim import snapshots_of
 
-with publishing(RunConfig.model_validate_json(sys.argv[1])):
+with snapshots_of(RunConfig.model_validate_json(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -30,7 +30,7 @@ def config(tmp_path):
 
 
 def driver(config):
-    """Another process that publishes."""
+    """Another process that keeps snapshots."""
     command = [sys.executable, "-c", HOLD, config.model_dump_json()]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "held\n"
@@ -51,10 +51,10 @@ def test_a_run_that_is_going_on_is_neither_resumed_nor_replaced(config):
     assert not folder.path.exists()
 
 
-def test_published_weights_go_with_the_run(config):
-    with publishing(config):
-        assert is_claimed(publications(config))
-    assert not publications(config).exists()
+def test_synced_weights_go_with_the_run(config):
+    with snapshots_of(config):
+        assert is_claimed(snapshot_folder(config))
+    assert not snapshot_folder(config).exists()
 
 
 def test_weights_of_a_killed_driver_go_with_the_next_start_and_those_of_a_living_one_stay(config, tmp_path):
@@ -64,10 +64,10 @@ def test_weights_of_a_killed_driver_go_with_the_next_start_and_those_of_a_living
         dying.wait(30)
         foreign = tmp_path / "weights" / "trainer-without-a-lock"
         foreign.mkdir()
-        assert publications(killed).exists()
-        with publishing(config.model_copy(update={"name": "next"})):
-            assert not publications(killed).exists()
-            assert publications(config).exists()
+        assert snapshot_folder(killed).exists()
+        with snapshots_of(config.model_copy(update={"name": "next"})):
+            assert not snapshot_folder(killed).exists()
+            assert snapshot_folder(config).exists()
             assert foreign.exists()
         living.kill()
 
@@ -79,6 +79,6 @@ def test_without_locks_a_run_goes_on_and_no_weights_are_taken_for_abandoned(conf
     monkeypatch.setattr(fcntl, "flock", no_locks)
     other = config.model_copy(update={"name": "other"})
     folder = RunFolder.open(config, resume=False)
-    with claimed(folder.path), publishing(config), publishing(other):
+    with claimed(folder.path), snapshots_of(config), snapshots_of(other):
         assert RunFolder.open(config, resume=True).path == folder.path
-        assert publications(config).exists()
+        assert snapshot_folder(config).exists()

@@ -13,10 +13,10 @@ from trainer.errors import ConfigError
 from trainer.launch import visible
 from trainer.launch.folder import RunFolder
 from trainer.launch.visible import on_visible_gpus, usable_gpus
-from trainer.published import resolve_device, resolve_medium
 from trainer.rollout.engine_build import check_build
 from trainer.rollout.engine_options import engine_options
-from trainer.sync.agreement import limits_of
+from trainer.weight_sync.agreement import limits_of
+from trainer.weight_sync.choice import resolve_device, resolve_transport
 
 DEMO = Path("deploy/runs/cpu_demo.toml")
 
@@ -103,7 +103,7 @@ def test_the_demo_fits_a_machine_with_gpus_of_16_gib(gpus, medium, tmp_path):
     config, _ = on_visible_gpus(read_run(DEMO), gpus)
     device = resolve_device(config)
     check_build(device, "cuda")
-    assert (device, resolve_medium(config, device)) == ("cuda", medium)
+    assert (device, resolve_transport(config, device)) == ("cuda", medium)
     options = engine_options(config, tmp_path, device)
     assert (options.dtype, options.transfer, options.in_process) == ("bfloat16", medium, False)
     assert limits_of(config, device).fail > 0.3  # the limits of 16 bits

@@ -25,7 +25,7 @@ def test_a_kind_of_rays_own_is_noted_as_ours(tmp_path):
     assert type(final_error(tmp_path)) is ConfigError
 
 
-@pytest.mark.parametrize("error", [EngineLost("died"), Stalled("a publication"), ValueError("a bug")])
+@pytest.mark.parametrize("error", [EngineLost("died"), Stalled("a weight sync"), ValueError("a bug")])
 def test_what_a_restart_may_mend_is_not_noted(tmp_path, error):
     with pytest.raises(type(error)), noting_final(tmp_path):
         raise error

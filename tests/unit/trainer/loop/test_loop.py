@@ -33,7 +33,7 @@ class Journal:
     calls: list = field(default_factory=list)
     timed: list = field(default_factory=list)
     last_batches: list = field(default_factory=list)
-    """Steps of the batches that publications were given."""
+    """Steps of the batches that weight syncs were given."""
     share: tuple = ((), ())
     """Places of the samples that are this rank's, before learning and for it."""
     hollow: bool = False
@@ -51,8 +51,8 @@ class Journal:
         batch = Batch(step, Objective.REINFORCE, (row(),), {"reward/mean": 0.5})
         return outlined(batch).batch() if self.hollow else batch
 
-    def published(self, version):
-        self.calls.append(("published", version))
+    def weights_synced(self, version):
+        self.calls.append(("weights_synced", version))
 
     def evaluate(self, step):
         self.calls.append(("evaluate", step))
@@ -80,7 +80,7 @@ class Journal:
         self.calls.append(("update", batch.step))
         return {"loss/policy": 1.0}
 
-    def publish(self, version, batch=None):
+    def sync_weights(self, version, batch=None):
         self.last_batches.append(batch and batch.step)
         self.calls.append(("publish", version))
         return {"sync/seconds": 0.1}
@@ -123,7 +123,7 @@ def journal_of(config, start=0, begun=None):
 WARM = WarmStartConfig(demonstrations="none.jsonl", steps=2)
 
 
-def test_engines_leave_their_gpus_before_the_learner_computes_and_wake_where_nothing_is_published():
+def test_engines_leave_their_gpus_before_the_learner_computes_and_wake_where_nothing_is_synced():
     calls = journal_of(RunConfig(steps=2, sync=SyncConfig(every=2))).calls
     watched = ("take", "rest", "annotate", "update", "wake", "publish")
     step = ["take", "rest", "annotate", "update"]
@@ -136,22 +136,22 @@ def test_engines_stay_away_from_their_gpus_for_the_whole_of_a_warm_start():
     assert watched == ["rest", "update", "rest", "update", "publish", "rest", "update", "publish"]
 
 
-def test_a_publication_is_given_the_batch_that_was_learned_from_last():
+def test_a_weight_sync_is_given_the_batch_that_was_learned_from_last():
     assert journal_of(RunConfig(steps=2)).last_batches == [None, 0, 1]
 
 
-def test_a_step_takes_annotates_updates_and_publishes_in_this_order():
+def test_a_step_takes_annotates_updates_and_syncs_in_this_order():
     calls = played(RunConfig(steps=1))
     verbs = [call[0] for call in calls]
     assert verbs == [
         "begin",
         "publish",
-        "published",
+        "weights_synced",
         "take",
         "annotate",
         "update",
         "publish",
-        "published",
+        "weights_synced",
         "record",
         "checkpoint",
         "settle",
@@ -188,10 +188,10 @@ def test_what_a_step_led_to_is_recorded_from_all_who_took_part():
     assert recorded == [("record", 0, [*named, *speed])]
 
 
-def test_the_warm_start_has_its_own_optimizer_and_publishes_nothing():
+def test_the_warm_start_has_its_own_optimizer_and_syncs_nothing():
     calls = played(RunConfig(steps=1, warm_start=WARM))
-    first_publish = [call[0] for call in calls].index("publish")
-    before = [call[0] for call in calls[:first_publish]]
+    first_sync = [call[0] for call in calls].index("publish")
+    before = [call[0] for call in calls[:first_sync]]
     assert before == ["begin", *["imitation", "update", "record"] * 2, "checkpoint", "begin"]
     assert calls[0] == ("begin", 1e-5, 2)
 
@@ -224,7 +224,7 @@ def test_a_finished_run_does_nothing():
 
 
 @pytest.mark.parametrize(("every", "versions"), [(1, [0, 1, 2, 3]), (2, [0, 2, 3])])
-def test_weights_are_published_as_often_as_configured_and_at_the_end(every, versions):
+def test_weights_are_synced_as_often_as_configured_and_at_the_end(every, versions):
     calls = played(RunConfig(steps=3, sync=SyncConfig(every=every)))
     assert [call[1] for call in calls if call[0] == "publish"] == versions
 

@@ -35,7 +35,7 @@ def test_replayed_groups_take_the_place_of_fresh_ones():
     assert fresh_groups(config) == 6
 
 
-def test_rare_publications_make_weights_older():
+def test_rare_weight_syncs_make_weights_older():
     assert lag(RunConfig(rollout={"max_staleness": 1}, sync={"every": 3})) == 3
 
 
@@ -48,7 +48,7 @@ def test_rare_publications_make_weights_older():
     picks=st.lists(st.integers(0, 1000), min_size=100, max_size=400),
 )
 def test_no_group_is_ever_older_than_allowed_and_every_step_comes(fresh, staleness, every, spare, picks):
-    """Groups end in any order, some are dropped; a learner publishes some time after it has a batch."""
+    """Groups end in any order, some are dropped; a learner syncs some time after it has a batch."""
     allowed = staleness + every - 1
     version = step = begun = index = dropped = 0
     ready, playing = {}, {}
@@ -90,7 +90,7 @@ def test_spare_groups_begin_at_once_and_stand_in_for_those_that_are_dropped():
 
 @pytest.mark.parametrize("lag", [0, 2])
 def test_spare_groups_do_not_begin_when_no_step_is_left_that_could_take_them(lag):
-    """The batch is there, and its update is not published yet: with these weights they would be too old."""
+    """The batch is there, and its update is not synced yet: with these weights they would be too old."""
     assert not may_begin(begun=4 * (lag + 1), version=0, step=lag + 1, fresh=4, lag=lag, spare=2)
     assert may_begin(begun=4 * (lag + 1), version=0, step=lag, fresh=4, lag=lag, spare=2)
 

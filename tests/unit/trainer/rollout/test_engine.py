@@ -2,11 +2,11 @@ import pytest
 
 from tests.fakes.model_core import FakeCore
 from trainer.errors import EngineLost
-from trainer.published import Published, note
 from trainer.rollout.engine import Engine
 from trainer.rollout.engine_options import EngineOptions
 from trainer.rollout.policy import Finish, GenerationRequest, Sampling
 from trainer.types import EpisodeKey, TaskRef, VersionSpan
+from trainer.weight_sync.snapshots import WeightSnapshot, note_snapshot
 
 
 def request(prompt=3, tokens=4):
@@ -28,7 +28,7 @@ def options(tmp_path):
         dtype="float32",
         in_process=True,
         transfer="shared_file",
-        publications=tmp_path / "published",
+        snapshots=tmp_path / "snapshots",
     )
 
 
@@ -37,11 +37,11 @@ def core():
     return FakeCore(context=10)
 
 
-async def test_it_starts_with_what_was_published_last(core, options):
-    note(options.publications, Published(5, "weights", options.publications / "five"))
+async def test_it_starts_with_what_was_synced_last(core, options):
+    note_snapshot(options.snapshots, WeightSnapshot(5, "weights", options.snapshots / "five"))
     engine = Engine(core, options)
     await engine.catch_up()
-    assert core.calls == [("load_publication", {"path": str(options.publications / "five")})]
+    assert core.calls == [("load_snapshot", {"path": str(options.snapshots / "five")})]
     assert (await engine.status()).version == 5
     assert (await engine.generate(request())).versions == (VersionSpan(0, 4, 5),)
 
@@ -58,10 +58,10 @@ async def test_an_engine_that_sleeps_takes_its_weights_back_then_new_ones_and_th
     assert names == [
         ("sleep", "keep"),
         ("wake", "weights"),
-        "record_publication",
+        "record_weights",
         "start_weight_update",
         "update_weights",
-        "publication_receipt",
+        "weights_receipt",
         "finish_weight_update",
         ("wake", "kv_cache"),
     ]
@@ -85,15 +85,15 @@ async def test_an_engine_without_room_to_wake_is_lost(core, options):
     assert engine.failure() is not None
 
 
-async def test_it_is_version_0_when_nothing_was_published(core, options):
+async def test_it_is_version_0_when_nothing_was_synced(core, options):
     engine = Engine(core, options)
     await engine.catch_up()
     assert core.calls == []
     assert (await engine.status()).version == 0
 
 
-async def test_it_starts_with_the_adapter_that_was_published_last(core, options):
-    note(options.publications, Published(5, "adapter", options.publications / "five"))
+async def test_it_starts_with_the_adapter_that_was_synced_last(core, options):
+    note_snapshot(options.snapshots, WeightSnapshot(5, "adapter", options.snapshots / "five"))
     engine = Engine(core, options)
     await engine.catch_up()
     assert (await engine.generate(request())).versions == (VersionSpan(0, 4, 5),)
@@ -117,13 +117,13 @@ async def test_an_update_takes_its_steps_and_is_marked_at_the_end(core, options)
     await engine.resume()
     methods = [method for method, _ in core.calls]
     assert methods == [
-        "record_publication",
+        "record_weights",
         "start_weight_update",
         "update_weights",
-        "publication_receipt",
+        "weights_receipt",
         "finish_weight_update",
     ]
-    assert await engine.receipts() == (3, ("of publication_receipt",))
+    assert await engine.receipts() == (3, ("of weights_receipt",))
     assert core.marked == [3]
     assert engine.failure() is None
 

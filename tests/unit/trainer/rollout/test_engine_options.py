@@ -97,7 +97,7 @@ def test_log_probabilities_are_of_what_was_sampled_from_and_words_that_are_cut_o
     assert "top_p cuts words off" in caplog.text
 
 
-def test_adapters_are_published_alone_on_a_gpu_and_merged_on_a_cpu():
+def test_adapters_are_synced_alone_on_a_gpu_and_merged_on_a_cpu():
     lora = {"learner": {"lora": {"rank": 8}}}
     on_gpu, on_cpu = options("cuda", **lora), options("cpu", **lora)
     assert (on_gpu.transfer, on_gpu.lora_rank) == (None, 8)
@@ -134,7 +134,7 @@ def test_what_engines_cannot_do_is_said_before_they_start(device, branches, said
 
 
 def test_options_handles_and_pool_are_there_without_vllm():
-    modules = "trainer.rollout.engine_fleet, trainer.rollout.engine_pool, trainer.sync.publisher"
+    modules = "trainer.rollout.engine_fleet, trainer.rollout.engine_pool, trainer.weight_sync.sync"
     program = f"import sys, {modules}; print('vllm' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

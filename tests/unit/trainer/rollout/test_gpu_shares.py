@@ -2,8 +2,8 @@ import pytest
 
 from trainer.config import RunConfig
 from trainer.errors import ConfigError
-from trainer.published import resolve_medium, shares_gpus
 from trainer.rollout.gpu_shares import check_shares, share_problems
+from trainer.weight_sync.choice import resolve_transport, shares_gpus
 
 
 def run(learner, engine, **branches):
@@ -23,7 +23,7 @@ def run(learner, engine, **branches):
 def test_shares_that_fit_a_gpu_together_are_shared_and_weights_go_within_it(learner, engine):
     config = run(learner, engine)
     assert shares_gpus(config, "cuda")
-    assert resolve_medium(config, "cuda") == "ipc"
+    assert resolve_transport(config, "cuda") == "ipc"
     assert not list(share_problems(config, "cuda"))
 
 
@@ -38,7 +38,7 @@ def test_shares_that_fit_a_gpu_together_are_shared_and_weights_go_within_it(lear
 def test_other_shares_are_placed_apart(learner, engine, medium):
     config = run(learner, engine)
     assert not shares_gpus(config, "cuda")
-    assert resolve_medium(config, "cuda") == medium
+    assert resolve_transport(config, "cuda") == medium
     assert not list(share_problems(config, "cuda"))
 
 

@@ -208,7 +208,7 @@ def test_weights_go_under_hugging_faces_names_with_the_output_layer_among_them(t
     assert learner.probe([sequence])[0].tolist() == pytest.approx(by_transformers(model, sequence), abs=2e-6)
 
 
-def test_lora_is_merged_into_what_is_published_and_written_apart_as_an_adapter(folder, tmp_path):
+def test_lora_is_merged_into_what_is_synced_and_written_apart_as_an_adapter(folder, tmp_path):
     learner = learner_on(folder, learner={"lora": {"rank": 4, "alpha": 12.0}})
     steps_of(learner, small_batch(0), small_batch(1))
     sequence = tuple(range(12))

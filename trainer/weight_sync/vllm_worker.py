@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from .receipt import Plain
 
-__all__ = ["FileInit", "FileUpdate", "PublicationWorker", "SharedFileTransfer"]
+__all__ = ["FileInit", "FileUpdate", "SharedFileTransfer", "WeightSyncWorker"]
 
 NAME = "shared_file"
 ADAPTER_FILE = "adapter_model.safetensors"
@@ -69,7 +69,7 @@ class FileInit(WeightTransferInitInfo):
 
 @dataclass
 class FileUpdate(WeightTransferUpdateInfo):
-    """One publication."""
+    """One weight sync."""
 
     path: str = ""
     """A safetensors file with all weights under Hugging Face's names."""
@@ -107,15 +107,15 @@ class SharedFileTransfer(WeightTransferEngine[FileInit, FileUpdate]):
         """Nothing to release."""
 
 
-class PublicationWorker:
+class WeightSyncWorker:
     """Mixed into vLLM's worker, whatever the transfer is."""
 
     _recorder: Recorder | None = None
-    """Of the publication that is coming in."""
+    """Of the weight sync that is coming in."""
 
-    def record_publication(self, contents: bool) -> None:
+    def record_weights(self, contents: bool) -> None:
         """Note what is loaded from now on, with checksums of the contents or without."""
-        model = self._publication_model()
+        model = self._synced_model()
         own, recorder = model.load_weights, Recorder(contents)
 
         def load_weights(weights: Any) -> Any:  # noqa: ANN401 - as the model's own
@@ -124,26 +124,26 @@ class PublicationWorker:
         model.load_weights = load_weights
         self._recorder = recorder
 
-    def publication_receipt(self) -> Plain:
+    def weights_receipt(self) -> Plain:
         """What was loaded since. Asked for before the update is finished, which forgets what was not."""
         recorder = self._recorder
         if recorder is None:
             raise RuntimeError("nothing was recorded: no update was begun")
-        model = self._publication_model()
+        model = self._synced_model()
         del model.load_weights  # the instance's; the class's own is there again
         self._recorder = None
         return said(Receipt(recorder.found(), left_out(model)))
 
-    def load_publication(self, path: str) -> Plain:
+    def load_snapshot(self, path: str) -> Plain:
         """Take all weights from a file: how an engine that starts again catches up. What was loaded."""
         from vllm.config import set_current_vllm_config
 
         runner = self.model_runner  # type: ignore[attr-defined]
         with set_current_vllm_config(self.vllm_config):  # type: ignore[attr-defined]
             _begin(runner.model)
-            self.record_publication(contents=True)
+            self.record_weights(contents=True)
             _load(runner.model, path)
-            receipt = self.publication_receipt()
+            receipt = self.weights_receipt()
             _finish(runner.model, runner.model_config)
         return receipt
 
@@ -155,7 +155,7 @@ class PublicationWorker:
         held = number in self.list_loras()  # type: ignore[attr-defined]
         return said(Receipt(recorder.found(), () if held else ("the adapter",)))
 
-    def _publication_model(self) -> Any:  # noqa: ANN401 - vLLM's models have no common type
+    def _synced_model(self) -> Any:  # noqa: ANN401 - vLLM's models have no common type
         transfer = getattr(self, "weight_transfer_engine", None)
         return self.model_runner.model if transfer is None else transfer.model  # type: ignore[attr-defined]
 

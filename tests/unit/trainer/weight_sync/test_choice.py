@@ -1,7 +1,7 @@
 import pytest
 
 from trainer.config import RunConfig
-from trainer.published import resolve_device
+from trainer.weight_sync.choice import resolve_device
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from tests.fakes.model_engine import HEAD, ModelEngine
 from tests.fakes.weight_owner import ModelOwner
 from trainer.config import RunConfig
 from trainer.errors import StaleWeights
-from trainer.published import newest, publications
-from trainer.sync.fingerprint import Recorder
-from trainer.sync.publisher import make_publisher
+from trainer.weight_sync.fingerprint import Recorder
+from trainer.weight_sync.snapshots import newest_snapshot, snapshot_folder
+from trainer.weight_sync.sync import make_weight_sync
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
@@ -24,7 +24,7 @@ ADAPTED = "q_proj.lora_A.weight"
 
 
 class World:
-    """A run that compares checksums at every publication, and one in good health behind it."""
+    """A run that compares checksums at every weight sync, and one in good health behind it."""
 
     def __init__(self, folder, every=1, medium="shared_file"):
         model = small_model(folder / "model")
@@ -45,22 +45,22 @@ class World:
                 },
             }
         )
-        self.publisher = make_publisher(self.run, [self.engine], self.owner, 0)
+        self.weight_sync = make_weight_sync(self.run, [self.engine], self.owner, 0)
         self.version = 0
-        self.publish()
+        self.sync_weights()
 
-    def publish(self, by=TINY):
+    def sync_weights(self, by=TINY):
         self.version += 1
         self.owner.move(by, self.version)
-        self.publisher.publish(self.version)
+        self.weight_sync.sync_weights(self.version)
 
     def adapter(self, folder):
         save_file({ADAPTED: torch.arange(9.0).view(3, 3)}, folder / "adapter_model.safetensors")
 
 
 def former(world):
-    """Tensors of a layer as they were at the publication before."""
-    old = load_file(newest(publications(world.run)).path)
+    """Tensors of a layer as they were at the weight sync before."""
+    old = load_file(newest_snapshot(snapshot_folder(world.run)).path)
     return lambda tensors: ((n, old[n] if n.startswith(LAYER) else each) for n, each in tensors)
 
 
@@ -95,23 +95,23 @@ def test_what_is_lost_or_changed_on_the_way_ends_the_run_however_small_the_updat
     world = World(tmp_path)
     world.engine.way = way
     with pytest.raises(StaleWeights, match=f"engine-0.*{told}"):
-        world.publish()
+        world.sync_weights()
 
 
 def test_one_layer_of_the_version_before_ends_the_run(tmp_path):
     world = World(tmp_path)
     world.engine.way = former(world)
     with pytest.raises(StaleWeights, match=rf"{LAYER}\S+ of version 2 .* values are others"):
-        world.publish()
+        world.sync_weights()
 
 
 def test_checksums_are_taken_every_so_often_and_names_and_shapes_always(tmp_path):
     world = World(tmp_path, every=3)
     world.engine.way = transposed(SQUARE)
-    world.publish()
-    world.publish()
+    world.sync_weights()
+    world.sync_weights()
     with pytest.raises(StaleWeights, match=f"{SQUARE} of version 4"):
-        world.publish()
+        world.sync_weights()
 
 
 @pytest.mark.parametrize(
@@ -131,17 +131,17 @@ def test_checksums_are_taken_every_so_often_and_names_and_shapes_always(tmp_path
 )
 def test_between_checksums_names_precision_and_shapes_are_compared(tmp_path, way, told):
     world = World(tmp_path, every=100)
-    world.publish()
+    world.sync_weights()
     world.engine.way, world.engine.skips = way, (OBLONG,)
     with pytest.raises(StaleWeights, match=told):
-        world.publish()
+        world.sync_weights()
 
 
 def test_what_arrived_and_was_not_loaded_ends_the_run(tmp_path):
     world = World(tmp_path, every=100)
     world.engine.skips = (HEAD,)
     with pytest.raises(StaleWeights, match=f"engine-0 still has former values in {HEAD}"):
-        world.publish()
+        world.sync_weights()
 
 
 def test_a_learner_that_leaves_a_tensor_out_is_found_by_what_it_sent_before(tmp_path):
@@ -149,16 +149,16 @@ def test_a_learner_that_leaves_a_tensor_out_is_found_by_what_it_sent_before(tmp_
     own = world.owner.named_weights
     world.owner.named_weights = lambda: without(OBLONG)(own())
     with pytest.raises(StaleWeights, match=f"other tensors with version 2 than before: {OBLONG}"):
-        world.publish()
+        world.sync_weights()
 
 
 def test_a_learner_that_leaves_a_tensor_out_at_first_is_found_by_what_the_engine_lacks(tmp_path):
     world = World(tmp_path)
     own = world.owner.named_weights
     world.owner.named_weights = lambda: without(OBLONG)(own())
-    world.publisher = make_publisher(world.run, [world.engine], world.owner, 0)
+    world.weight_sync = make_weight_sync(world.run, [world.engine], world.owner, 0)
     with pytest.raises(StaleWeights, match=f"former values in {OBLONG}"):
-        world.publish()
+        world.sync_weights()
 
 
 @pytest.mark.parametrize(
@@ -166,11 +166,11 @@ def test_a_learner_that_leaves_a_tensor_out_at_first_is_found_by_what_the_engine
 )
 def test_an_adapter_that_is_missing_old_or_another_ends_the_run(tmp_path, faults):
     world = World(tmp_path, medium="adapter")
-    world.publish()
+    world.sync_weights()
     for name, fault in faults.items():
         setattr(world.engine, name, fault)
     with pytest.raises(StaleWeights, match=r"the adapter|took version 2|values are others"):
-        world.publish()
+        world.sync_weights()
 
 
 def test_checksums_know_position_precision_and_every_bit_and_not_the_layout_in_memory():

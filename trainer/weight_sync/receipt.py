@@ -1,7 +1,7 @@
-"""Receipts: engines say what they took of a publication, and it has to be what the learner sent.
+"""Receipts: engines say what they took of a weight sync, and it has to be what the learner sent.
 
 The learner's side notes each tensor as it leaves, an engine's workers note each one before vLLM loads it,
-with name, precision and shape at every publication and with a checksum at the first and each
+with name, precision and shape at every weight sync and with a checksum at the first and each
 ``sync.checksum_every``-th. So what was lost, changed or exchanged on the way is found whatever the size of
 the update was. Behind that vLLM copies tensors into its own layout, and says of each layer how much of it was
 filled: what stayed empty is in the receipt, too. What vLLM makes of values that it did load is judged by
@@ -58,7 +58,7 @@ def understood(plain: Plain) -> Receipt:
 
 
 class Delivery:
-    """What one rank sends, publication by publication, and whether it arrived."""
+    """What one rank sends, weight sync by weight sync, and whether it arrived."""
 
     def __init__(self, checksum_every: int, rank: int) -> None:
         self._every = checksum_every
@@ -69,11 +69,11 @@ class Delivery:
 
     @property
     def contents(self) -> bool:
-        """Whether the publication that was begun last has checksums."""
+        """Whether the weight sync that was begun last has checksums."""
         return self._sent.contents
 
     def begin(self) -> None:
-        """Another publication."""
+        """Another weight sync."""
         self._sent = Recorder(contents=self._rank == 0 and self._count % self._every == 0)
         self._count += 1
 
@@ -97,7 +97,7 @@ class Delivery:
         answers = engines.each("say what it took", lambda handle: handle.receipts())
         for name, (taken, plains) in answers.items():
             if taken != version:
-                raise StaleWeights(f"{name} took version {taken} of the weights, and {version} was published")
+                raise StaleWeights(f"{name} took version {taken} of the weights, and {version} was sent")
             if not plains:
                 raise StaleWeights(f"{name} took nothing of version {version} of the weights")
             for plain in plains:

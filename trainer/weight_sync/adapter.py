@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from safetensors.torch import load_file
 
-from trainer.published import Published, note, publications
+from trainer.weight_sync.snapshots import WeightSnapshot, note_snapshot, snapshot_folder
 
 from .receipt import Delivery
 
@@ -34,7 +34,7 @@ class AdapterFolder:
 
     def __init__(self, config: RunConfig, learner: WeightOwner, rank: int) -> None:
         self.delivery = Delivery(1, rank)  # adapters are small
-        self._folder = publications(config)
+        self._folder = snapshot_folder(config)
         self._learner = learner
         self._rank = rank
 
@@ -49,7 +49,7 @@ class AdapterFolder:
             return 0
         for _ in self.delivery.watched(load_file(folder / ADAPTER_FILE).items()):
             pass
-        note(self._folder, Published(version, "adapter", folder))
+        note_snapshot(self._folder, WeightSnapshot(version, "adapter", folder))
         self._forget(folder)
         return sum(file.stat().st_size for file in folder.iterdir())
 

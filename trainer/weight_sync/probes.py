@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["DRAWN_SEQUENCES", "DRAWN_TOKENS", "Probe", "probes_of_batch", "probes_of_draws"]
 
 BUDGET = 1024
-"""Tokens of all probes together, context included; an engine has to read them at each publication."""
+"""Tokens of all probes together, context included; an engine has to read them at each weight sync."""
 LEAST = 64
 """Where fewer sampled tokens than this fit, such as behind a long prompt, the context is compared as well."""
 DRAWN_SEQUENCES = 8

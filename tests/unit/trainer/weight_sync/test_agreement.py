@@ -3,7 +3,7 @@ import pytest
 
 from trainer.config import RunConfig
 from trainer.errors import StaleWeights
-from trainer.sync.agreement import Agreement, Limits, Reading, limits_of
+from trainer.weight_sync.agreement import Agreement, Limits, Reading, limits_of
 
 SIXTEEN_BITS = Limits(0.1, 0.35)
 NOISE = 0.05
@@ -41,7 +41,7 @@ class World:
     def noisy(self, true):
         return true + self.rng.normal(0, NOISE, TOKENS)
 
-    def publication(self):
+    def readings(self):
         """Readings of the same tokens after and before it."""
         before = -self.rng.exponential(2.0, TOKENS)
         moved = self.rng.normal(0, self.step, TOKENS)
@@ -49,37 +49,37 @@ class World:
         return now, Reading(self.noisy(before), self.noisy(before))
 
 
-def judge_each(name, world, agreement, publications):
-    for _ in range(publications):
-        agreement.judge(name, *world.publication())
+def judge_each(name, world, agreement, syncs):
+    for _ in range(syncs):
+        agreement.judge(name, *world.readings())
 
 
 @pytest.mark.parametrize("step", [0.0, 0.003, 0.03, 0.3, 3.0])
 def test_rounding_raises_no_alarm_however_far_an_update_goes(step):
     world, agreement = World(step), Agreement(SIXTEEN_BITS)
     for _ in range(500):
-        judgement = agreement.judge("engine", *world.publication())
+        judgement = agreement.judge("engine", *world.readings())
         assert judgement.warnings == ()
     assert judgement.difference == pytest.approx(NOISE * np.sqrt(2) * np.sqrt(2 / np.pi), rel=0.1)
     assert judgement.k3 == pytest.approx(NOISE**2, rel=0.2)
 
 
-@pytest.mark.parametrize(("step", "publications"), [(0.3, 1), (0.1, 1), (0.05, 4), (0.03, 12)])
-def test_weights_that_stay_behind_are_found_out_even_where_the_noise_is_greater(step, publications):
+@pytest.mark.parametrize(("step", "syncs"), [(0.3, 1), (0.1, 1), (0.05, 4), (0.03, 12)])
+def test_weights_that_stay_behind_are_found_out_even_where_the_noise_is_greater(step, syncs):
     world, agreement = World(step, arrives=0.0), Agreement(SIXTEEN_BITS)
     with pytest.raises(StaleWeights, match="engine samples with older weights"):
-        judge_each("engine", world, agreement, publications)
+        judge_each("engine", world, agreement, syncs)
 
 
 def test_an_engine_that_lacks_a_part_of_the_update_is_warned_of():
     world, agreement = World(0.5, arrives=0.9), Agreement(SIXTEEN_BITS)
-    (warning,) = agreement.judge("engine", *world.publication()).warnings
+    (warning,) = agreement.judge("engine", *world.readings()).warnings
     assert "lacks at least" in warning
 
 
 def test_weights_that_are_wrong_are_found_out_though_the_difference_is_within_bounds():
     world = World(0.1)
-    now, before = world.publication()
+    now, before = world.readings()
     wrong = Reading(now.engine + world.rng.normal(0, 0.3, TOKENS), now.learner)
     with pytest.raises(StaleWeights, match="took weights that are not the learner's"):
         Agreement(SIXTEEN_BITS).judge("engine", wrong, before)
@@ -103,7 +103,7 @@ def test_what_is_no_number_does_not_pass():
 
 def test_stale_weights_are_a_warning_where_precision_may_swallow_an_update():
     world, agreement = World(0.3, arrives=0.0), Agreement(SIXTEEN_BITS, rounds_updates_away=True)
-    assert "sync.medium=adapter" in agreement.judge("engine", *world.publication()).warnings[-1]
+    assert "sync.medium=adapter" in agreement.judge("engine", *world.readings()).warnings[-1]
 
 
 def test_engines_are_judged_by_their_own_evidence():

@@ -5,13 +5,19 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.fakes.publishing_ranks import publish_by_two_ranks
 from tests.fakes.rollout_engines import FakeHandle
+from tests.fakes.weight_sync_ranks import sync_by_two_ranks
 from trainer.config import RunConfig
 from trainer.errors import ConfigError, StaleWeights, Stalled
-from trainer.published import Published, clear, newest, note, publications
-from trainer.sync.publisher import make_publisher
-from trainer.sync.weights import file_weights
+from trainer.weight_sync.snapshots import (
+    WeightSnapshot,
+    clear_snapshots,
+    newest_snapshot,
+    note_snapshot,
+    snapshot_folder,
+)
+from trainer.weight_sync.sync import make_weight_sync
+from trainer.weight_sync.weights import file_weights
 
 UPDATE = ["pause", "begin", "update", "finish", "resume"]
 
@@ -56,13 +62,13 @@ def verbs(handle):
 
 def told(handles, version, run):
     for handle in handles:
-        handle.published = version
-        handle.publications = publications(run)
+        handle.synced = version
+        handle.snapshots = snapshot_folder(run)
 
 
 def test_engines_stand_still_while_they_take_weights_and_are_asked_afterwards(run, owner):
     handles = [FakeHandle("a"), FakeHandle("b")]
-    report = make_publisher(run, handles, owner, 0).report(3)
+    report = make_weight_sync(run, handles, owner, 0).report(3)
     for handle in handles:
         assert verbs(handle) == UPDATE
         assert ("pause", "keep") in handle.verbs
@@ -75,7 +81,7 @@ def test_engines_stand_still_while_they_take_weights_and_are_asked_afterwards(ru
 def test_turns_are_aborted_where_the_run_says_so(run, owner):
     run = run.model_copy(update={"rollout": run.rollout.model_copy(update={"in_flight": "abort"})})
     handle = FakeHandle()
-    make_publisher(run, [handle], owner, 0).publish(1)
+    make_weight_sync(run, [handle], owner, 0).sync_weights(1)
     assert ("pause", "abort") in handle.verbs
 
 
@@ -84,34 +90,34 @@ def sleeping(run):
     return run.model_copy(update={"engine": run.engine.model_copy(update={"sleep": True})})
 
 
-def test_engines_that_sleep_wake_around_a_publication_weights_before_it_and_cache_behind_it(sleeping, owner):
+def test_engines_that_sleep_wake_around_a_weight_sync_weights_before_it_and_cache_behind_it(sleeping, owner):
     handle = FakeHandle()
-    publication = make_publisher(sleeping, [handle], owner, 0)
-    publication.rest()
-    publication.publish(1)
+    weight_sync = make_weight_sync(sleeping, [handle], owner, 0)
+    weight_sync.rest()
+    weight_sync.sync_weights(1)
     said = [verb for verb in handle.verbs if verb[0] in ("sleep", "wake") or verb in ("begin", "resume")]
     assert said == [("sleep", "keep"), ("wake", "weights"), "begin", ("wake", "kv_cache"), "resume"]
 
 
-def test_engines_that_sleep_wake_with_the_weights_that_they_have_where_nothing_is_published(sleeping, owner):
+def test_engines_that_sleep_wake_with_the_weights_that_they_have_where_nothing_is_synced(sleeping, owner):
     handle = FakeHandle()
-    make_publisher(sleeping, [handle], owner, 0).wake()
+    make_weight_sync(sleeping, [handle], owner, 0).wake()
     assert handle.verbs == [("wake", "weights"), ("wake", "kv_cache")]
 
 
 def test_engines_keep_their_memory_unless_the_run_says_otherwise(run, owner):
     handle = FakeHandle()
-    publication = make_publisher(run, [handle], owner, 0)
-    publication.rest()
-    publication.wake()
+    weight_sync = make_weight_sync(run, [handle], owner, 0)
+    weight_sync.rest()
+    weight_sync.wake()
     assert handle.verbs == []
 
 
 def test_the_file_names_the_tied_head_and_the_manifest_names_the_file(run, owner):
-    make_publisher(run, [FakeHandle()], owner, 0).publish(3)
-    published = newest(publications(run))
-    assert (published.version, published.kind) == (3, "weights")
-    found = load_file(published.path)
+    make_weight_sync(run, [FakeHandle()], owner, 0).sync_weights(3)
+    snapshot = newest_snapshot(snapshot_folder(run))
+    assert (snapshot.version, snapshot.kind) == (3, "weights")
+    found = load_file(snapshot.path)
     assert set(found) == {"model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"}
     assert torch.equal(found["lm_head.weight"], owner.embedding)
 
@@ -120,8 +126,8 @@ def test_a_head_of_its_own_stays_what_it_is(run, owner):
     owner.named_weights = lambda: iter(
         [("model.embed_tokens.weight", owner.embedding), ("lm_head.weight", torch.zeros(4, 3))]
     )
-    make_publisher(run, [FakeHandle()], owner, 0).publish(3)
-    assert not load_file(newest(publications(run)).path)["lm_head.weight"].any()
+    make_weight_sync(run, [FakeHandle()], owner, 0).sync_weights(3)
+    assert not load_file(newest_snapshot(snapshot_folder(run)).path)["lm_head.weight"].any()
 
 
 def test_weights_that_shared_memory_has_no_room_for_lie_on_the_runs_disk(tmp_path):
@@ -130,7 +136,7 @@ def test_weights_that_shared_memory_has_no_room_for_lie_on_the_runs_disk(tmp_pat
     free = {shared: 1 << 20, disk: 1 << 30}
     path, size = file_weights(shared, disk, 3, weights.items(), free.__getitem__)
     assert path.parent == disk
-    assert newest(shared) == Published(3, "weights", path)
+    assert newest_snapshot(shared) == WeightSnapshot(3, "weights", path)
     assert size > 4 << 20
     path, _ = file_weights(shared, disk, 4, weights.items(), lambda folder: 1 << 30)
     assert path.parent == shared
@@ -144,31 +150,31 @@ def test_weights_that_nobody_has_room_for_are_refused_before_anything_is_written
     assert not shared.exists()
 
 
-def test_two_publications_lie_there_and_no_more(run, owner):
-    publisher = make_publisher(run, [FakeHandle()], owner, 0)
+def test_two_snapshots_lie_there_and_no_more(run, owner):
+    weight_sync = make_weight_sync(run, [FakeHandle()], owner, 0)
     for version in range(5):
-        publisher.publish(version)
-    names = sorted(path.name.split("-")[1] for path in publications(run).glob("weights-*"))
+        weight_sync.sync_weights(version)
+    names = sorted(path.name.split("-")[1] for path in snapshot_folder(run).glob("weights-*"))
     assert names == ["3", "4"]
 
 
 def test_other_ranks_gather_and_talk_to_nobody(run, owner):
     handle = FakeHandle()
-    report = make_publisher(run, [handle], owner, 1).report(3)
+    report = make_weight_sync(run, [handle], owner, 1).report(3)
     assert owner.passes == 1
     assert handle.verbs == []
     assert report.agreement is None
-    assert newest(publications(run)) is None
+    assert newest_snapshot(snapshot_folder(run)) is None
 
 
 @pytest.mark.parametrize("check", [True, False], ids=["checked", "unchecked"])
 def test_no_rank_returns_before_the_engines_have_the_weights(owner, tmp_path, check):
-    assert publish_by_two_ranks(owner, tmp_path, check) == [True, True]
+    assert sync_by_two_ranks(owner, tmp_path, check) == [True, True]
 
 
 def test_an_engine_that_was_left_paused_is_asked_only_when_it_samples_again(run, owner):
     handle = FakeHandle(paused=True)
-    report = make_publisher(run, [handle], owner, 0).report(1)
+    report = make_weight_sync(run, [handle], owner, 0).report(1)
     assert report.agreement.difference == 0.0
     assert verbs(handle) == UPDATE
 
@@ -176,19 +182,19 @@ def test_an_engine_that_was_left_paused_is_asked_only_when_it_samples_again(run,
 def test_an_engine_that_differs_is_named(run, owner):
     handles = [FakeHandle("good"), FakeHandle("bad", offset=0.01)]
     with pytest.raises(StaleWeights, match="bad"):
-        make_publisher(run, handles, owner, 0).publish(3)
+        make_weight_sync(run, handles, owner, 0).sync_weights(3)
 
 
 def test_log_probabilities_that_are_no_numbers_do_not_pass(run, owner):
     with pytest.raises(StaleWeights):
-        make_publisher(run, [FakeHandle(offset=float("nan"))], owner, 0).publish(3)
+        make_weight_sync(run, [FakeHandle(offset=float("nan"))], owner, 0).sync_weights(3)
 
 
 @pytest.mark.parametrize("verb", UPDATE)
 def test_an_engine_that_dies_on_the_way_holds_nobody_up_and_comes_back_with_the_weights(run, owner, verb):
     handles = [FakeHandle("dies", dies_at=verb), FakeHandle("lives")]
     told(handles, 3, run)
-    report = make_publisher(run, handles, owner, 0).report(3)
+    report = make_weight_sync(run, handles, owner, 0).report(3)
     dead, alive = handles
     assert verbs(alive) == UPDATE
     assert dead.version == alive.version == 3
@@ -199,7 +205,7 @@ def test_an_engine_that_dies_on_the_way_holds_nobody_up_and_comes_back_with_the_
 def test_an_engine_that_came_back_just_before_the_weights_lay_there_takes_them_now(run, owner):
     handles = [FakeHandle("dies", dies_at="pause", rises_with=2)]
     told(handles, 3, run)
-    report = make_publisher(run, handles, owner, 0).report(3)
+    report = make_weight_sync(run, handles, owner, 0).report(3)
     assert handles[0].version == 3
     assert verbs(handles[0]) == ["pause", "catch_up", "resume"]
     assert report.lost == ()
@@ -208,7 +214,7 @@ def test_an_engine_that_came_back_just_before_the_weights_lay_there_takes_them_n
 def test_an_engine_that_stays_away_is_reported_at_the_deadline(run, owner):
     run = run.model_copy(update={"sync": run.sync.model_copy(update={"timeout_s": 0.3})})
     handles = [FakeHandle("gone", away=10**9), FakeHandle("there")]
-    report = make_publisher(run, handles, owner, 0).report(3)
+    report = make_weight_sync(run, handles, owner, 0).report(3)
     assert report.lost == ("gone",)
     assert handles[1].version == 3
 
@@ -218,7 +224,7 @@ def test_an_engine_that_does_not_answer_is_named_at_the_deadline(run, owner):
     handle = FakeHandle("mute")
     handle.begin = lambda contents: Future()
     with pytest.raises(Stalled, match="mute did not begin"):
-        make_publisher(run, [handle], owner, 0).publish(3)
+        make_weight_sync(run, [handle], owner, 0).sync_weights(3)
 
 
 def test_an_adapter_is_taken_while_engines_go_on(run, owner):
@@ -228,18 +234,18 @@ def test_an_adapter_is_taken_while_engines_go_on(run, owner):
         }
     )
     handle = FakeHandle()
-    report = make_publisher(run, [handle], owner, 0).report(3)
-    published = newest(publications(run))
-    assert (published.version, published.kind) == (3, "adapter")
+    report = make_weight_sync(run, [handle], owner, 0).report(3)
+    snapshot = newest_snapshot(snapshot_folder(run))
+    assert (snapshot.version, snapshot.kind) == (3, "adapter")
     assert verbs(handle) == ["adopt"]
     assert report.bytes > 6 * 4
     assert report.paused_s == 0.0
 
 
 def test_a_manifest_is_replaced_in_one_piece(run):
-    folder = publications(run)
-    note(folder, Published(1, "weights", folder / "one"))
-    note(folder, Published(2, "adapter", folder / "two"))
-    assert newest(folder) == Published(2, "adapter", folder / "two")
-    clear(folder)
-    assert newest(folder) is None
+    folder = snapshot_folder(run)
+    note_snapshot(folder, WeightSnapshot(1, "weights", folder / "one"))
+    note_snapshot(folder, WeightSnapshot(2, "adapter", folder / "two"))
+    assert newest_snapshot(folder) == WeightSnapshot(2, "adapter", folder / "two")
+    clear_snapshots(folder)
+    assert newest_snapshot(folder) is None

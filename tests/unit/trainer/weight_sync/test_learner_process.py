@@ -1,4 +1,4 @@
-"""What tests/gpu runs on GPUs is collected here, and its learner publishes on the CPU."""
+"""What tests/gpu runs on GPUs is collected here, and its learner syncs weights on the CPU."""
 
 import subprocess
 import sys
@@ -24,14 +24,14 @@ def test_tests_that_need_gpus_are_collected_without_one(file):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_the_learner_of_the_tests_on_gpus_publishes_what_it_moved(tmp_path):
+def test_the_learner_of_the_tests_on_gpus_syncs_what_it_moved(tmp_path):
     model = small_model(tmp_path / "model")
     run = RunConfig.model_validate(
         {"root": tmp_path, "engine": {"device": "cpu"}, "sync": {"folder": tmp_path, "timeout_s": 60}}
     )
     engine = ModelEngine(model, dtype="float32")
     learner = LearnerProcess(run.model_dump_json(), model, "cpu", [engine])
-    report = learner.publish(1)
+    report = learner.sync_weights(1)
     assert (report.version, report.lost) == (1, ())
     assert report.agreement.difference < 1e-5
     (said,) = engine.rate([(1, 2, 3, 4)]).result()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainer.published import publications, spare_publications
+from trainer.weight_sync.snapshots import snapshot_folder, spare_snapshot_folder
 
 from .receipt import Delivery
 from .weights import complete, file_weights, wire_dtype
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trainer.config.run import RunConfig
-    from trainer.published import Device
+    from trainer.weight_sync.choice import Device
 
     from .ends import WeightOwner
     from .engines import Engines
@@ -27,8 +27,8 @@ class SharedFile:
     pauses = True
 
     def __init__(self, config: RunConfig, learner: WeightOwner, rank: int, device: Device) -> None:
-        self._folder = publications(config)
-        self._spare = spare_publications(config)
+        self._folder = snapshot_folder(config)
+        self._spare = spare_snapshot_folder(config)
         self._learner = learner
         self._rank = rank
         self._dtype = wire_dtype(config, device)

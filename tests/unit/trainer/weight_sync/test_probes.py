@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 
 from tests.fakes.learning import small_batch
-from trainer.sync.probes import BUDGET, probes_of_batch, probes_of_draws
+from trainer.weight_sync.probes import BUDGET, probes_of_batch, probes_of_draws
 
 
 def test_probes_are_beginnings_of_the_batchs_own_samples():

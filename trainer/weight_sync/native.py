@@ -60,7 +60,7 @@ class EnginesClient:
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
         self.engines: Engines | None = None
-        """Those of the publication that is under way."""
+        """Those of the weight sync that is under way."""
         self.version = 0
         """Which it is."""
         self.workers: dict[str, int] = {}
@@ -96,7 +96,7 @@ class EnginesClient:
         self._all("take weights", lambda engines: engines.each("update", lambda handle: handle.update(info)))
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
-        """They are complete; the version is the publication's."""
+        """They are complete; the version is the weight sync's."""
         version = int(weight_version) if weight_version is not None else self.version
         self._all("finish", lambda engines: engines.each("finish", lambda handle: handle.finish(version)))
 

@@ -1,4 +1,4 @@
-"""After a publication: ask engines and learner about the same tokens, and judge every engine."""
+"""After a weight sync: ask engines and learner about the same tokens, and judge every engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from trainer.errors import StaleWeights
-from trainer.published import resolve_medium
+from trainer.weight_sync.choice import resolve_transport
 
 from .agreement import Agreement, Judgement, Reading, limits_of
 from .probes import DRAWN_SEQUENCES, DRAWN_TOKENS, probes_of_batch, probes_of_draws
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trainer.config.run import RunConfig
-    from trainer.published import Device
     from trainer.types import Batch
+    from trainer.weight_sync.choice import Device
 
     from .ends import WeightOwner
     from .engines import Engines
@@ -37,12 +37,12 @@ __all__ = ["Check", "worst_of"]
 LOG = logging.getLogger(__name__)
 
 REFRESH = 4
-"""Publications that are judged by the same tokens; fresh ones are asked about twice, before and after."""
+"""Weight syncs that are judged by the same tokens; fresh ones are asked about twice, before and after."""
 
 
 @dataclass(slots=True)
 class _Asked:
-    """Tokens, and what was said of them at the last publication."""
+    """Tokens, and what was said of them at the last weight sync."""
 
     probes: tuple[Probe, ...] = ()
     learner: NDArray[np.float64] | None = None
@@ -50,7 +50,7 @@ class _Asked:
     natural: bool = False
     """They are a batch's own, and not drawn for want of one."""
     served: int = 0
-    """Publications that were judged by them."""
+    """Weight syncs that were judged by them."""
 
 
 class Check:
@@ -66,7 +66,7 @@ class Check:
         self._asked = _Asked()
 
     def before(self, engines: Engines) -> None:
-        """Before a publication: the first one finds out what engines say with the weights that they have."""
+        """Before a weight sync: the first one finds out what engines say with the weights that they have."""
         if self._asked.probes:
             return
         if self._rank == 0:
@@ -79,7 +79,7 @@ class Check:
         """After it: judge each engine by name. Other ranks than 0 get nothing.
 
         Raises:
-            StaleWeights: an engine does not sample with what was published; names it.
+            StaleWeights: an engine does not sample with what was sent; names it.
         """
         if self._rank == 0:
             _labels(engines, version)
@@ -139,7 +139,7 @@ def worst_of(judgements: Mapping[str, Judgement]) -> Judgement | None:
 
 
 def _leave_out_paused(engines: Engines) -> None:
-    """A publication that broke off left them so; they answer again after this one."""
+    """A weight sync that broke off left them so; they answer again after this one."""
     paused = {name for name, facts in engines.facts().items() if facts.paused}
     engines.there = [handle for handle in engines.there if handle.name not in paused]
 
@@ -149,7 +149,7 @@ def _labels(engines: Engines, version: int) -> None:
         if facts.version != version:
             raise StaleWeights(
                 f"{name} says that it samples with version {facts.version} of the weights, and {version} "
-                "was published"
+                "was sent"
             )
 
 
@@ -181,7 +181,7 @@ def _compared(
 
 def _rounds_away(config: RunConfig, device: Device) -> bool:
     """An adapter that is merged into weights of 16 bits loses what is below their precision."""
-    merged = config.learner.lora is not None and resolve_medium(config, device) != "adapter"
+    merged = config.learner.lora is not None and resolve_transport(config, device) != "adapter"
     return merged and wire_dtype(config, device) is not torch.float32
 
 

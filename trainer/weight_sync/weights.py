@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 
 from trainer.errors import ConfigError
-from trainer.published import Published, newest, note
+from trainer.weight_sync.snapshots import WeightSnapshot, newest_snapshot, note_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from trainer.config.run import RunConfig
-    from trainer.published import Device
+    from trainer.weight_sync.choice import Device
 
 __all__ = ["Free", "complete", "file_weights", "free_bytes", "wire_dtype"]
 
@@ -71,10 +71,10 @@ def free_bytes(folder: Path) -> int:
 def file_weights(
     folder: Path, spare: Path, version: int, weights: Iterable[tuple[str, Tensor]], free: Free = free_bytes
 ) -> tuple[Path, int]:
-    """Write a publication and name it the newest; the one before it stays for whoever is just reading it.
+    """Write a snapshot and name it the newest; the one before it stays for an engine that is reading it.
 
     Args:
-        folder: of the run's publications, with the manifest; in shared memory as a rule.
+        folder: of the run's snapshots, with the manifest; in shared memory as a rule.
         spare: a folder on disk, which takes the file where the first has no room.
         version: of the weights.
         weights: all of them.
@@ -88,7 +88,7 @@ def file_weights(
     """
     from safetensors.torch import save_file
 
-    before = newest(folder)
+    before = newest_snapshot(folder)
     _forget(folder, spare, {before.path} if before else set())
     tensors = dict(_apart(weights))
     place = _with_room((folder, spare), sum(tensor.nbytes for tensor in tensors.values()), free)
@@ -98,7 +98,7 @@ def file_weights(
     fresh = path.with_suffix(".part")
     save_file(tensors, fresh)
     fresh.replace(path)
-    note(folder, Published(version, "weights", path))
+    note_snapshot(folder, WeightSnapshot(version, "weights", path))
     return path, path.stat().st_size
 
 
@@ -107,9 +107,9 @@ def _with_room(places: Sequence[Path], size: int, free: Free) -> Path:
     for place in places:
         if free(place) >= size + RESERVE_BYTES:
             return place
-        LOG.warning("%s has no room for published weights of %.1f GiB", place, size / GIB)
+        LOG.warning("%s has no room for weight snapshots of %.1f GiB", place, size / GIB)
     raise ConfigError(
-        f"published weights take {size / GIB:.1f} GiB, and there is no room for them in "
+        f"weight snapshots take {size / GIB:.1f} GiB, and there is no room for them in "
         f"{' nor in '.join(str(place) for place in places)}: set sync.folder to a folder that has it, or "
         "give a container more shared memory (docker run --shm-size)"
     )

@@ -1,6 +1,6 @@
 """Who has a shared GPU's memory: the learner while it updates, the engines while they sample.
 
-Engines sleep (``engine.sleep``) before the learner's passes, and wake for a publication: their weights come
+Engines sleep (``engine.sleep``) before the learner's passes, and wake for a weight sync: their weights come
 back before they take the learner's, and the cache after that, when the learner's copies are gone. Without the
 setting nothing happens.
 """

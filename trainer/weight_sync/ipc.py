@@ -11,7 +11,7 @@ from .gpu_transfer import GpuTransfer
 
 if TYPE_CHECKING:
     from trainer.config.run import RunConfig
-    from trainer.published import Device
+    from trainer.weight_sync.choice import Device
 
     from .ends import WeightOwner
     from .gpu_transfer import Sender

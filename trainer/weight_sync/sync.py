@@ -1,8 +1,8 @@
-"""Publishing: the engines stop, take the learner's weights, go on; then they must agree with the learner.
+"""The weight sync of a run: engines pause, take the learner's weights and go on; then both are compared.
 
-Every rank of the learner publishes at the same time, since gathering weights is collective; rank 0 talks to
+Every rank of the learner takes part at the same time, since gathering weights is collective; rank 0 talks to
 the engines. An engine that dies meanwhile does not hold the others up: the weights lie where it finds them
-when it starts again, and a publication ends when it has, or at its deadline.
+when it starts again, and a weight sync ends when it has, or at its deadline.
 """
 
 from __future__ import annotations
@@ -10,34 +10,34 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from trainer.published import resolve_device, resolve_medium
+from trainer.weight_sync.choice import resolve_device, resolve_transport
 
 from .check import Check, worst_of
 from .engines import Engines
 from .ranks import from_rank_zero
 from .sleep import Sleep
+from .transports import open_transport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trainer.config.run import RunConfig
-    from trainer.published import Device, Medium
     from trainer.types import Batch
 
     from .agreement import Judgement
     from .ends import EngineHandle, WeightOwner
-    from .receipt import Delivery
+    from .transports import Transport
 
-__all__ = ["Publication", "PublishReport", "Publisher", "make_publisher"]
+__all__ = ["SyncReport", "WeightSync", "make_weight_sync"]
 
 LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class PublishReport:
-    """One publication."""
+class SyncReport:
+    """How one weight sync went."""
 
     version: int
     seconds: float
@@ -60,36 +60,8 @@ class PublishReport:
         return found | {"sync/lost": float(len(self.lost))}
 
 
-class Publisher(Protocol):
-    """The way of the weights."""
-
-    delivery: Delivery
-    """What was sent last."""
-
-    def gather(self, version: int) -> int:
-        """Make weights ready while engines still sample; collective. Bytes that were written."""
-        ...
-
-    def transfer(self, version: int, engines: Engines) -> int:
-        """Have the engines take them; collective, with engines on rank 0 only. Bytes that were sent."""
-        ...
-
-    def keep(self, version: int) -> None:
-        """Make sure that engines that start find the weights, once the others sample again."""
-        ...
-
-    @property
-    def pauses(self) -> bool:
-        """Whether engines stand still meanwhile."""
-        ...
-
-    def close(self) -> None:
-        """Let go of connections and files."""
-        ...
-
-
-class Publication:
-    """Publishes a learner's weights, by whatever medium."""
+class WeightSync:
+    """Brings a learner's weights into the engines, over any transport."""
 
     def __init__(
         self,
@@ -97,18 +69,18 @@ class Publication:
         handles: Sequence[EngineHandle],
         learner: WeightOwner,
         rank: int,
-        publisher: Publisher,
+        transport: Transport,
         check: Check | None,
     ) -> None:
         self._config = config
         self._handles = tuple(handles) if rank == 0 else ()
         self._learner = learner
         self._rank = rank
-        self._publisher = publisher
+        self._transport = transport
         self._check = check
         self._sleep = Sleep(config)
 
-    def publish(self, version: int, batch: Batch | None = None) -> Mapping[str, float]:
+    def sync_weights(self, version: int, batch: Batch | None = None) -> Mapping[str, float]:
         """Have the engines sample with the learner's weights, under this version; metrics of how it went.
 
         Args:
@@ -123,26 +95,26 @@ class Publication:
         """
         return self.report(version, batch).metrics()
 
-    def report(self, version: int, batch: Batch | None = None) -> PublishReport:
-        """As ``publish``, with everything that is known of it."""
+    def report(self, version: int, batch: Batch | None = None) -> SyncReport:
+        """Sync as ``sync_weights`` does, and return everything that is known of it."""
         # No rank goes on, and says that the engines have the weights, before rank 0 has seen to it.
         return from_rank_zero(self._report(version, batch))
 
-    def _report(self, version: int, batch: Batch | None) -> PublishReport:
+    def _report(self, version: int, batch: Batch | None) -> SyncReport:
         began = time.monotonic()
         if self._check is not None:
             self._check.before(self._engines())
-        size = self._publisher.gather(version)
+        size = self._transport.gather(version)
         engines = self._engines()
         paused = time.monotonic()
         size += self._given(version, engines)
-        paused_s = time.monotonic() - paused if self._publisher.pauses else 0.0
-        self._publisher.keep(version)
+        paused_s = time.monotonic() - paused if self._transport.pauses else 0.0
+        self._transport.keep(version)
         self._catch_up(version, engines)
         if self._rank == 0:
-            self._publisher.delivery.verify(engines, version)
+            self._transport.delivery.verify(engines, version)
         judged = {} if self._check is None else self._check.after(engines, version, batch)
-        return PublishReport(
+        return SyncReport(
             version=version,
             seconds=time.monotonic() - began,
             paused_s=paused_s,
@@ -152,7 +124,7 @@ class Publication:
         )
 
     def rest(self) -> None:
-        """Have engines that sleep leave their GPUs to the learner, up to the next publication; collective.
+        """Have engines that sleep leave their GPUs to the learner, up to the next weight sync; collective.
 
         Raises:
             EngineError: an engine refused.
@@ -168,17 +140,17 @@ class Publication:
 
     def close(self) -> None:
         """Let go of connections and files."""
-        self._publisher.close()
+        self._transport.close()
 
     def _engines(self) -> Engines:
         return Engines(self._handles, self._config.sync.timeout_s)
 
     def _given(self, version: int, engines: Engines) -> int:
-        pauses, mode = self._publisher.pauses, self._config.rollout.in_flight
+        pauses, mode = self._transport.pauses, self._config.rollout.in_flight
         if pauses:
             engines.each("pause", lambda handle: handle.pause(mode))
         self._sleep.wake_weights(engines)
-        size = self._publisher.transfer(version, engines)
+        size = self._transport.transfer(version, engines)
         self._sleep.wake_cache(engines)
         if pauses:
             engines.each("resume", lambda handle: handle.resume())
@@ -203,29 +175,11 @@ class Publication:
         engines.lost.extend(handle for handle in back.there if handle.name in gone)
 
 
-def make_publisher(
+def make_weight_sync(
     config: RunConfig, engines: Sequence[EngineHandle], learner: WeightOwner, rank: int
-) -> Publication:
-    """The publisher of a run, on each rank of the learner; only rank 0 talks to the engines."""
+) -> WeightSync:
+    """Return the weight sync of a run, on each rank of the learner; only rank 0 talks to the engines."""
     device = resolve_device(config)
-    publisher = _medium(resolve_medium(config, device), config, learner, rank, device)
+    transport = open_transport(resolve_transport(config, device), config, learner, rank, device)
     check = Check(config, learner, rank, device) if config.sync.check else None
-    return Publication(config, engines, learner, rank, publisher, check)
-
-
-def _medium(medium: Medium, config: RunConfig, learner: WeightOwner, rank: int, device: Device) -> Publisher:
-    if medium == "shared_file":
-        from .shared_file import SharedFile
-
-        return SharedFile(config, learner, rank, device)
-    if medium == "adapter":
-        from .adapter import AdapterFolder
-
-        return AdapterFolder(config, learner, rank)
-    if medium == "ipc":
-        from .ipc import GpuMemory
-
-        return GpuMemory(config, learner, rank, device)
-    from .nccl import Broadcast
-
-    return Broadcast(config, learner, rank, device)
+    return WeightSync(config, engines, learner, rank, transport, check)

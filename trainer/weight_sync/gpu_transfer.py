@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from trainer.published import publications, spare_publications
+from trainer.weight_sync.snapshots import snapshot_folder, spare_snapshot_folder
 
 from .native import EnginesClient, LearnerSource, within
 from .receipt import Delivery
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trainer.config.run import RunConfig
-    from trainer.published import Device
+    from trainer.weight_sync.choice import Device
 
     from .ends import WeightOwner
     from .engines import Engines
@@ -80,7 +80,7 @@ class GpuTransfer:
             return
         weights = complete(self._learner.named_weights(), self._dtype)
         if self._rank == 0:
-            folder, spare = publications(self._config), spare_publications(self._config)
+            folder, spare = snapshot_folder(self._config), spare_snapshot_folder(self._config)
             file_weights(folder, spare, version, weights)
             return
         for _ in weights:

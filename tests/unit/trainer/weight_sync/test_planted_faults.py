@@ -11,7 +11,7 @@ from tests.fakes.weight_owner import ModelOwner
 from tests.support.pretrained import random_model, smollm2
 from trainer.config import RunConfig
 from trainer.errors import StaleWeights
-from trainer.sync.publisher import make_publisher
+from trainer.weight_sync.sync import make_weight_sync
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
@@ -31,7 +31,7 @@ def model(request, tmp_path_factory):
 
 
 class World:
-    """A run whose engine has taken the weights of one publication in good health."""
+    """A run whose engine has taken the weights of one weight sync in good health."""
 
     def __init__(self, model, folder):
         self.engine = ModelEngine(model)
@@ -43,19 +43,19 @@ class World:
                 "sync": {"folder": folder, "timeout_s": 60},
             }
         )
-        self.publisher = make_publisher(run, [self.engine], self.owner, 0)
+        self.weight_sync = make_weight_sync(run, [self.engine], self.owner, 0)
         self.version = 0
-        self.first = self.publish()
+        self.first = self.sync_weights()
 
-    def publish(self):
+    def sync_weights(self):
         self.version += 1
-        return self.publisher.report(self.version).agreement
+        return self.weight_sync.report(self.version).agreement
 
     def update(self, step, times=1):
-        """Learn, and publish; what the last publication was judged to be."""
+        """Learn, and sync weights; what the last weight sync was judged to be."""
         for _ in range(times):
             self.owner.learn(self.engine.draw(4, 24).result(), step)
-            judgement = self.publish()
+            judgement = self.sync_weights()
         return judgement
 
 
@@ -83,17 +83,17 @@ def transposed(wanted):
 
 
 @pytest.mark.parametrize(
-    ("fault", "publications"),
+    ("fault", "syncs"),
     [
         pytest.param(stays(""), 2, id="nothing arrives"),
         pytest.param(transposed("layers.3.self_attn.q_proj"), 1, id="a transposed weight"),
         pytest.param(transposed("layers.2.self_attn.o_proj"), 1, id="another transposed weight"),
     ],
 )
-def test_wrong_weights_end_the_run(world, fault, publications):
+def test_wrong_weights_end_the_run(world, fault, syncs):
     world.engine.fault = fault
     with pytest.raises(StaleWeights, match="engine-0"):
-        world.update(STEP, publications)
+        world.update(STEP, syncs)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_part_that_stays_behind_is_told_once_it_matters(world, fault):
 
 
 def test_the_weights_of_the_version_before_end_the_run(world):
-    """The engine is always one publication behind."""
+    """The engine is always one weight sync behind."""
     late = {}
 
     def behind(name, now, given):
@@ -130,5 +130,5 @@ def test_the_weights_of_the_version_before_end_the_run(world):
 
 def test_an_engine_that_has_another_version_by_its_own_word_ends_the_run(world):
     world.engine.mislabels = -1
-    with pytest.raises(StaleWeights, match="engine-0 took version 1 of the weights, and 2 was published"):
+    with pytest.raises(StaleWeights, match="engine-0 took version 1 of the weights, and 2 was sent"):
         world.update(STEP)

@@ -7,7 +7,7 @@ adds 2^-8 / sqrt(12) of its size, which for L = 30 is 1 % of the logits' spread 
 0.05. So the mean absolute difference is expected at 0.03 to 0.06 nats, on natural text, with single tokens
 beyond 0.3, and weights may move by less in an update. A bound on the difference alone would let stale weights
 pass or end good runs. So there are four questions, the first two about the difference as it is, the others
-about what the publication changed on the same tokens:
+about what the weight sync changed on the same tokens:
 
 ``difference``
     The mean absolute difference. In 16 bits, from 0.1 (about twice what is expected) on it is warned of, and
@@ -15,13 +15,13 @@ about what the publication changed on the same tokens:
     correction cuts off. Where both sides compute in float32 the bounds are 1e-5 and 1e-4 on CPUs (measured:
     3e-7) and 1e-3 and 5e-3 on GPUs, whose kernels may multiply in TF32.
 ``stale``
-    e are the engine's log-probabilities after the publication, l_new and l_old the learner's after and before
+    e are the engine's log-probabilities after the weight sync, l_new and l_old the learner's after and before
     the update. The mean of |e - l_new| - |e - l_old| is below 0 where the new weights arrived and above 0
     where the old ones are still there, and has the expectation 0 where the movement is lost in the noise,
-    whose distribution is the same on both sides. Sums over tokens and publications, with older ones counting
+    whose distribution is the same on both sides. Sums over tokens and weight syncs, with older ones counting
     less, are divided by their standard error; beyond ``SIGNIFICANT`` = 6 standard errors the old weights
     explain the engine better. With independent tokens chance alone would do that once in a billion
-    publications; tokens of one sequence are not independent, so read the 6 as a large margin and not as a
+    weight syncs; tokens of one sequence are not independent, so read the 6 as a large margin and not as a
     probability.
 ``jump``
     The difference grew by three times what it was on the same tokens, beyond 6 standard errors, and by more
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trainer.config.run import RunConfig
-    from trainer.published import Device
+    from trainer.weight_sync.choice import Device
 
 __all__ = ["Agreement", "Judgement", "Limits", "Reading", "limits_of"]
 
 SIGNIFICANT = 6.0
 """Standard errors."""
 MEMORY = 0.9
-"""What a publication's evidence still counts at the next one."""
+"""What a weight sync's evidence still counts at the next one."""
 JUMP = 3.0
 LEAST_MISSING = 0.01
 """Shares below this are not worth a warning."""
@@ -93,7 +93,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is known of one engine after one publication."""
+    """What is known of one engine after one weight sync."""
 
     difference: float
     """Mean absolute difference of log-probabilities, in nats."""
@@ -106,7 +106,7 @@ class Judgement:
 
 @dataclass(slots=True)
 class _Evidence:
-    """Sums over publications."""
+    """Sums over weight syncs."""
 
     stale: float = 0.0
     stale_variance: float = 0.0
@@ -116,7 +116,7 @@ class _Evidence:
     noise: float = 0.0
 
     def add(self, now: NDArray[np.float64], learner: NDArray[np.float64], old: NDArray[np.float64]) -> None:
-        """Count the tokens of a publication: the engine's, the learner's and the learner's before."""
+        """Count the tokens of a weight sync: the engine's, the learner's and the learner's before."""
         stale = np.abs(now - learner) - np.abs(now - old)
         residual, movement = learner - now, learner - old
         forgotten = MEMORY**2
@@ -143,7 +143,7 @@ class _Evidence:
 
 
 class Agreement:
-    """Judges engines after each publication, and remembers what it saw of each."""
+    """Judges engines after each weight sync, and remembers what it saw of each."""
 
     def __init__(self, limits: Limits, *, rounds_updates_away: bool = False) -> None:
         """``rounds_updates_away``: the engines' precision may swallow updates, which then look stale."""
@@ -152,12 +152,12 @@ class Agreement:
         self._evidence: dict[str, _Evidence] = {}
 
     def judge(self, name: str, now: Reading, before: Reading | None = None) -> Judgement:
-        """Of an engine that was asked for the same tokens ``now`` and ``before`` the publication.
+        """Of an engine that was asked for the same tokens ``now`` and ``before`` the weight sync.
 
         Where the learner's former weights were never asked, its present ones stand for them.
 
         Raises:
-            StaleWeights: it does not sample with the weights that were published; says how that is known.
+            StaleWeights: it does not sample with the weights that were sent; says how that is known.
         """
         apart = np.abs(now.engine - now.learner)
         difference = float(apart.mean()) if apart.size else 0.0
@@ -188,7 +188,7 @@ class Agreement:
         if grown.mean() > max(least, SIGNIFICANT * error):
             raise StaleWeights(
                 f"{name} took weights that are not the learner's: their log-probabilities differed by "
-                f"{base:.2g} nats a token before the publication, and by {base + grown.mean():.2g} after it"
+                f"{base:.2g} nats a token before the weight sync, and by {base + grown.mean():.2g} after it"
             )
 
     def _arrived(self, name: str, now: Reading, before: Reading) -> list[str]:
@@ -196,7 +196,7 @@ class Agreement:
         evidence.add(now.engine, now.learner, before.learner)
         if evidence.staleness > SIGNIFICANT:
             said = (
-                f"{name} samples with older weights than were published: those before the update explain its "
+                f"{name} samples with older weights than were sent: those before the update explain its "
                 f"log-probabilities better ({evidence.staleness:.0f} standard errors)"
             )
             if not self._lenient:

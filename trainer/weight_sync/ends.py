@@ -1,4 +1,4 @@
-"""The two ends of a publication: a learner that has weights, and engines that want them. Protocols only."""
+"""The two ends of a weight sync: a learner that has weights, and engines that want them. Protocols only."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class WeightOwner(Protocol):
 
 
 class EngineFacts(Protocol):
-    """What a publication wants to know of an engine."""
+    """What a weight sync wants to know of an engine."""
 
     @property
     def version(self) -> int:
@@ -103,11 +103,11 @@ class EngineHandle(Protocol):
         ...
 
     def receipts(self) -> Future[tuple[int, tuple[Plain, ...]]]:
-        """The version of the publication that it took last, and what each of its workers got of it."""
+        """The version of the weight sync that it took last, and what each of its workers got of it."""
         ...
 
     def catch_up(self) -> Future[None]:
-        """Take the newest publication from where it lies."""
+        """Take the newest snapshot from where it lies."""
         ...
 
     def adopt(self, version: int, folder: str) -> Future[None]:

@@ -1,4 +1,4 @@
-"""A publication by two ranks, which talk by gloo, to a slow engine; and what it had when each was done."""
+"""A weight sync by two ranks, which talk by gloo, to a slow engine; and what it had when each was done."""
 
 from concurrent.futures import Future
 from datetime import timedelta
@@ -9,7 +9,7 @@ from torch.multiprocessing.spawn import start_processes
 
 from tests.fakes.rollout_engines import FakeHandle
 from trainer.config import RunConfig
-from trainer.sync.publisher import make_publisher
+from trainer.weight_sync.sync import make_weight_sync
 
 WORLD = 2
 SLOW_S = 1.0
@@ -29,8 +29,8 @@ class SlowEngine(FakeHandle):
         return late
 
 
-def publish_by_two_ranks(owner, folder, check):
-    """Whether the engine had the weights when each rank's publication returned."""
+def sync_by_two_ranks(owner, folder, check):
+    """Whether the engine had the weights when each rank's weight sync returned."""
     start_processes(_rank, args=(owner, folder, check), nprocs=WORLD, start_method="spawn", daemon=True)
     return [(folder / f"returned-{rank}").read_text() == "True" for rank in range(WORLD)]
 
@@ -52,6 +52,6 @@ def _rank(rank, owner, folder, check):
     )
     engine = SlowEngine()
     engine.folder = folder
-    make_publisher(run, [engine], owner, rank).publish(1)
+    make_weight_sync(run, [engine], owner, rank).sync_weights(1)
     (folder / f"returned-{rank}").write_text(str((folder / "resumed").exists()))
     dist.destroy_process_group()

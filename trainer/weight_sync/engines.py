@@ -25,7 +25,7 @@ HOPELESS = 5
 
 
 class Engines:
-    """Those that a publication goes to. One object serves one publication."""
+    """Those that a weight sync goes to. One object serves one weight sync."""
 
     def __init__(self, handles: Sequence[EngineHandle], timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -38,7 +38,7 @@ class Engines:
 
         Raises:
             EngineError: one refused.
-            Stalled: one did not answer before the publication's deadline.
+            Stalled: one did not answer before the weight sync's deadline.
         """
         asked = [(handle, call(handle)) for handle in self.there]
         answers: dict[str, T] = {}

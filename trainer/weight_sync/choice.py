@@ -1,0 +1,46 @@
+"""Choices that a run file may leave open: the device of the engines, and the transport of the weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from trainer.config.run import RunConfig
+
+__all__ = ["Device", "TransportKind", "resolve_device", "resolve_transport", "shares_gpus"]
+
+Device: TypeAlias = Literal["cpu", "cuda"]
+TransportKind: TypeAlias = Literal["shared_file", "nccl", "ipc", "adapter"]
+
+
+def resolve_device(config: RunConfig) -> Device:
+    """Return what engines run on: with ``auto``, what the learner runs on.
+
+    The configuration alone decides, so that driver and workers, on whatever machines, decide alike.
+    """
+    if config.engine.device == "auto":
+        return "cuda" if config.learner.gpus > 0 else "cpu"
+    return config.engine.device
+
+
+def resolve_transport(config: RunConfig, device: Device) -> TransportKind:
+    """Return the transport of the weights, chosen by the GPUs where ``sync.medium`` is ``auto``."""
+    if config.sync.medium != "auto":
+        return config.sync.medium
+    if device == "cpu" or config.learner.gpus == 0:
+        # nccl and ipc have a GPU at both ends. Adapters work on a CPU too, at a quarter of the speed.
+        return "shared_file"
+    if config.learner.lora is not None:
+        return "adapter"
+    return "ipc" if shares_gpus(config, device) else "nccl"
+
+
+def shares_gpus(config: RunConfig, device: Device) -> bool:
+    """Whether each worker of the learner has an engine's worker beside it on its GPU.
+
+    They do where their shares add up to one at most, which Ray counts in ten thousandths.
+    """
+    learner, engine = config.learner.gpus, config.engine.gpus
+    if device == "cpu" or not config.steps or not learner or not engine:
+        return False
+    return round(learner + engine, 4) <= 1

@@ -1,0 +1,84 @@
+"""Weight snapshots: the folder in which a run keeps them, and a small manifest that names the newest.
+
+The learner's side writes the manifest, and an engine that starts, or starts again, reads it. The manifest is
+replaced in one piece, and the file that it names is complete before it is named.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from trainer.config.run import RunConfig
+
+__all__ = [
+    "PREFIX",
+    "SHARED_MEMORY",
+    "WeightSnapshot",
+    "clear_snapshots",
+    "newest_snapshot",
+    "note_snapshot",
+    "snapshot_folder",
+    "spare_snapshot_folder",
+]
+
+MANIFEST = "manifest.json"
+SHARED_MEMORY = Path("/dev/shm")
+PREFIX = "trainer-"
+
+
+@dataclass(frozen=True, slots=True)
+class WeightSnapshot:
+    """The weights of one version, on disk."""
+
+    version: int
+    kind: Literal["weights", "adapter"]
+    path: Path
+    """A safetensors file with all weights, or the folder of a LoRA adapter."""
+
+
+def snapshot_folder(config: RunConfig) -> Path:
+    """Return the folder of a run's snapshots.
+
+    ``config.root`` has to be absolute, or the same everywhere.
+    """
+    base = config.sync.folder
+    if base is None:
+        base = SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir())
+    digest = hashlib.sha256(str(config.folder).encode()).hexdigest()[:10]
+    return base / f"{PREFIX}{config.name}-{digest}"
+
+
+def spare_snapshot_folder(config: RunConfig) -> Path:
+    """Return the folder on the run's disk for a snapshot that the first folder has no room for."""
+    return config.folder / "published"
+
+
+def newest_snapshot(folder: Path) -> WeightSnapshot | None:
+    """Return the newest snapshot, or None when there is none."""
+    try:
+        found = json.loads((folder / MANIFEST).read_text())
+    except FileNotFoundError:
+        return None
+    return WeightSnapshot(version=found["version"], kind=found["kind"], path=Path(found["path"]))
+
+
+def note_snapshot(folder: Path, snapshot: WeightSnapshot) -> None:
+    """Name this snapshot the newest."""
+    folder.mkdir(parents=True, exist_ok=True)
+    said = {"version": snapshot.version, "kind": snapshot.kind, "path": str(snapshot.path)}
+    fresh = folder / f"{MANIFEST}.{os.getpid()}"
+    fresh.write_text(json.dumps(said))
+    fresh.replace(folder / MANIFEST)
+
+
+def clear_snapshots(folder: Path) -> None:
+    """Remove all snapshots, such as those of an earlier run of the same name."""
+    shutil.rmtree(folder, ignore_errors=True)
