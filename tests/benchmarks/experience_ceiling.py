@@ -25,8 +25,8 @@ from tests.benchmarks import training_runs as runs
 from trainer.chat import ChatTokenizer
 from trainer.config import RunConfig
 from trainer.config.model import ChatConfig
+from trainer.engines.generation import Finish, Generation, GenerationRequest
 from trainer.experience.build import build, open_client
-from trainer.rollout.policy import Finish, Generation, GenerationRequest
 from trainer.types import VersionSpan
 
 PROSE = sorted(runs.REPOSITORY.glob("docs/**/*.md"))

@@ -12,8 +12,8 @@ from typing import Any
 
 from sandbox_client import AsyncEpisode, AsyncSandboxClient, ClientLimits
 from trainer.chat import ChatTokenizer
+from trainer.engines.generation import Finish, Generation
 from trainer.rollout.conversation import Conversation
-from trainer.rollout.policy import Finish, Generation
 
 
 class TurnsRollout:

@@ -4,7 +4,7 @@ import torch
 
 from tests.fakes.weight_owner import ModelOwner
 from trainer.config import RunConfig
-from trainer.rollout.engine_fleet import engine_handles
+from trainer.engines.fleet import engine_handles
 from trainer.weight_sync.sync import make_weight_sync
 
 MOVE = 0.05

@@ -4,9 +4,9 @@ import asyncio
 import os
 import threading
 
-from trainer.rollout.engine import Engine
-from trainer.rollout.engine_core import open_core
-from trainer.rollout.engine_options import engine_options
+from trainer.engines.backend import open_core
+from trainer.engines.engine import Engine
+from trainer.engines.options import engine_options
 
 
 class LocalEngine:

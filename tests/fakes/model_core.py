@@ -1,6 +1,6 @@
 """What runs the model, without one."""
 
-from trainer.rollout.policy import Finish, Generation
+from trainer.engines.generation import Finish, Generation
 from trainer.types import VersionSpan
 
 

@@ -15,9 +15,9 @@ from tests.fakes.learner_process import LearnerProcess  # noqa: E402
 from tests.fakes.learning import small_model  # noqa: E402
 from tests.support.local_ray import local_ray  # noqa: E402
 from trainer.config import RunConfig  # noqa: E402
-from trainer.rollout.engine_fleet import start_engines  # noqa: E402
-from trainer.rollout.engine_pool import EnginePool  # noqa: E402
-from trainer.rollout.policy import GenerationRequest, Sampling  # noqa: E402
+from trainer.engines.fleet import start_engines  # noqa: E402
+from trainer.engines.generation import GenerationRequest, Sampling  # noqa: E402
+from trainer.engines.pool import EnginePool  # noqa: E402
 from trainer.types import EpisodeKey, TaskRef, VersionSpan  # noqa: E402
 from trainer.weight_sync.agreement import limits_of  # noqa: E402
 from trainer.weight_sync.snapshots import newest_snapshot, snapshot_folder  # noqa: E402

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
-from trainer.rollout.gpu_shares import share_problems, sleep_problem
+from trainer.engines.gpu_shares import share_problems, sleep_problem
 from trainer.weight_sync.choice import shares_gpus
 
 from .machine import GIB

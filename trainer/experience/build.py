@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trainer.config import RewardConfig, RunConfig, ServiceConfig
+    from trainer.engines.generation import Policy
     from trainer.reward.compose import Scored
-    from trainer.rollout.policy import Policy
     from trainer.types import Trajectory
 
     from .workers import EpisodeWorker

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sandbox_client import AsyncSandboxClient
     from trainer.chat import ChatTokenizer
     from trainer.config import RunConfig
-    from trainer.rollout.policy import Generation, GenerationRequest, Policy
+    from trainer.engines.generation import Generation, GenerationRequest, Policy
     from trainer.rollout.scripted import Latency, Script
     from trainer.types import Trajectory
 

@@ -12,9 +12,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from trainer.chat import ChatTokenizer
 from trainer.config import RunConfig
+from trainer.engines.fleet import engine_handles
+from trainer.engines.pool import EnginePool, PoolLimits
 from trainer.errors import EngineLost, TrainerError
-from trainer.rollout.engine_fleet import engine_handles
-from trainer.rollout.engine_pool import EnginePool, PoolLimits
 from trainer.rollout.episode import EpisodePlayer
 from trainer.rollout.watch import Watch
 from trainer.tracking.logs import keep_log

@@ -18,7 +18,7 @@ from .shared_workers import InGroup, SharedScaling
 
 if TYPE_CHECKING:
     from trainer.config import LearnerConfig, RunConfig
-    from trainer.rollout.engine_placement import Reservation
+    from trainer.engines.placement import Reservation
 
 __all__ = ["fit"]
 

@@ -17,9 +17,9 @@ import torch
 from trainer.capacity.machine import this_machine
 from trainer.capacity.plan import capacity_plan
 from trainer.config.model import PretrainedModel
+from trainer.engines.build import check_build, installed_build
+from trainer.engines.gpu_shares import check_shares
 from trainer.errors import ConfigError
-from trainer.rollout.engine_build import check_build, installed_build
-from trainer.rollout.gpu_shares import check_shares
 from trainer.weight_sync.choice import resolve_device
 
 if TYPE_CHECKING:

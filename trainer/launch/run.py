@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from trainer.capacity.object_store import object_store_here
+from trainer.engines.fleet import rest, start_engines
+from trainer.engines.placement import reserve
 from trainer.errors import ConfigError
 from trainer.evaluate.results import EvaluationResult, read_evaluations
 from trainer.experience.actor import run_experience
@@ -17,8 +19,6 @@ from trainer.loop.plan import plan_of
 from trainer.loop.worker import WorkerSettings
 from trainer.models.folders import model_folder
 from trainer.report.page import write_report
-from trainer.rollout.engine_fleet import rest, start_engines
-from trainer.rollout.engine_placement import reserve
 from trainer.tracking.jsonl import read_metrics
 from trainer.tracking.origin import write_origin
 from trainer.weight_sync.choice import resolve_device
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trainer.config import RunConfig
+    from trainer.engines.actor import RayEngine
+    from trainer.engines.placement import Reservation
     from trainer.experience.actor import ExperienceHandle
-    from trainer.rollout.engine_actor import RayEngine
-    from trainer.rollout.engine_placement import Reservation
 
     from .following import OnMetrics, OnWarning
 

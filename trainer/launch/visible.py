@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trainer.engines.build import installed_build
 from trainer.errors import ConfigError
-from trainer.rollout.engine_build import installed_build
 
 from .folder import RunFolder
 

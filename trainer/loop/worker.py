@@ -17,7 +17,7 @@ import ray.train.torch
 import torch
 
 from trainer.config import RunConfig
-from trainer.rollout.engine_fleet import engine_handles
+from trainer.engines.fleet import engine_handles
 from trainer.tracking.logs import keep_log
 from trainer.types import Objective
 from trainer.update.learner import Learner

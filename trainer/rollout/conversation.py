@@ -11,18 +11,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from trainer.chat import HEAD_TOKENS
+from trainer.engines.generation import Finish
 from trainer.errors import EngineError
 from trainer.types import Line, Segment, Turn, VersionSpan
-
-from .policy import Finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sandbox_contract.messages import Message, Tool
     from trainer.chat import ChatTokenizer
-
-    from .policy import Generation
+    from trainer.engines.generation import Generation
 
 __all__ = ["Conversation"]
 

@@ -17,13 +17,13 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from sandbox_client import SandboxError
+from trainer.engines.generation import Finish, GenerationRequest, Sampling
 from trainer.errors import ConfigError, EngineError, Stalled
 from trainer.types import EpisodeKey, StopReason, Timings, Trajectory
 
 from .conversation import Conversation
 from .failures import note_of
 from .offload import Offload
-from .policy import Finish, GenerationRequest, Sampling
 from .prepared import PreparedInstances
 from .releases import BackgroundReleases
 from .told_tools import told_tools
@@ -38,9 +38,8 @@ if TYPE_CHECKING:
     from sandbox_contract.messages import Message, Tool
     from trainer.chat import ChatTokenizer
     from trainer.config.rollout import RolloutConfig, SamplingConfig, ServiceConfig
+    from trainer.engines.generation import Generation, Policy
     from trainer.types import FailureNote, GroupSpec
-
-    from .policy import Generation, Policy
 
 __all__ = ["EpisodePlayer"]
 

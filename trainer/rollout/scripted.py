@@ -11,19 +11,17 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from trainer.engines.generation import Finish, Generation
 from trainer.errors import EngineError
 from trainer.types import VersionSpan
-
-from .policy import Finish, Generation
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from sandbox_contract.messages import Message
     from trainer.chat import ChatTokenizer
+    from trainer.engines.generation import GenerationRequest
     from trainer.types import EpisodeKey
-
-    from .policy import GenerationRequest
 
 __all__ = ["Latency", "Script", "ScriptedPolicy"]
 

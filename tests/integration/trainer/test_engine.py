@@ -17,10 +17,10 @@ from tests.fakes.learning import small_model  # noqa: E402
 from tests.fakes.weight_owner import ModelOwner  # noqa: E402
 from tests.support.local_ray import local_ray  # noqa: E402
 from trainer.config import RunConfig  # noqa: E402
+from trainer.engines.fleet import engine_handles, start_engines  # noqa: E402
+from trainer.engines.generation import Finish, GenerationRequest, Sampling  # noqa: E402
+from trainer.engines.pool import EnginePool  # noqa: E402
 from trainer.errors import StaleWeights  # noqa: E402
-from trainer.rollout.engine_fleet import engine_handles, start_engines  # noqa: E402
-from trainer.rollout.engine_pool import EnginePool  # noqa: E402
-from trainer.rollout.policy import Finish, GenerationRequest, Sampling  # noqa: E402
 from trainer.types import EpisodeKey, TaskRef, VersionSpan  # noqa: E402
 from trainer.weight_sync.snapshots import clear_snapshots, snapshot_folder  # noqa: E402
 from trainer.weight_sync.sync import make_weight_sync  # noqa: E402

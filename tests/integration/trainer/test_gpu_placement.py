@@ -14,10 +14,10 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer  # noqa: 
 
 from tests.support.local_ray import local_ray  # noqa: E402
 from trainer.config import RunConfig  # noqa: E402
+from trainer.engines.placement import own_gpus, reserve  # noqa: E402
 from trainer.errors import EngineError  # noqa: E402
 from trainer.launch.fit import scaling  # noqa: E402
 from trainer.launch.shared_workers import InGroup  # noqa: E402
-from trainer.rollout.engine_placement import own_gpus, reserve  # noqa: E402
 
 pytestmark = [
     pytest.mark.ray,

@@ -9,12 +9,12 @@ from trainer.capacity.machine import GIB, Machine
 from trainer.capacity.plan import capacity_plan
 from trainer.config import RunConfig
 from trainer.config.reading import read_run
+from trainer.engines.build import check_build
+from trainer.engines.options import engine_options
 from trainer.errors import ConfigError
 from trainer.launch import visible
 from trainer.launch.folder import RunFolder
 from trainer.launch.visible import on_visible_gpus, usable_gpus
-from trainer.rollout.engine_build import check_build
-from trainer.rollout.engine_options import engine_options
 from trainer.weight_sync.agreement import limits_of
 from trainer.weight_sync.choice import resolve_device, resolve_transport
 

@@ -6,9 +6,9 @@ from tests.fakes.tiny_chat import tiny_chat
 from tests.fakes.told_service import ToldService, observed
 from tests.support.scripted_episodes import END, PROGRAM, SUBMIT, TASK, play, spoken
 from trainer.config.rollout import RolloutConfig, ServiceConfig
+from trainer.engines.generation import Finish, Generation
 from trainer.errors import ConfigError
 from trainer.rollout.episode import EpisodePlayer
-from trainer.rollout.policy import Finish, Generation
 from trainer.rollout.scripted import ScriptedPolicy
 from trainer.rollout.watch import Watch
 from trainer.types import StopReason, VersionSpan

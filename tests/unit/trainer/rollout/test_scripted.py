@@ -7,8 +7,8 @@ import pytest
 
 from sandbox_contract.messages import FunctionCall, Message, ToolCall
 from tests.fakes.tiny_chat import tiny_chat
+from trainer.engines.generation import Finish, GenerationRequest, Sampling
 from trainer.errors import EngineError
-from trainer.rollout.policy import Finish, GenerationRequest, Sampling
 from trainer.rollout.scripted import Latency, ScriptedPolicy
 from trainer.types import EpisodeKey, TaskRef, VersionSpan
 

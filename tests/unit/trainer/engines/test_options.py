@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from trainer.config import RunConfig
+from trainer.engines.options import engine_options
 from trainer.errors import ConfigError
-from trainer.rollout.engine_options import engine_options
 
 MODEL = Path("/models/mine")
 SHARE = {"gpus": 0.5, "sleep": True}
@@ -134,7 +134,7 @@ def test_what_engines_cannot_do_is_said_before_they_start(device, branches, said
 
 
 def test_options_handles_and_pool_are_there_without_vllm():
-    modules = "trainer.rollout.engine_fleet, trainer.rollout.engine_pool, trainer.weight_sync.sync"
+    modules = "trainer.engines.fleet, trainer.engines.pool, trainer.weight_sync.sync"
     program = f"import sys, {modules}; print('vllm' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

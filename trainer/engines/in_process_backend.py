@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from vllm import SamplingParams
 
-    from .engine_core import Adapter, Draw, Part, PauseMode
-    from .engine_options import EngineOptions
-    from .policy import Generation
+    from .backend import Adapter, Draw, Part, PauseMode
+    from .generation import Generation
+    from .options import EngineOptions
 
 __all__ = ["InProcessCore"]
 

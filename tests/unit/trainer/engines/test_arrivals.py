@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainer.rollout.arrivals import LONGEST_S, WINDOW_S, Arrivals
+from trainer.engines.arrivals import LONGEST_S, WINDOW_S, Arrivals
 
 
 class Clock:

@@ -20,16 +20,16 @@ from trainer.errors import EngineError, EngineLost
 from trainer.types import VersionSpan
 from trainer.weight_sync.snapshots import newest_snapshot
 
-from .engine_core import Adapter, Draw, open_core
-from .policy import Finish, Generation, Sampling
+from .backend import Adapter, Draw, open_core
+from .generation import Finish, Generation, Sampling
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from .engine_core import Core, Part, PauseMode
-    from .engine_options import EngineOptions
-    from .policy import GenerationRequest
+    from .backend import Core, Part, PauseMode
+    from .generation import GenerationRequest
+    from .options import EngineOptions
 
 __all__ = ["Engine", "EngineStatus"]
 

@@ -5,9 +5,9 @@ import pytest
 
 from tests.fakes.rollout_engines import FakeEngine
 from tests.fakes.waiting import until
+from trainer.engines.generation import Finish, GenerationRequest, Sampling
+from trainer.engines.pool import EnginePool, PoolLimits
 from trainer.errors import EngineError, Stalled
-from trainer.rollout.engine_pool import EnginePool, PoolLimits
-from trainer.rollout.policy import Finish, GenerationRequest, Sampling
 from trainer.types import EpisodeKey, TaskRef, VersionSpan
 
 LIMITS = PoolLimits(

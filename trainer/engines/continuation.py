@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from trainer.types import VersionSpan
 
-from .policy import Finish, Generation
+from .generation import Finish, Generation
 
 if TYPE_CHECKING:
-    from .policy import GenerationRequest
+    from .generation import GenerationRequest
 
 __all__ = ["Continuation"]
 

@@ -13,19 +13,19 @@ from ray.exceptions import ActorDiedError, RayActorError, RayTaskError, WorkerCr
 from trainer.errors import EngineError, EngineGone, EngineLost, TrainerError
 from trainer.tracking.logs import keep_log
 
+from .backend import open_core
 from .engine import Engine
-from .engine_core import open_core
-from .engine_exit import end_process
-from .engine_loop import EngineLoop
+from .loop import EngineLoop
+from .process_exit import end_process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from .backend import Part, PauseMode
     from .engine import EngineStatus
-    from .engine_core import Part, PauseMode
-    from .engine_options import EngineOptions
-    from .engine_placement import Neighbours
-    from .policy import Generation, GenerationRequest
+    from .generation import Generation, GenerationRequest
+    from .options import EngineOptions
+    from .placement import Neighbours
 
 __all__ = ["EngineActor", "RayEngine"]
 

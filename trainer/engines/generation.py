@@ -1,4 +1,4 @@
-"""What plays: token ids in; token ids, log-probabilities, finish reason and weight versions out."""
+"""Sampling requests and generations: token ids in; token ids, log-probabilities and weight versions out."""
 
 from __future__ import annotations
 

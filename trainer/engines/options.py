@@ -11,7 +11,7 @@ from trainer.errors import ConfigError
 from trainer.weight_sync.choice import resolve_transport
 from trainer.weight_sync.snapshots import snapshot_folder
 
-from .engine_arguments import check_arguments, known_arguments
+from .arguments import check_arguments, known_arguments
 from .gpu_shares import check_shares
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from vllm.sampling_params import RequestOutputKind
 from trainer.errors import EngineError
 from trainer.types import VersionSpan
 
-from .policy import Finish, Generation
+from .generation import Finish, Generation
 
 if TYPE_CHECKING:
     from vllm.outputs import RequestOutput
 
-    from .engine_core import Adapter, Draw
+    from .backend import Adapter, Draw
 
 __all__ = [
     "generation_of",

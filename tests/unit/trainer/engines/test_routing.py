@@ -1,6 +1,6 @@
 import pytest
 
-from trainer.rollout.engine_routing import choose_engine
+from trainer.engines.routing import choose_engine
 
 
 def test_a_key_finds_the_same_engine_whatever_the_order_of_engines():

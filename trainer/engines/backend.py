@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .engine_options import EngineOptions
-    from .policy import Generation, Sampling
+    from .generation import Generation, Sampling
+    from .options import EngineOptions
 
 __all__ = ["Adapter", "Core", "Draw", "Part", "PauseMode", "open_core"]
 
@@ -102,9 +102,9 @@ class Core(Protocol):
 def open_core(options: EngineOptions) -> Core:
     """Load the model, which blocks for some seconds. vLLM is imported here and not before."""
     if options.in_process:
-        from .core_in_process import InProcessCore
+        from .in_process_backend import InProcessCore
 
         return InProcessCore(options)
-    from .core_async import AsyncCore
+    from .async_backend import AsyncCore
 
     return AsyncCore(options)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Protocol
 from trainer.errors import EngineError, EngineGone, EngineLost, Stalled
 
 from .continuation import Continuation
-from .engine_routing import choose_engine
-from .policy import Finish
+from .generation import Finish
+from .routing import choose_engine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
     from .engine import EngineStatus
-    from .policy import Generation, GenerationRequest
+    from .generation import Generation, GenerationRequest
 
 __all__ = ["EngineHealth", "EnginePool", "PoolLimits", "RolloutEngine"]
 

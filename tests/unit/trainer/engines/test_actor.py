@@ -3,11 +3,11 @@ import threading
 
 from tests.fakes.model_core import FakeCore
 from tests.fakes.model_process import idle, started
-from trainer.rollout import engine_actor
-from trainer.rollout.engine_actor import EngineActor
-from trainer.rollout.engine_exit import end_children
-from trainer.rollout.engine_options import EngineOptions
-from trainer.rollout.policy import GenerationRequest, Sampling
+from trainer.engines import actor as engine_actor
+from trainer.engines.actor import EngineActor
+from trainer.engines.generation import GenerationRequest, Sampling
+from trainer.engines.options import EngineOptions
+from trainer.engines.process_exit import end_children
 from trainer.types import EpisodeKey, TaskRef
 
 REQUEST = GenerationRequest(EpisodeKey("0.0", TaskRef("e", "s", "t"), 0), (1, 2, 3), 4, Sampling())

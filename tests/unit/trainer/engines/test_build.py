@@ -1,7 +1,7 @@
 import pytest
 
+from trainer.engines.build import check_build
 from trainer.errors import ConfigError
-from trainer.rollout.engine_build import check_build
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

@@ -9,9 +9,9 @@ import ray
 
 from trainer.errors import EngineError, Stalled
 
-from .engine_actor import CONTROL, EngineActor, RayEngine
-from .engine_options import engine_options
-from .engine_placement import actor_options, engine_resources
+from .actor import CONTROL, EngineActor, RayEngine
+from .options import engine_options
+from .placement import actor_options, engine_resources
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trainer.config.run import RunConfig
     from trainer.weight_sync.choice import Device
 
-    from .engine_placement import Reservation
+    from .placement import Reservation
 
 __all__ = ["engine_handles", "engine_names", "rest", "start_engines"]
 

@@ -1,8 +1,8 @@
 import pytest
 
 from trainer.config import RunConfig
+from trainer.engines.gpu_shares import check_shares, share_problems
 from trainer.errors import ConfigError
-from trainer.rollout.gpu_shares import check_shares, share_problems
 from trainer.weight_sync.choice import resolve_transport, shares_gpus
 
 

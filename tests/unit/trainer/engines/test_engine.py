@@ -1,10 +1,10 @@
 import pytest
 
 from tests.fakes.model_core import FakeCore
+from trainer.engines.engine import Engine
+from trainer.engines.generation import Finish, GenerationRequest, Sampling
+from trainer.engines.options import EngineOptions
 from trainer.errors import EngineLost
-from trainer.rollout.engine import Engine
-from trainer.rollout.engine_options import EngineOptions
-from trainer.rollout.policy import Finish, GenerationRequest, Sampling
 from trainer.types import EpisodeKey, TaskRef, VersionSpan
 from trainer.weight_sync.snapshots import WeightSnapshot, note_snapshot
 

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from vllm import SamplingParams
     from vllm.outputs import RequestOutput
 
-    from .engine_core import Adapter, Draw, Part, PauseMode
-    from .engine_options import EngineOptions
-    from .policy import Generation
+    from .backend import Adapter, Draw, Part, PauseMode
+    from .generation import Generation
+    from .options import EngineOptions
 
 __all__ = ["AsyncCore"]
 
