@@ -20,17 +20,18 @@ from .background import BackgroundTasks
 from .clock import Clock, SystemClock
 from .creation import Creation
 from .endings import Endings
+from .exclusive import ExclusiveExecutor
 from .executions import failure_frame
 from .forks import Forks
 from .inspection import Inspection
 from .instances import InstanceTable
 from .journal import Journal
+from .operations import InstanceOperations
 from .parts import Parts
 from .pools import Pools
 from .recovery import Recovery
 from .releases import Releases
 from .upkeep import Upkeep
-from .verbs import Verbs
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from sandbox_service.environments.registry import Registry
     from sandbox_service.sandboxes.base import SandboxFactory
     from sandbox_service.trajectories.base import TrajectoryStore
+
+    from .exclusive import Operation
 
     Verb = Callable[[Frame], Awaitable[Frame]]
 
@@ -143,19 +146,29 @@ class SupervisorCore:
             await self._parts.store.end_life(self._parts.name)
 
     def _table_of_verbs(self) -> Mapping[Op, Verb]:
-        verbs = Verbs(self._parts, self._recovery)
-        forks = Forks(self._parts, verbs, self._recovery, self._creation)
-        inspection = Inspection(self._parts)
+        parts, recovery = self._parts, self._recovery
+        executor = ExclusiveExecutor(
+            parts.table, parts.journal, parts.store, parts.clock, parts.tasks, recovery
+        )
+        operations = InstanceOperations(
+            parts.config.deadline, parts.clock, parts.journal, parts.endings, recovery
+        )
+        forks = Forks(parts, recovery, self._creation)
+        inspection = Inspection(parts)
+
+        def exclusive(operation: Operation) -> Verb:
+            return lambda frame: executor.run_exclusive(frame, operation)
+
         return MappingProxyType(
             {
                 Op.CREATE: self._creation.create,
-                Op.STEP: verbs.step,
-                Op.EVALUATE: verbs.evaluate,
-                Op.RELEASE: Releases(self._parts, self._recovery).release,
-                Op.FORK: forks.fork,
-                Op.FILE_READ: verbs.read_files,
-                Op.FILE_LIST: verbs.read_files,
-                Op.FILE_WRITE: verbs.write_file,
+                Op.STEP: exclusive(operations.step),
+                Op.EVALUATE: exclusive(operations.evaluate),
+                Op.RELEASE: Releases(parts, recovery).release,
+                Op.FORK: exclusive(forks.fork),
+                Op.FILE_READ: exclusive(operations.read_files),
+                Op.FILE_LIST: exclusive(operations.read_files),
+                Op.FILE_WRITE: exclusive(operations.write_file),
                 Op.INSTANCES: inspection.instances,
                 Op.TRAJECTORY: inspection.trajectory,
                 Op.STATS: self._stats,

@@ -18,9 +18,10 @@ from sandbox_service.trajectories.records import EventKind, InstanceRecord, reco
 from sandbox_service.wire.frames import Frame, Op
 
 from .calls import create_frame, parse
-from .executions import Answer, execute, repeat
+from .executions import OperationResult, execute, repeat
 from .idempotency import KeyMemory, fingerprint_of, recorded_answer
 from .quotas import check_quota
+from .timing import timing_ms
 from .used_keys import MOST_KEYS, UsedKeys
 
 if TYPE_CHECKING:
@@ -77,10 +78,10 @@ class Creation:
     async def _execute(self, slot: tuple[str, str] | None, frame: Frame) -> Frame:
         return await execute(self._keys, slot, frame, self._parts.journal, self._create(frame))
 
-    async def _create(self, frame: Frame) -> Answer:
+    async def _create(self, frame: Frame) -> OperationResult:
         earlier = await self._on_record(frame)
         if earlier is not None:
-            return Answer(recorded_answer(earlier, frame, frame.body), recorded=False)
+            return OperationResult(recorded_answer(earlier, frame, frame.body), recorded=False)
         started = self._parts.clock.monotonic()
         request = parse(CreateInstanceRequest, frame.body)
         payload = self._parts.registry.catalog(request.environment).payload(request.task_id)
@@ -88,16 +89,15 @@ class Creation:
         try:
             reply, queue_ms = await self._set_up(instance, payload, fresh=request.fresh)
             run_ms = float(reply.meta.get("run_ms", 0.0))
-            total_ms = (self._parts.clock.monotonic() - started) * 1000
-            route_ms = round(max(0.0, total_ms - queue_ms - run_ms), 3)
-            timing = {"queue_ms": round(queue_ms, 3), "route_ms": route_ms, "run_ms": run_ms}
+            total_s = self._parts.clock.monotonic() - started
+            timing = timing_ms(total_s, run_ms=run_ms, queue_ms=queue_ms)
             self._record(instance, frame, reply, timing)
         except BaseException:
             self._parts.table.discard(instance)
             self._parts.endings.vacate(instance)
             raise
         self._parts.table.activate(instance)
-        return Answer(Frame(Op.REPLY, frame.request_id, instance.public_id, {**timing}, reply.body))
+        return OperationResult(Frame(Op.REPLY, frame.request_id, instance.public_id, {**timing}, reply.body))
 
     async def _reserve(self, tenant: str, request: CreateInstanceRequest) -> Instance:
         parts = self._parts

@@ -8,26 +8,27 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from sandbox_contract.problems import ErrorCode
+from sandbox_contract.problems import ERROR_SPECS, ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.stream.failures import error_frame
 from sandbox_service.telemetry import get_logger
 
-from .idempotency import conflict, recorded_answer
+from .idempotency import RECORDED_AS, conflict, recorded_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Hashable
+    from collections.abc import Awaitable, Callable, Hashable
 
     from sandbox_service.trajectories.records import EventRecord
     from sandbox_service.wire.frames import Frame
 
     from .answers import KeyEntry
     from .idempotency import KeyMemory
+    from .instances import Instance
     from .journal import Journal
 
-__all__ = ["Answer", "execute", "failure_frame", "repeat"]
+__all__ = ["OperationResult", "execute", "failure_event", "failure_frame", "repeat"]
 
 _K = TypeVar("_K", bound="Hashable")
 
@@ -35,7 +36,7 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class OperationResult:
     """The outcome of an operation that was executed: what its key stands for from now on."""
 
     frame: Frame
@@ -46,15 +47,30 @@ class Answer:
 
 
 async def execute(
-    memory: KeyMemory[_K], key: _K | None, frame: Frame, journal: Journal, work: Coroutine[Any, Any, Answer]
+    memory: KeyMemory[_K],
+    key: _K | None,
+    frame: Frame,
+    journal: Journal,
+    work: Awaitable[OperationResult],
+    final_result: Callable[[ServiceError], OperationResult | None] | None = None,
 ) -> Frame:
-    """Run ``work`` and keep its answer under the key. Never raises, so that joined calls all get the same."""
-    answer: Answer | None = None
+    """Run ``work`` and keep its answer under the key. Never raises, so that joined calls all get the same.
+
+    ``final_result`` makes the outcome of an error that stays the answer to the key; after all other errors
+    the key is free again.
+    """
+    result: OperationResult | None = None
     try:
-        answer = await work
-        if answer.event is not None:
-            journal.write(answer.event)
-        if answer.recorded:
+        try:
+            result = await work
+        except ServiceError as error:
+            result = None if final_result is None else final_result(error)
+            if result is None:
+                raise
+        # In this order: an answer is sent when its record is safe, and not before.
+        if result.event is not None:
+            journal.write(result.event)
+        if result.recorded:
             await journal.committed()
     except ServiceError as error:
         return error_frame(frame, error)
@@ -62,11 +78,23 @@ async def execute(
         return failure_frame(frame, error)
     finally:
         if key is not None:
-            if answer is None:
+            if result is None:
                 memory.forget(key)
             else:
-                memory.settle(frame.meta["tenant"], key, answer.frame)
-    return answer.frame
+                memory.settle(frame.meta["tenant"], key, result.frame)
+    return result.frame
+
+
+def failure_event(journal: Journal, instance: Instance, frame: Frame, error: ServiceError) -> EventRecord:
+    """Return the record of an operation that ended with an error."""
+    return journal.event(
+        instance,
+        RECORDED_AS[frame.op],
+        request=frame.body,
+        response=error.problem(instance=instance.public_id).model_dump_json().encode(),
+        status=ERROR_SPECS[error.code].status,
+        key=frame.meta.get("key"),
+    )
 
 
 def failure_frame(frame: Frame, error: Exception) -> Frame:

@@ -14,17 +14,18 @@ from sandbox_service.wire.frames import Frame, Op
 
 from .calls import ask, parse
 from .creation import new_id
-from .executions import Answer
+from .executions import OperationResult
 from .instances import InstanceState
 from .quotas import check_quota
+from .timing import timing_ms
 
 if TYPE_CHECKING:
     from .creation import Creation
+    from .exclusive import Invocation
     from .instances import Instance
     from .live_box import LiveBox
     from .parts import Parts
     from .recovery import Recovery
-    from .verbs import Verbs
 
 __all__ = ["Forks"]
 
@@ -32,18 +33,14 @@ __all__ = ["Forks"]
 class Forks:
     """The fork verb."""
 
-    def __init__(self, parts: Parts, verbs: Verbs, recovery: Recovery, creation: Creation) -> None:
+    def __init__(self, parts: Parts, recovery: Recovery, creation: Creation) -> None:
         self._parts = parts
-        self._verbs = verbs
         self._recovery = recovery
         self._creation = creation
 
-    async def fork(self, frame: Frame) -> Frame:
-        """Copy an instance, or answer from the key."""
-        return await self._verbs.alone(frame, self._fork)
-
-    async def _fork(self, instance: Instance, frame: Frame, started: float) -> Answer:
-        parts = self._parts
+    async def fork(self, instance: Instance, invocation: Invocation) -> OperationResult:
+        """Copy an instance."""
+        parts, frame = self._parts, invocation.frame
         request = parse(ForkInstanceRequest, frame.body)
         if self._creation.refusing:
             raise ServiceError(ErrorCode.DRAINING, retry_after_s=1.0)
@@ -65,7 +62,7 @@ class Forks:
             raise
         for copy in copies:
             parts.table.activate(copy, finished=instance.state is InstanceState.FINISHED)
-        return self._answer(instance, frame, copies, run_ms, started)
+        return self._answer(instance, invocation, copies, run_ms)
 
     def _reserve(self, instance: Instance) -> Instance:
         copy = self._parts.table.reserve(
@@ -121,11 +118,10 @@ class Forks:
             raise
 
     def _answer(
-        self, instance: Instance, frame: Frame, copies: list[Instance], run_ms: float, started: float
-    ) -> Answer:
-        parts = self._parts
-        total_ms = (parts.clock.monotonic() - started) * 1000
-        timing = {"queue_ms": 0.0, "route_ms": round(max(0.0, total_ms - run_ms), 3), "run_ms": run_ms}
+        self, instance: Instance, invocation: Invocation, copies: list[Instance], run_ms: float
+    ) -> OperationResult:
+        parts, frame = self._parts, invocation.frame
+        timing = timing_ms(parts.clock.monotonic() - invocation.started, run_ms=run_ms)
         result = ForkInstanceResult(
             instance_id=instance.public_id,
             instance_ids=tuple(copy.instance_id for copy in copies),
@@ -135,9 +131,9 @@ class Forks:
         event = parts.journal.event(
             instance,
             EventKind.FORK,
-            request=frame.body,
+            request=invocation.request,
             response=body,
             key=frame.meta.get("key"),
             timing_ms=timing,
         )
-        return Answer(Frame(Op.REPLY, frame.request_id, instance.public_id, {**timing}, body), event)
+        return OperationResult(Frame(Op.REPLY, frame.request_id, instance.public_id, {**timing}, body), event)

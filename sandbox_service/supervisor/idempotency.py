@@ -32,10 +32,10 @@ __all__ = [
     "RECORDED_AS",
     "KeyMemory",
     "conflict",
-    "description_of_write",
     "digest_of",
     "fingerprint_of",
     "recorded_answer",
+    "recorded_request",
     "same_json",
 ]
 
@@ -138,8 +138,13 @@ async def fingerprint_of(frame: Frame, request: bytes) -> bytes | None:
     return await asyncio.to_thread(digest_of, frame.op, request)
 
 
-async def description_of_write(frame: Frame) -> bytes:
-    """What stands for a file write on the record: its path, and size and fingerprint of the content."""
+async def recorded_request(frame: Frame) -> bytes:
+    """Return the bytes that stand for a request on the record.
+
+    They are its body, and for a file write its path with the size and fingerprint of the content.
+    """
+    if frame.op is not Op.FILE_WRITE:
+        return frame.body
     content = frame.body
     fingerprint = (
         await asyncio.to_thread(_fingerprint, content) if len(content) > _LARGE else _fingerprint(content)

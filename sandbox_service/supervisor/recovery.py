@@ -60,8 +60,16 @@ class Recovery:
         await store.flush()
         await store.begin_life(name)
 
-    async def find(self, tenant: str, instance_id: str, *, adopt: bool = False) -> Instance:
-        """An instance that only the store knows. Raises ServiceError when it is unknown, or gone.
+    async def find_or_recover(self, frame: Frame) -> Instance:
+        """Return the live instance that a frame names. Raises ServiceError when it is unknown, or gone."""
+        tenant, instance_id = frame.meta["tenant"], frame.instance_id
+        instance = self._parts.table.find(tenant, instance_id)
+        if instance is not None:
+            return instance
+        return await self._recover(tenant, instance_id, adopt=frame.meta.get("adopt") is True)
+
+    async def _recover(self, tenant: str, instance_id: str, *, adopt: bool) -> Instance:
+        """Take over an instance that only the store knows. Raises ServiceError when it is unknown, or gone.
 
         ``adopt`` says that the supervisor that owned it is known to be dead.
         """

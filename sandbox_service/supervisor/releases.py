@@ -11,6 +11,7 @@ from sandbox_service.errors import ServiceError
 
 from .idempotency import conflict, recorded_answer
 from .instances import GONE, InstanceState
+from .timing import timing_ms
 
 if TYPE_CHECKING:
     from sandbox_service.trajectories.records import EventRecord
@@ -50,17 +51,12 @@ class Releases:
 
     async def _find(self, frame: Frame) -> Instance | None:
         """The live instance; None when it has ended."""
-        tenant, instance_id = frame.meta["tenant"], frame.instance_id
         try:
-            instance = self._parts.table.find(tenant, instance_id)
-            if instance is None:
-                adopt = frame.meta.get("adopt") is True
-                instance = await self._recovery.find(tenant, instance_id, adopt=adopt)
+            return await self._recovery.find_or_recover(frame)
         except ServiceError as error:
             if error.code in GONE:
                 return None
             raise
-        return instance
 
     async def _answer_of_ended(self, frame: Frame, started: float) -> Frame:
         """The answer of the release under this key, or that there is nothing to release."""
@@ -82,8 +78,7 @@ class Releases:
         return await self._parts.store.event_of_key(frame.meta["tenant"], frame.instance_id, key)
 
     def _timing(self, started: float) -> dict[str, float]:
-        total = (self._parts.clock.monotonic() - started) * 1000
-        return {"queue_ms": 0.0, "route_ms": round(total, 3), "run_ms": 0.0}
+        return timing_ms(self._parts.clock.monotonic() - started)
 
 
 def _body(frame: Frame, *, released: bool) -> bytes:

@@ -1,0 +1,143 @@
+"""Runs operations on live instances: one at a time on each instance, and once for each idempotency key."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.stream.failures import error_frame
+from sandbox_service.wire.frames import Frame, Op
+
+from .executions import OperationResult, execute, failure_event, repeat
+from .idempotency import fingerprint_of, recorded_answer, recorded_request
+from .instances import GONE, InstanceState
+from .takeover import require_proof
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from sandbox_service.trajectories.base import TrajectoryStore
+    from sandbox_service.trajectories.records import EventRecord
+
+    from .background import BackgroundTasks
+    from .clock import Clock
+    from .instances import Instance, InstanceTable
+    from .journal import Journal
+    from .recovery import Recovery
+
+    Operation = Callable[[Instance, "Invocation"], Awaitable[OperationResult]]
+
+__all__ = ["ExclusiveExecutor", "Invocation"]
+
+_FINAL = (ErrorCode.STEP_TIMEOUT, ErrorCode.TASK_INVALID, ErrorCode.GRADER_FAILED)
+"""Errors that an executed operation may end with: they stay the answer to its key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """One request for an operation."""
+
+    frame: Frame
+    request: bytes
+    """The bytes that stand for the request on the record."""
+    started: float
+    """When the request came, on the monotonic clock."""
+
+
+class ExclusiveExecutor:
+    """Gives an operation its instance exclusively, or answers from the idempotency key."""
+
+    def __init__(
+        self,
+        table: InstanceTable,
+        journal: Journal,
+        store: TrajectoryStore,
+        clock: Clock,
+        tasks: BackgroundTasks,
+        recovery: Recovery,
+    ) -> None:
+        self._table = table
+        self._journal = journal
+        self._store = store
+        self._clock = clock
+        self._tasks = tasks
+        self._recovery = recovery
+
+    async def run_exclusive(self, frame: Frame, operation: Operation) -> Frame:
+        """Run an operation while no other one runs on its instance, or answer from the key.
+
+        Raises ServiceError: the instance is unknown, gone or busy, or the key belongs to another request.
+        """
+        key = frame.meta.get("key")
+        request = await recorded_request(frame)
+        started = self._clock.monotonic()
+        digest = await fingerprint_of(frame, request)
+        try:
+            instance = await self._recovery.find_or_recover(frame)
+        except ServiceError as error:
+            if key is None or error.code not in GONE:
+                raise
+            return await self._answer_of_ended(frame, request, error)
+        self._journal.settle()
+        keys, known = instance.keys, None
+        if key is not None and digest is not None and (keys.trimmed or keys.get(key) is not None):
+            known = await self._answer_of_key(instance, key, frame, request, digest)
+        if known is not None:
+            await self._journal.committed()
+            return known
+        if instance.doubtful:
+            require_proof(instance, frame)
+        # From this check to the entry of the key nothing is awaited: a second request that came in between
+        # would find neither the instance busy nor the key taken, and would run as well.
+        if instance.busy or instance.state is InstanceState.CREATING:
+            raise ServiceError(ErrorCode.INSTANCE_BUSY)
+        self._table.begin_use(instance)
+        # The operation has a task of its own, so that it ends properly when its caller disconnects.
+        task = self._tasks.spawn(self._run(instance, Invocation(frame, request, started), operation))
+        if key is not None and digest is not None:
+            instance.keys.begin(key, digest, task)
+        return await asyncio.shield(task)
+
+    async def _run(self, instance: Instance, invocation: Invocation, operation: Operation) -> Frame:
+        frame = invocation.frame
+
+        def final_result(error: ServiceError) -> OperationResult | None:
+            if error.code not in _FINAL or frame.op not in (Op.STEP, Op.EVALUATE):
+                return None
+            # A timeout was recorded when it happened, before the instance ended with it.
+            timeout = error.code is ErrorCode.STEP_TIMEOUT
+            event = None if timeout else failure_event(self._journal, instance, frame, error)
+            return OperationResult(error_frame(frame, error), event)
+
+        try:
+            work = operation(instance, invocation)
+            return await execute(
+                instance.keys, frame.meta.get("key"), frame, self._journal, work, final_result
+            )
+        finally:
+            self._table.end_use(instance)
+
+    async def _answer_of_key(
+        self, instance: Instance, key: str, frame: Frame, request: bytes, digest: bytes
+    ) -> Frame | None:
+        """Return the answer that an earlier call with the key got, or gets; None for a new key."""
+        keys = instance.keys
+
+        async def recorded() -> EventRecord | None:
+            return await self._store.event_of_key(instance.tenant, instance.public_id, key)
+
+        if keys.trimmed and keys.get(key) is None and (event := await recorded()) is not None:
+            return recorded_answer(event, frame, request)
+        entry = keys.get(key)
+        return None if entry is None else await repeat(keys, entry, frame, request, digest, recorded)
+
+    async def _answer_of_ended(self, frame: Frame, request: bytes, error: ServiceError) -> Frame:
+        """Return the answer of a key of an instance that has ended; raise ``error`` for a new key."""
+        meta = frame.meta
+        event = await self._store.event_of_key(meta["tenant"], frame.instance_id, meta["key"])
+        if event is None:
+            raise error
+        return recorded_answer(event, frame, request)

@@ -1,0 +1,146 @@
+"""The operations on a live instance: step, evaluate and files.
+
+A step's body and its result pass through unparsed: the hot path reads only the frames' meta.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sandbox_contract.episodes import EvaluateRequest
+from sandbox_contract.problems import ErrorCode
+from sandbox_service.errors import ServiceError
+from sandbox_service.stream.failures import reply_or_raise
+from sandbox_service.wire.frames import Frame, Op
+
+from .calls import NotStartedError, ask, parse
+from .executions import OperationResult, failure_event
+from .idempotency import RECORDED_AS
+from .instances import InstanceState
+from .timing import timing_ms
+
+if TYPE_CHECKING:
+    from sandbox_service.config import DeadlineConfig
+
+    from .clock import Clock
+    from .endings import Endings
+    from .exclusive import Invocation
+    from .instances import Instance
+    from .journal import Journal
+    from .recovery import Recovery
+
+__all__ = ["InstanceOperations"]
+
+_REBUILDS = 3
+"""How often an operation is sent when other instances end its worker before it is started."""
+
+
+class InstanceOperations:
+    """Executes operations in the box of their instance, and prepares their records."""
+
+    def __init__(
+        self, deadlines: DeadlineConfig, clock: Clock, journal: Journal, endings: Endings, recovery: Recovery
+    ) -> None:
+        self._deadlines = deadlines
+        self._clock = clock
+        self._journal = journal
+        self._endings = endings
+        self._recovery = recovery
+
+    async def step(self, instance: Instance, invocation: Invocation) -> OperationResult:
+        """Take one action."""
+        frame = invocation.frame
+        if instance.state is InstanceState.FINISHED:
+            raise ServiceError(ErrorCode.INSTANCE_FINISHED)
+        index = instance.step_index
+        if frame.meta.get("step_index", index) not in (index, None):
+            detail = f"the next step is {index}, not {frame.meta['step_index']}"
+            raise ServiceError(ErrorCode.STEP_INDEX_MISMATCH, detail)
+        limit = self._deadlines.step_s
+        limit = min(frame.meta.get("timeout_s") or limit, limit)
+        meta = {"deadline_s": limit, "step_index": index}
+        reply = await self._request_box(instance, frame, meta, frame.body, limit)
+        instance.step_index = index + 1
+        if reply.meta.get("terminated") or reply.meta.get("truncated"):
+            instance.state = InstanceState.FINISHED
+        return self._recorded(instance, invocation, reply, reply.meta.get("reward"))
+
+    async def evaluate(self, instance: Instance, invocation: Invocation) -> OperationResult:
+        """Grade the instance."""
+        frame = invocation.frame
+        request = parse(EvaluateRequest, frame.body)
+        # The grading data stay outside of the box until they are needed.
+        grading = instance.catalog.payload(instance.task_id).grading
+        body = json.dumps({"params": request.params, "grading": grading}).encode()
+        limit = self._deadlines.evaluate_s
+        reply = await self._request_box(instance, frame, {"deadline_s": limit}, body, limit)
+        return self._recorded(instance, invocation, reply, reply.meta.get("score"))
+
+    async def read_files(self, instance: Instance, invocation: Invocation) -> OperationResult:
+        """Read a file, or list a directory."""
+        frame = invocation.frame
+        reply = await self._request_files(instance, frame)
+        meta = {**reply.meta, **self._timing(invocation, reply)}
+        return OperationResult(
+            Frame(Op.REPLY, frame.request_id, instance.public_id, meta, reply.body), recorded=False
+        )
+
+    async def write_file(self, instance: Instance, invocation: Invocation) -> OperationResult:
+        """Write a file."""
+        # The content is on no record, so a replay would not have it.
+        instance.replayable = False
+        reply = await self._request_files(instance, invocation.frame)
+        return self._recorded(instance, invocation, reply, None)
+
+    async def _request_files(self, instance: Instance, frame: Frame) -> Frame:
+        if not instance.spec.agent_code:
+            raise ServiceError(ErrorCode.FILES_UNSUPPORTED)
+        limit = self._deadlines.step_s
+        meta: dict[str, Any] = {"deadline_s": limit}
+        meta |= {name: frame.meta[name] for name in ("path", "max_bytes") if name in frame.meta}
+        return await self._request_box(instance, frame, meta, frame.body, limit)
+
+    async def _request_box(
+        self, instance: Instance, received: Frame, meta: dict[str, Any], body: bytes, limit_s: float
+    ) -> Frame:
+        """Send the operation to the instance's box, and rebuild the instance first where it has none.
+
+        A timeout of a step or an evaluation is recorded: it stays the answer to the frame that was received.
+        """
+        frame = Frame(received.op, 0, instance.public_id, meta, body)
+        on_timeout = None
+        if received.op in (Op.STEP, Op.EVALUATE):
+            on_timeout = partial(self._record_timeout, instance, received)
+        for _ in range(_REBUILDS):
+            try:
+                box = instance.box or await self._recovery.rebuild(instance)
+                return reply_or_raise(await ask(self._endings, instance, box, frame, limit_s, on_timeout))
+            except NotStartedError as error:
+                failure = error
+        raise failure
+
+    def _record_timeout(self, instance: Instance, received: Frame, error: ServiceError) -> None:
+        self._journal.keep(failure_event(self._journal, instance, received, error))
+
+    def _recorded(
+        self, instance: Instance, invocation: Invocation, reply: Frame, reward: float | None
+    ) -> OperationResult:
+        frame, timing = invocation.frame, self._timing(invocation, reply)
+        event = self._journal.event(
+            instance,
+            RECORDED_AS[frame.op],
+            request=invocation.request,
+            response=reply.body,
+            key=frame.meta.get("key"),
+            reward=reward,
+            timing_ms=timing,
+        )
+        return OperationResult(
+            Frame(Op.REPLY, frame.request_id, instance.public_id, {**timing}, reply.body), event
+        )
+
+    def _timing(self, invocation: Invocation, reply: Frame) -> dict[str, float]:
+        total_s = self._clock.monotonic() - invocation.started
+        return timing_ms(total_s, run_ms=float(reply.meta.get("run_ms", 0.0)))
