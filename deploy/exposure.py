@@ -1,7 +1,7 @@
-"""Who can reach a service: checked before it starts, on the address that Ray Serve listens on.
+"""Check who can reach a service, on the address on which Ray Serve listens, before it starts.
 
-Serve has one HTTP front for all applications of a cluster, and its address is set by what started
-it first: by ``http_options`` under ``serve deploy``, by an earlier service on a cluster that is joined.
+Serve has one HTTP front for all applications of a cluster, and its address is set by whatever started it
+first: by ``http_options`` under ``serve deploy``, by an earlier service on a cluster that is joined.
 """
 
 from __future__ import annotations

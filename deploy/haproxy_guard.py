@@ -1,9 +1,9 @@
-"""Starts HAProxy for Ray Serve with a configuration that is fit for strangers.
+"""Start HAProxy for Ray Serve with a configuration that is safe for untrusted clients.
 
-Serve's own configuration opens a statistics page and a metrics port on all interfaces, an administration
-socket for every user of the machine, waits for an hour for clients that say nothing, and answers with plain
-text when no replica does. This program stands in for the binary (``RAY_SERVE_HAPROXY_BINARY_PATH``), rewrites
-the file that it is given, has the kernel kill HAProxy when the process that started it ends, and becomes
+Serve's own configuration opens a statistics page and a metrics port on all interfaces and an administration
+socket for every user of the machine, waits for an hour for silent clients, and answers with plain text when
+no replica does. This program takes the binary's place (``RAY_SERVE_HAPROXY_BINARY_PATH``), rewrites the
+given configuration file, has the kernel kill HAProxy when the process that started it ends, and becomes
 HAProxy. Standard library only, and started without site packages, since it runs at every reload.
 
     haproxy_guard.py BINARY ERROR_FOLDER -db -f CONFIG ...
@@ -22,7 +22,7 @@ from pathlib import Path
 __all__ = ["HEADERS", "HEADER_BYTES", "REQUEST_S", "URL_BYTES", "main", "rewrite"]
 
 REQUEST_S = 10
-"""How long the head of a request may take from its first byte, and the first byte from the connection."""
+"""Most seconds for the headers of a request, and from the connection to its first byte."""
 URL_BYTES = 8 * 1024
 """Longest URL."""
 HEADER_BYTES = 16 * 1024
@@ -32,22 +32,22 @@ HEADERS = 100
 
 _PR_SET_PDEATHSIG = 1
 _DROPPED = ("frontend prometheus", "listen stats")
-"""Sections that nothing needs: the service has metrics of its own."""
+"""Sections that are not needed: the service has metrics of its own."""
 _SECTION = re.compile(r"^[a-z]")
 _FRONT = "frontend http_frontend"
 _FRONTS = (_FRONT, "frontend grpc_")
 _UNANSWERED = "backend default_backend"
 _ANSWERS = (400, 500, 502, 503, 504)
-"""Errors of HAProxy's own that the error folder has an answer for."""
+"""HAProxy's own errors for which the error folder has an answer."""
 _MARK = "  # added by the service"
 _SHARE = 3 / 4
-"""Part of all connections that one address may hold."""
+"""Share of all connections that one address may hold."""
 
 
 def rewrite(config: str, error_folder: str) -> str:
-    """Return the configuration with the doors closed and clients bounded; rewriting twice changes nothing.
+    """Return the configuration with closed listeners and bounded clients; rewriting twice changes nothing.
 
-    Raises ValueError for a listener that this program does not know.
+    Raises ValueError for an unknown listener.
     """
     lines: list[str] = []
     section, connections = "", 0
@@ -61,7 +61,7 @@ def rewrite(config: str, error_folder: str) -> str:
             continue
         if words[:1] == ["bind"] and not section.startswith(_FRONTS):
             raise ValueError(
-                f"section {section!r} listens on {words[1:]}, which is not the service's address"
+                f"unexpected listener {words[1:]} in section {section!r}: not the service's address"
             )
         lines.append(line.replace("mode 666", "mode 600") if words[:2] == ["stats", "socket"] else line)
         lines += [f"    {rule}{_MARK}" for rule in _rules(section, words, connections, error_folder)]
@@ -69,7 +69,7 @@ def rewrite(config: str, error_folder: str) -> str:
 
 
 def _is_dropped(section: str, words: list[str]) -> bool:
-    """Whether a line of Serve's does what the service must not do."""
+    """Return whether a line of Serve's configuration must not be in the service's."""
     if section == "global":
         return words[:1] == ["log"]  # It would send every request to a log daemon.
     if section == "defaults":
@@ -77,20 +77,20 @@ def _is_dropped(section: str, words: list[str]) -> bool:
     if section == _FRONT:
         # It names the applications to callers without a key; the gateway answers for the path instead.
         return words[:2] == ["acl", "routes"] or words[-2:] == ["if", "routes"]
-    # Without its 404 the answer is 503, that of a backend without servers: no path is known before the
-    # gateway is up.
+    # Without its 404 the answer is 503, from a backend without servers: before the gateway runs, no path
+    # is known.
     return section == _UNANSWERED and words[:2] == ["http-request", "return"]
 
 
 def _rules(section: str, words: list[str], connections: int, error_folder: str) -> list[str]:
-    """What goes below a line of Serve's."""
+    """Return the rules to insert below a line of Serve's configuration."""
     if section == "global" and words == ["global"]:
-        # More than are let through, so that too many are refused by a rule, with a problem.
+        # More headers than are allowed, so that requests over the limit get a problem from a rule below.
         return [f"tune.http.maxhdr {5 * HEADERS}"]
     if section == "defaults" and words == ["defaults"]:
         answers = [f"errorfile {status} {error_folder}/{status}.http" for status in _ANSWERS]
-        # HAProxy's answer to an incomplete head is fixed text; an empty one closes the connection, which
-        # clients know from connections that were idle for too long.
+        # HAProxy's answer to incomplete headers is fixed text; an empty one closes the connection, which
+        # clients know from idle connections.
         return [f"timeout http-request {REQUEST_S}s", *answers, "errorfile 408 /dev/null"]
     if section == _FRONT and words[:1] == ["bind"]:
         refusal = f"status 431 content-type application/problem+json file {error_folder}/431.json"
@@ -106,8 +106,8 @@ def _rules(section: str, words: list[str], connections: int, error_folder: str) 
 def _share_of_an_address(address: str, connections: int) -> list[str]:
     """Rules that keep one address from holding all connections.
 
-    On loopback all clients have one address. There, connections over the limit wait until those that
-    send nothing are closed.
+    On loopback all clients have one address. There, connections over the limit wait until silent ones are
+    closed.
     """
     host = address.rpartition(":")[0].strip("[]")
     try:
@@ -124,14 +124,16 @@ def _share_of_an_address(address: str, connections: int) -> list[str]:
 
 
 def main(arguments: list[str]) -> None:
-    """Rewrite the configuration and become HAProxy."""
+    """Rewrite the configuration and replace this process by HAProxy."""
     binary, error_folder, *rest = arguments
     path = Path(rest[rest.index("-f") + 1])
     path.write_text(rewrite(path.read_text(), error_folder))
+    # The order matters: PR_SET_PDEATHSIG reports only a parent that ends after the call, so the parent is
+    # compared before and after. It survives execv, which keeps the process and its parent.
     parent = os.getppid()
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
-        sys.exit("the process that started HAProxy is gone")
+        sys.exit("the process that started HAProxy has ended")
     os.execv(binary, [binary, *rest])
 
 

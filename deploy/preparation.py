@@ -61,7 +61,7 @@ async def images_built(
     engine = await open_engine(config.sandbox)
 
     def say(line: str) -> None:
-        if not (only_missing and line.endswith("there already")):
+        if not (only_missing and line.endswith("exists already")):
             tell(line)
 
     try:

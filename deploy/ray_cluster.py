@@ -34,7 +34,7 @@ HEART = frozenset({"gcs_server", "raylet"})
 """The processes without which there is no cluster."""
 STARTS = 4
 """Most attempts to start Ray."""
-END_PATIENCE_S = 5.0
+END_TIMEOUT_S = 5.0
 """How long the cluster's processes may take to end by themselves."""
 
 logger = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ def _own(config: ServiceConfig, *, show_logs: bool) -> Iterator[Callable[[], boo
         finally:
             family.alive()
             _shut_down()
-            killed = family.end(END_PATIENCE_S)
+            killed = family.end(END_TIMEOUT_S)
             if killed:
                 logger.warning("killed what was left of Ray: %s", ", ".join(one.name for one in killed))
 

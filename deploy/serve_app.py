@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from local_processes.readiness import NotReadyError, reachable_host, wait_until_ready
-from local_processes.signals import Phase, SignalDesk
+from local_processes.signals import Phase, SignalHandlers
 from local_processes.teardown import take_down
 from local_processes.waiting import Deadline
 from sandbox_service.config import ServiceConfig
@@ -78,16 +78,16 @@ def run_service(config: ServiceConfig, *, show_logs: bool = False) -> Iterator[R
     check_reach(config)
     _check_port(config)
     config = _settled(config)
-    desk = SignalDesk()
-    with desk.open(), ray_cluster(config, show_logs=show_logs) as alive:
-        desk.enter(Phase.STARTING)
+    handlers = SignalHandlers()
+    with handlers.open(), ray_cluster(config, show_logs=show_logs) as alive:
+        handlers.enter(Phase.STARTING)
         roster = _roster(config, tcp=config.fleet.address is not None)
         try:
             _start(config, roster)
-            desk.enter(Phase.RUNNING)
-            yield RunningService(_url(config), roster.fleet, desk.stopping)
+            handlers.enter(Phase.RUNNING)
+            yield RunningService(_url(config), roster.fleet, handlers.stopping)
         finally:
-            desk.enter(Phase.STOPPING)
+            handlers.enter(Phase.STOPPING)
             take_down(_last_steps(config, roster), alive)
 
 

@@ -1,9 +1,9 @@
-"""Every process that a cluster of ours consists of, so that none outlives the service.
+"""Find and end every process of a local cluster, so that none outlives the service.
 
-Ray's processes, and theirs, carry a marker in their environment; a few overwrite it, so whatever is below
-a marked process counts as well, and is remembered. While ``adopting``, orphans of our descendants become our
-children instead of init's (a child subreaper), so even a process that left its parent is found, and they are
-buried when they end, which is what init would do. Other children of this process are not touched.
+Ray's processes, and theirs, carry a marker in their environment; a few overwrite it, so every descendant of a
+marked process counts as well, and is remembered. While ``adopting``, orphaned descendants become children of
+this process instead of init's (a child subreaper), so even a process that left its parent is found, and they
+are reaped when they exit, as init would do. Other children of this process are not touched.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 __all__ = ["Descendants", "Process"]
 
 _POLL_S = 0.05
-_BURIAL_S = 2.0
+_REAP_S = 2.0
 
 
 class Process(NamedTuple):
-    """A process; the start time tells it from a later one with the same id."""
+    """A process; the start time distinguishes it from a later one with the same id."""
 
     pid: int
     started: int
@@ -39,7 +39,7 @@ class Process(NamedTuple):
 
 
 class Descendants:
-    """Processes below this one with ``variable`` set to ``value`` in their environment, and those below."""
+    """Descendants of this process with ``variable`` set to ``value`` in their environment, and theirs."""
 
     def __init__(self, variable: str, value: str) -> None:
         self._variable, self._value = variable, value
@@ -48,25 +48,25 @@ class Descendants:
 
     @contextlib.contextmanager
     def adopting(self) -> Iterator[None]:
-        """Adopt orphans while the block runs, and bury them."""
+        """Adopt orphans while the block runs, and reap them."""
         ended = threading.Event()
-        burying = threading.Thread(target=self._bury_until, args=(ended,), name="bury orphans", daemon=True)
-        burying.start()
+        reaper = threading.Thread(target=self._reap_until, args=(ended,), name="reap orphans", daemon=True)
+        reaper.start()
         try:
             with adopting_orphans():
                 yield
         finally:
             ended.set()
-            burying.join()
+            reaper.join()
 
-    def _bury_until(self, ended: threading.Event) -> None:
-        while not ended.wait(_BURIAL_S):
-            self.bury()
+    def _reap_until(self, ended: threading.Event) -> None:
+        while not ended.wait(_REAP_S):
+            self.reap_orphans()
 
-    def bury(self) -> None:
-        """Collect the dead that were another process's children when they were last seen.
+    def reap_orphans(self) -> None:
+        """Reap exited processes that were another process's children when they were last seen.
 
-        What this process started itself is waited for by whatever started it.
+        A process that this one started itself is waited for by the code that started it.
         """
         children, zombies = _children()
         own = os.getpid()
@@ -82,7 +82,7 @@ class Descendants:
             queue.extend(process.pid for process in found)
 
     def alive(self) -> list[Process]:
-        """Those that run now."""
+        """Return the processes that run now."""
         children, zombies = _children()
         for zombie in zombies.get(os.getpid(), []):
             if zombie in self._known:
@@ -98,10 +98,11 @@ class Descendants:
         self._known.update(found)
         return found
 
-    def end(self, patience_s: float) -> list[Process]:
-        """Wait for all to end by themselves, then kill the rest; those that had to be killed."""
-        wait_until(lambda: not self.alive(), Deadline.after(patience_s), poll_s=_POLL_S)
+    def end(self, timeout_s: float) -> list[Process]:
+        """Wait for all to exit by themselves, kill the rest, and return those that were killed."""
+        wait_until(lambda: not self.alive(), Deadline.after(timeout_s), poll_s=_POLL_S)
         killed: set[Process] = set()
+        # Again and again, because a process may have started another before the signal arrived.
         while left := self.alive():
             for process in left:
                 killed.add(process)

@@ -1,4 +1,4 @@
-"""The two process attributes of Linux that Python has no function for."""
+"""Two process attributes of Linux for which Python has no function."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 def end_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
     """Have the kernel send this process a signal when the thread that started it ends.
 
-    For ``preexec_fn``: it survives ``execve``, except of a set-user-id program.
+    For ``preexec_fn``: the setting survives ``execve``, except of a set-user-id program.
     """
     _prctl(_PR_SET_PDEATHSIG, number)
 
@@ -37,7 +37,8 @@ def adopting_orphans() -> Iterator[None]:
 
 def _prctl(option: int, value: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
-    # Variadic in C: without explicit types ctypes passes 32 bits, and the rest of each register is undefined.
+    # prctl is variadic in C: without explicit types ctypes passes 32 bits, and the rest of each register is
+    # undefined.
     if libc.prctl(option, *(ctypes.c_ulong(word) for word in (value, 0, 0, 0))) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"prctl: {os.strerror(number)}")

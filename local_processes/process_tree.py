@@ -1,7 +1,7 @@
 """Find the processes below one process, or of some user ids, and end them all.
 
-Used where no namespace ends a group of processes at one stroke. A process is identified by its id and start
-time, so that a later process with the same id is never taken for it.
+Used where no namespace ends a group of processes at once. A process is identified by its id and start time,
+so that a later process with the same id is never taken for it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Wait until a service answers that it is ready, asking it as its users would."""
+"""Wait until a service answers that it is ready, by the same request as its clients use."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _MOST_SHOWN = 300
 
 
 class NotReadyError(RuntimeError):
-    """The service did not become ready in time; the sentence says what it answered last."""
+    """The service did not become ready in time; the text contains its last answer."""
 
 
 def reachable_host(host: str) -> str:
-    """An address by which this machine reaches a server that listens on ``host``."""
+    """Return an address by which this machine reaches a server that listens on ``host``."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
 
 
 def wait_until_ready(host: str, port: int, deadline: Deadline, check: Callable[[], None]) -> None:
-    """Ask ``/readyz`` until it answers 200, once at least.
+    """Request ``/readyz`` until it answers 200, once at least.
 
-    ``check`` runs in between, and raises when waiting is in vain. Raises NotReadyError.
+    ``check`` runs in between, and raises when the service can no longer become ready. Raises NotReadyError.
     """
     answer: str | None = None
 
@@ -53,7 +53,7 @@ def wait_until_ready(host: str, port: int, deadline: Deadline, check: Callable[[
 
 
 def _ask(host: str, port: int) -> str | None:
-    """None when the service is ready, else what it said."""
+    """Return None when the service is ready, else its answer or the error."""
     connection = http.client.HTTPConnection(reachable_host(host), port, timeout=_ANSWER_S)
     try:
         connection.request("GET", "/readyz")
@@ -67,7 +67,7 @@ def _ask(host: str, port: int) -> str | None:
 
 
 def _sentence(body: bytes) -> str:
-    """The detail of a problem document, or the beginning of what stands there instead."""
+    """Return the detail of a problem document, or the beginning of any other body."""
     try:
         problem = json.loads(body)
     except ValueError:

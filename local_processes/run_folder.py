@@ -1,8 +1,8 @@
-"""The private folder of a cluster of ours, and what is left of those whose service was killed.
+"""The private folder of a local cluster, and cleanup of those whose service was killed.
 
-A service that gets SIGKILL cannot clean up, and two of Ray's helper processes outlive it. Every folder says
-which process owns it; the next start ends whatever still has a file open in a folder without a living
-owner, and removes the folder.
+A service that gets SIGKILL cannot clean up, and two of Ray's helper processes outlive it. Every folder names
+the process that owns it; the next start kills the processes that have a file open in a folder without a
+living owner, and removes the folder.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LONGEST_BASE = 20
 
 @contextlib.contextmanager
 def run_folder(base: Path | None = None) -> Iterator[Path]:
-    """A folder that only this user may enter, removed at the end."""
+    """Yield a folder that only this user may enter, and remove it at the end."""
     base = base or _base()
     sweep(base)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
@@ -43,11 +43,11 @@ def run_folder(base: Path | None = None) -> Iterator[Path]:
 
 
 def sweep(base: Path) -> list[Path]:
-    """Remove folders whose owner is gone, and end the processes that live in them; the folders."""
+    """Remove folders whose owner is gone, kill the processes that use them, and return the folders."""
     swept = []
     for folder in sorted(base.glob(f"{PREFIX}*")):
         if _is_orphaned(folder):
-            for process in _inhabitants(folder):
+            for process in _users_of(folder):
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
             shutil.rmtree(folder, ignore_errors=True)
@@ -61,13 +61,13 @@ def _base() -> Path:
 
 
 def _identity(pid: int) -> str:
-    """The id and the start time of a process; empty when there is none."""
+    """Return the id and the start time of a process; empty when there is none."""
     process = process_of(pid)
     return "" if process is None else f"{pid} {started_ticks(process)}"
 
 
 def _is_orphaned(folder: Path) -> bool:
-    """Whether this user's service made it and is gone. One without an owner's name is being made."""
+    """Return whether this user's service made it and is gone. A folder without an owner is being made."""
     try:
         owner = (folder / _OWNER).read_text()
         ours = folder.lstat().st_uid == os.geteuid() and not folder.is_symlink()
@@ -76,8 +76,8 @@ def _is_orphaned(folder: Path) -> bool:
     return ours and bool(owner) and _identity(int(owner.split()[0])) != owner
 
 
-def _inhabitants(folder: Path) -> list[psutil.Process]:
-    """Processes that have a file open in the folder."""
+def _users_of(folder: Path) -> list[psutil.Process]:
+    """Return the processes that have a file open in the folder."""
     found = []
     for process in processes():
         if process.pid == os.getpid():

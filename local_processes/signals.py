@@ -1,4 +1,4 @@
-"""What SIGINT and SIGTERM do to a service: end its start, ask it to stop, and nothing while it stops."""
+"""Handle SIGINT and SIGTERM for a service: abort its start, ask it to stop, ignore them while it stops."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-__all__ = ["Phase", "SignalDesk"]
+__all__ = ["Phase", "SignalHandlers"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Phase(Enum):
-    """Where in its life the service is."""
+    """The phase of a service's life, which decides what a signal does."""
 
     STARTING = "starting"
     """A signal raises KeyboardInterrupt, so that the start is undone at once."""
     RUNNING = "running"
     """A signal sets ``stopping``."""
     STOPPING = "stopping"
-    """A signal changes nothing: what is left to do has deadlines of its own."""
+    """A signal changes nothing: the remaining steps have deadlines of their own."""
 
 
-class SignalDesk:
-    """The process's handlers while a service runs; does nothing outside the main thread."""
+class SignalHandlers:
+    """The process's signal handlers while a service runs; does nothing outside the main thread."""
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
@@ -50,7 +50,7 @@ class SignalDesk:
                 signal.signal(number, handler)
 
     def enter(self, phase: Phase) -> None:
-        """Begin a phase. Takes the handlers again, since Ray puts its own there when it starts."""
+        """Begin a phase. Installs the handlers again, since Ray installs its own when it starts."""
         self._phase = phase
         if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:

@@ -1,4 +1,4 @@
-"""Asynchronous work beside a running service, which has the process's signals for itself."""
+"""Run asynchronous work beside a running service, which handles the process's signals."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["until_stopped"]
 
 ResultT = TypeVar("ResultT")
 
-_LOOK_S = 0.2
+_POLL_S = 0.2
 
 
 async def until_stopped(work: Coroutine[None, None, ResultT], stopping: Event) -> ResultT:
-    """Do the work; cancelled soon after the process is told to end. Raises CancelledError then."""
+    """Run the work; cancel it, and raise CancelledError, soon after ``stopping`` is set."""
     task = asyncio.create_task(work)
     while not task.done():
-        await asyncio.wait({task}, timeout=_LOOK_S)
+        await asyncio.wait({task}, timeout=_POLL_S)
         if stopping.is_set():
             task.cancel()
     return await task

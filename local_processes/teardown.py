@@ -1,4 +1,4 @@
-"""Run the steps that take a service down, unless the cluster that they talk to is gone.
+"""Run the steps that take a service down, unless its cluster is gone.
 
 Calls to a dead cluster wait for minutes and then end the process. A cluster dies before its service when
 a signal goes to all processes at once, as systemd sends it; what is left then is killed as processes.
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def take_down(steps: Sequence[Callable[[], object]], alive: Callable[[], bool]) -> bool:
-    """Run the steps one after the other, each even if one before it failed; False when the cluster died.
+    """Run the steps in order, each even if an earlier one failed; return False when the cluster died.
 
     The first failure is raised at the end.
     """

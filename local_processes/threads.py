@@ -1,4 +1,4 @@
-"""Run a call in a thread of its own, and stop waiting for it when there is a reason to."""
+"""Run a call in a thread of its own, and stop waiting for it at a deadline or on a condition."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _POLL_S = 0.2
 
 
 class AbandonedError(TimeoutError):
-    """A call in a thread was given up; the thread goes on until the process ends."""
+    """A call in a thread was abandoned; the thread runs until the process ends."""
 
 
 def run_in_thread(
@@ -50,7 +50,7 @@ def run_in_thread(
     thread.start()
     while thread.is_alive():
         if worth_waiting is not None and not worth_waiting():
-            raise AbandonedError(f"{name}: there is nothing left to wait for")
+            raise AbandonedError(f"{name}: what it waits for is gone")
         left_s = _POLL_S if deadline is None else min(_POLL_S, deadline - time.monotonic())
         if left_s <= 0:
             raise AbandonedError(f"{name} did not end within {timeout_s:g} s")

@@ -1,6 +1,6 @@
-"""What a sandbox is: a box with a runner in it, started once, destroyed once.
+"""The interface of a sandbox: a box with a runner in it, started once and destroyed once.
 
-Two implementations keep this protocol, ``docker`` and ``process``, and one contract suite runs on both.
+``docker`` and ``process`` implement it, and one contract suite runs on both.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SandboxLimits:
 
 
 class Sandbox(Protocol):
-    """A started box. Not safe to share between tenants; the pool sees to that."""
+    """A started box. Tenants must not share one; the pool ensures that."""
 
     @property
     def sandbox_id(self) -> str:
@@ -44,15 +44,15 @@ class Sandbox(Protocol):
         ...
 
     async def request(self, frame: Frame, timeout_s: float) -> Frame:
-        """Send a frame to the runner and await its answer (Op.REPLY or Op.ERROR).
+        """Send a frame to the runner and return its answer (Op.REPLY or Op.ERROR).
 
         The request id is set by the connection. Raises ServiceError(OUTCOME_UNKNOWN) when the box dies or
-        the connection breaks in between, ServiceError(STEP_TIMEOUT) when nothing came in time.
+        the connection breaks in between, ServiceError(STEP_TIMEOUT) when no answer came in time.
         """
         ...
 
     async def reset(self) -> bool:
-        """Clean the box between instances; True when it is proven clean."""
+        """Clean the box between instances; return True when it is verified clean."""
         ...
 
     async def destroy(self) -> None:
@@ -74,11 +74,11 @@ class SandboxFactory(Protocol):
         ...
 
     def protections(self) -> dict[str, bool]:
-        """Return what protects the machine from boxes that are no boundary, and whether it is on here."""
+        """Return the protections against boxes that are not a boundary, and whether each is active here."""
         ...
 
     def capacity(self, spec: EnvironmentSpec) -> int:
-        """Most instances in one box of that environment."""
+        """Return the most instances that a box of that environment may hold."""
         ...
 
     async def start(
@@ -89,14 +89,14 @@ class SandboxFactory(Protocol):
     ) -> Sandbox:
         """Start a box and its zygote; ``on_event`` gets the runner's EVENT frames, ``on_death`` the id.
 
-        Raises ServiceError(SANDBOX_FAILED | IMAGE_MISSING | STORAGE_FULL); then nothing of the box stays.
+        Raises ServiceError(SANDBOX_FAILED | IMAGE_MISSING | STORAGE_FULL); then nothing of the box is left.
         """
         ...
 
     async def sweep(self) -> int:
-        """Destroy what an earlier supervisor of this node left behind, found by label; how many."""
+        """Destroy the boxes that an earlier supervisor of this node left, and return their number."""
         ...
 
     async def close(self) -> None:
-        """Give back the factory's own resources."""
+        """Release the factory's own resources."""
         ...

@@ -1,4 +1,4 @@
-"""What both kinds of box have in common: a body that is started, watched and removed, and a runner in it."""
+"""The part that both kinds of box share: a body that is started, monitored and removed, and its runner."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from .launch import RunnerConfig
+    from .launch import RunnerSettings
 
 __all__ = ["Body", "Box"]
 
 log = logging.getLogger(__name__)
 
 RESET_S = 10.0
-"""How long cleaning a box may take before the box is given up."""
+"""How long cleaning a box may take before the box is destroyed instead."""
 
 
 class Body(Protocol):
-    """The container or the process around a runner."""
+    """The container or process around a runner."""
 
     @property
     def name(self) -> str:
@@ -37,33 +37,33 @@ class Body(Protocol):
 
     @property
     def socket(self) -> Path:
-        """Where the runner listens."""
+        """The socket on which the runner listens."""
         ...
 
     async def start(self, timeout_s: float) -> None:
-        """Make it run. Raises ServiceError; ``remove`` is called afterwards in any case."""
+        """Start it. Raises ServiceError; ``remove`` is called afterwards in any case."""
         ...
 
     async def ended(self) -> str:
-        """Wait until it runs no more; why."""
+        """Wait until it has ended, and return why."""
         ...
 
     async def condition(self) -> str:
-        """How it is now, for the log."""
+        """Return its current state, for the log."""
         ...
 
     async def remove(self) -> None:
-        """Kill it and remove everything of it. Never raises for what is gone."""
+        """Kill it and remove everything of it. Never raises for a body that is gone."""
         ...
 
 
 class Box:
-    """A body with a runner that has greeted us: a Sandbox."""
+    """A body whose runner has answered the handshake: implements Sandbox."""
 
     def __init__(
         self,
         body: Body,
-        config: RunnerConfig,
+        config: RunnerSettings,
         timeout_s: float,
         on_event: Callable[[Frame], None],
         on_death: Callable[[str], None],
@@ -72,18 +72,18 @@ class Box:
         self._on_death = on_death
         self._connection = RunnerConnection(body.socket, config.body(), timeout_s, on_event, self._broken)
         self._destruction: asyncio.Task[None] | None = None
-        self._obituary: asyncio.Task[None] | None = None
+        self._exit_report: asyncio.Task[None] | None = None
 
     @property
     def sandbox_id(self) -> str:
         return self._body.name
 
     async def open(self, timeout_s: float) -> None:
-        """Start the body and greet its runner; when that fails, nothing of it stays."""
+        """Start the body and shake hands with its runner; when that fails, nothing of the box is left."""
         deadline = time.monotonic() + timeout_s
         try:
             await self._body.start(timeout_s)
-            await self._greet(max(0.1, deadline - time.monotonic()))
+            await self._connect(max(0.1, deadline - time.monotonic()))
         except BaseException:
             await self.destroy()
             raise
@@ -99,34 +99,37 @@ class Box:
         return answer.op is Op.REPLY and answer.meta.get("clean") is True
 
     async def destroy(self) -> None:
-        # One destruction, whoever asks for it and whoever stops waiting.
+        # One destruction for all callers; a caller that is cancelled does not cancel it.
         if self._destruction is None:
             self._destruction = asyncio.create_task(self._destroy(), name=f"destroy {self.sandbox_id}")
         await asyncio.shield(self._destruction)
 
     async def _destroy(self) -> None:
+        # The connection first, so that the end of the body is not reported as a death.
         await self._connection.close()
-        if self._obituary is not None:
-            await self._obituary
+        if self._exit_report is not None:
+            await self._exit_report
         await self._body.remove()
 
-    async def _greet(self, timeout_s: float) -> None:
-        """Wait for the runner, or for the body's end, whichever comes first."""
-        greeting = asyncio.create_task(self._connection.connect(timeout_s))
+    async def _connect(self, timeout_s: float) -> None:
+        """Wait for the runner's handshake or the body's end, whichever comes first."""
+        handshake = asyncio.create_task(self._connection.connect(timeout_s))
         ending = asyncio.create_task(self._body.ended())
         try:
-            await asyncio.wait({greeting, ending}, return_when=asyncio.FIRST_COMPLETED)
-            if not greeting.done():
-                raise ServiceError(ErrorCode.SANDBOX_FAILED, f"the box ended at its start: {ending.result()}")
-            greeting.result()
+            await asyncio.wait({handshake, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if not handshake.done():
+                raise ServiceError(
+                    ErrorCode.SANDBOX_FAILED, f"the box exited at its start: {ending.result()}"
+                )
+            handshake.result()
         finally:
-            greeting.cancel()
+            handshake.cancel()
             ending.cancel()
-            await asyncio.gather(greeting, ending, return_exceptions=True)
+            await asyncio.gather(handshake, ending, return_exceptions=True)
 
     def _broken(self, reason: str) -> None:
-        self._obituary = asyncio.create_task(self._write_obituary(reason))
+        self._exit_report = asyncio.create_task(self._log_exit(reason))
         self._on_death(self.sandbox_id)
 
-    async def _write_obituary(self, reason: str) -> None:
+    async def _log_exit(self, reason: str) -> None:
         log.warning("box %s is dead: %s (%s)", self.sandbox_id, await self._body.condition(), reason)

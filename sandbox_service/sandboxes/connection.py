@@ -1,8 +1,8 @@
-"""The supervisor's connection to one runner: requests, events, and the news that the box is dead.
+"""The supervisor's connection to one runner: requests, events, and the report that the box is dead.
 
 Built on the stream's multiplexed client. The first connection sets a random token in the runner, and later
-ones bring it, so that a broken connection is renewed and nobody else can take the runner over. A runner that
-does not take a new connection is dead, whatever became of its box: that is said once.
+ones send it, so that a broken connection can be renewed but no other process can take the runner over. A
+runner that does not accept a new connection is dead, whatever the state of its box; that is reported once.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ MAX_IN_FLIGHT = 1024
 
 
 class _Socket(UnixAddress):
-    """A runner's socket, reached through its folder: the kernel bounds the length of a socket's path."""
+    """A runner's socket, opened by way of its folder: the kernel bounds the length of a socket's path."""
 
     __slots__ = ()
 
     async def dial(self, protocol: Callable[[], asyncio.Protocol]) -> None:
+        # /proc/self/fd/N stands for the folder, so that the path is short however deep the folder lies.
         folder, _, name = self.path.rpartition("/")
         descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -48,8 +49,8 @@ class _Socket(UnixAddress):
             os.close(descriptor)
 
 
-class _StandingSocket(_Socket):
-    """The socket of a runner that has once answered: when nobody listens there, it is dead, not late."""
+class _AnsweredSocket(_Socket):
+    """The socket of a runner that has answered before: a refused connection now means that it is dead."""
 
     __slots__ = ()
 
@@ -57,7 +58,7 @@ class _StandingSocket(_Socket):
         try:
             await _Socket(self.path).dial(protocol)
         except (ConnectionRefusedError, FileNotFoundError) as error:
-            raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, "the runner is gone") from error
+            raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, "the runner's socket is closed") from error
 
 
 class RunnerConnection:
@@ -80,7 +81,7 @@ class RunnerConnection:
         self._closed = False
         options = StreamOptions(
             max_in_flight=MAX_IN_FLIGHT,
-            # The first greeting is answered when the zygote has imported its world.
+            # The first handshake is answered when the zygote has imported its world.
             handshake_timeout_s=start_timeout_s,
             connect_timeout_s=RECONNECT_S,
             back_off_min_s=0.005,
@@ -90,29 +91,30 @@ class RunnerConnection:
         )
         self._client = MultiplexedClient(
             _Socket(self._socket),
-            handshake=self._greet,
+            handshake=self._send_hello,
             on_event=on_event,
             on_lost=self._lost,
             options=options,
         )
 
     async def connect(self, timeout_s: float) -> None:
-        """Greet the runner, trying until its socket is there. Raises ServiceError(SANDBOX_FAILED)."""
+        """Connect to the runner, trying until its socket exists. Raises ServiceError(SANDBOX_FAILED)."""
         try:
             await self._client.connect(timeout_s)
         except ServiceError as error:
             detail = f"the runner is not ready: {error.detail}"
             raise ServiceError(ErrorCode.SANDBOX_FAILED, detail) from error
-        self._client.address = _StandingSocket(self._socket)
+        # From now on a refused connection is the runner's death and not a slow start.
+        self._client.address = _AnsweredSocket(self._socket)
 
     async def request(self, frame: Frame, timeout_s: float) -> Frame:
-        """Send a frame and await its answer; the request id is set here."""
+        """Send a frame and return its answer; the request id is set here."""
         if self._closed:
             raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, "the box is gone")
         return await self._client.request(frame, timeout_s)
 
     async def close(self) -> None:
-        """Hang up. What is in flight fails with OUTCOME_UNKNOWN; nothing is said about a death."""
+        """Close the connection. Requests in flight fail with OUTCOME_UNKNOWN; no death is reported."""
         self._closed = True
         if self._reconnecting is not None:
             self._reconnecting.cancel()
@@ -120,7 +122,7 @@ class RunnerConnection:
                 await self._reconnecting
         await self._client.close()
 
-    async def _greet(self, channel: Channel) -> None:
+    async def _send_hello(self, channel: Channel) -> None:
         reply_or_raise(await channel.exchange(self._hello))
 
     def _lost(self, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Boxes that are Docker containers: started hardened, watched by their socket, removed whole."""
+"""Boxes that are Docker containers: started hardened, reached by their socket, removed completely."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .hardening import (
     container_config,
 )
 from .images import BUILD_COMMAND, image_reference
-from .launch import Places, RunnerLimits, configure, interpreter_arguments
+from .launch import BoxFolders, RunnerLimits, configure, interpreter_arguments
 from .state import SOCKET_NAME
 from .uids import UidRanges
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sandbox_service.wire.frames import Frame
 
     from .base import SandboxLimits
-    from .docker import Engine, EngineFacts
+    from .docker import Engine, EngineInfo
     from .state import StateDir
 
 __all__ = ["ContainerBody", "ContainerFactory"]
@@ -50,12 +50,12 @@ ENVIRONMENT_LABEL = "sandbox-service.environment"
 _NAME_PREFIX = "sandbox-"
 
 _REMOVE_S = 30.0
-"""How long an engine that is away at the moment, because it restarts, is given to remove a box."""
+"""How long to keep trying to remove a box while the engine does not answer, because it restarts."""
 _REMOVE_TRY_S = 10.0
 _PIDS_OF_THE_RUNNER = 16
-"""Processes that agent code cannot take, so that the runner can always end it."""
+"""Processes that agent code cannot take, so that the runner can always kill it."""
 _MAPPED_UIDS = range(10_000, 60_000)
-"""Where the engine maps users a box has few ids, and the mapping keeps them apart from everybody's."""
+"""Where the engine maps users a box has few ids, and the mapping keeps them apart from all others."""
 
 
 class ContainerBody:
@@ -85,7 +85,7 @@ class ContainerBody:
         except ServiceError as error:
             if error.code is not ErrorCode.IMAGE_MISSING:
                 raise
-            detail = f"there is no image {self._request.image}; build it with: {BUILD_COMMAND}"
+            detail = f"the image {self._request.image} does not exist; build it with: {BUILD_COMMAND}"
             raise ServiceError(ErrorCode.IMAGE_MISSING, detail) from error
 
     async def ended(self) -> str:
@@ -117,7 +117,7 @@ class ContainerBody:
                 await self._engine.remove(self.name, _REMOVE_TRY_S)
                 break
             except ServiceError as error:
-                # What did not start was removed by the engine's own call; trying once more is enough.
+                # A container that did not start was removed by the engine's own call; one more try is enough.
                 if not self._started or self._engine.closed or time.monotonic() > deadline:
                     log.warning("container %s could not be removed: %s", self.name, error.detail)
                     self._on_left(self.name)
@@ -137,7 +137,7 @@ class ContainerFactory:
     def __init__(
         self,
         engine: Engine,
-        facts: EngineFacts,
+        facts: EngineInfo,
         state: StateDir,
         node: str,
         limits: SandboxLimits,
@@ -157,7 +157,7 @@ class ContainerFactory:
         self._ranges = UidRanges(node)
         self._references: dict[str, str] = {}
         self._left: set[str] = set()
-        """Containers that could not be removed because the engine was away."""
+        """Containers that could not be removed because the engine did not answer."""
         self._maps_users = facts.rootless or facts.remapped_root is not None
 
     def protections(self) -> dict[str, bool]:
@@ -172,7 +172,7 @@ class ContainerFactory:
         on_event: Callable[[Frame], None],
         on_death: Callable[[str], None],
     ) -> Box:
-        # Found out once: a change of the code under a running service does not reach its boxes.
+        # Computed once: a change of the code under a running service does not reach its boxes.
         if spec.name not in self._references:
             reference = await asyncio.to_thread(image_reference, spec, self._image_prefix)
             self._references.setdefault(spec.name, reference)
@@ -199,20 +199,21 @@ class ContainerFactory:
             file_mib=limits.workspace_mib,
         )
         provided = (BOX_PACKAGES, BOX_DATA) if spec.provisions is not None else (None, None)
-        places = Places(WORKSPACE, SCRATCH, *provided)
+        places = BoxFolders(WORKSPACE, SCRATCH, *provided)
         config = configure(spec, places, _MAPPED_UIDS if self._maps_users else uids, bounds)
         box = Box(body, config, self._start_timeout_s, on_event, on_death)
+        # Opened last: ``open`` removes the box and gives back its user ids when it fails.
         await box.open(self._start_timeout_s)
         try:
             await self._remove_left()
         except BaseException:
-            # Cancelled: nobody else knows of the box.
+            # Cancelled: the caller never gets the box, so no other code can destroy it.
             await box.destroy()
             raise
         return box
 
     async def _remove_left(self) -> None:
-        """The engine has just started a box, so it is there again."""
+        """Remove the containers that could not be removed before; the engine has just answered."""
         for left in list(self._left):
             try:
                 await self._engine.remove(left, _REMOVE_TRY_S)
@@ -245,5 +246,5 @@ class ContainerFactory:
         self._ranges.close()
 
     def _socket_group(self) -> int | None:
-        """Our group, when the boxes' root is not us: root of the machine, while we are an ordinary user."""
+        """Return our group if it must enter the socket's folder: root of the box is not our user."""
         return None if os.geteuid() == 0 or self._maps_users else os.getegid()

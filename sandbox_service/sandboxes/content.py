@@ -1,11 +1,11 @@
-"""The files of ours that go into a box: the runner, and the ``box`` folders of one environment.
+"""Collect the files that go into a box: the runner, and the ``box`` folders of one environment.
 
-The list is an allow-list: of an environment only its folder ``box`` is copied, and of what environments share
-only ``shared/box``. Catalogs, ground truth and set-up lie beside these folders and stay in the service. The
-packages above a folder are made empty, so that no other file comes along with them.
+The list is an allow-list: of an environment only its folder ``box`` is copied, and of their shared code only
+``shared/box``. Catalogues, ground truth and set-up lie beside these folders and stay in the service. The
+packages above a folder are created empty, so that no other file is copied with them.
 
-The same set is copied into an image and laid out for process boxes, so that both run the same code. A digest
-over the set names the image: changed code is another image.
+The same files are copied into an image and laid out for process boxes, so that both run the same code. A
+digest of them names the image: changed code is another image.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["box_files", "box_modules", "runner_files"]
 
 _RUNNER = ("sandbox_service.runner", "sandbox_service.wire")
-"""What every box runs, and the wire format that it speaks."""
+"""Packages that every box runs: the runner, and the wire format."""
 _SHARED = "sandbox_service.environments.shared.box"
-"""What several environments' worlds are made of."""
+"""Modules that the worlds of several environments use."""
 _BOX_FOLDER = "box"
 
 
@@ -71,7 +71,7 @@ def _package(name: str) -> dict[str, bytes]:
     except ModuleNotFoundError:
         spec = None
     if spec is None or not spec.submodule_search_locations:
-        raise ServiceError(ErrorCode.SANDBOX_FAILED, f"there is no package {name!r} to put into a box")
+        raise ServiceError(ErrorCode.SANDBOX_FAILED, f"a box needs the package {name!r}: it is missing")
     folder = Path(next(iter(spec.submodule_search_locations)))
     parts = name.split(".")
     parents = {"/".join([*parts[:depth], "__init__.py"]): b"" for depth in range(1, len(parts))}

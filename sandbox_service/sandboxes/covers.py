@@ -1,7 +1,7 @@
-"""What a process box need not see of this machine's files, and hides behind empty folders.
+"""Choose the files of this machine that a process box does not need, to be hidden by empty folders.
 
-Homes, the service's own code and packages, prepared environments with their ground truth, stores and state
-folders. The system's programs and the interpreter with its standard library stay where they are.
+Those are home directories, the service's own code and packages, prepared environments with their ground
+truth, stores and state folders. System programs and the interpreter with its standard library stay visible.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def prefix_of(interpreter: str) -> Path:
 
 
 def coverable(wanted: Iterable[Path], interpreter: str) -> tuple[Path, ...]:
-    """Return those of ``wanted`` that are there and that a box can do without, outer ones first.
+    """Return those of ``wanted`` that exist and that a box does not need, outer ones first.
 
-    A folder around the interpreter is among them: the box puts the interpreter back behind its cover.
+    A folder around the interpreter is included: the box mounts the interpreter again below the cover.
     """
     prefix = prefix_of(interpreter)
     found: list[Path] = []

@@ -1,7 +1,7 @@
-"""The Docker engine's API, as the sandboxes need it: the only file that knows the SDK.
+"""The Docker engine's API, as the sandboxes need it: the only module that uses the SDK.
 
-The SDK blocks, so every call runs in a thread of the engine's own and has a deadline; what the engine
-answers becomes a ServiceError here. A call that is given up cleans up after itself when it ends after all.
+The SDK blocks, so every call runs in a thread of the engine's own and has a deadline; the engine's errors
+become ServiceErrors here. A call that is abandoned cleans up after itself when it ends later.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ if TYPE_CHECKING:
 
     from .hardening import Json
 
-__all__ = ["ContainerState", "Engine", "EngineFacts"]
+__all__ = ["ContainerState", "Engine", "EngineInfo"]
 
 T = TypeVar("T")
 
 HTTP_TIMEOUT_S = 60
-"""After so long without a byte from the engine a thread gives up, whoever still waits for it."""
+"""Time without a byte from the engine after which a thread gives up, even if its caller still waits."""
 _THREADS = 16
 _FULL = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class EngineFacts:
-    """What the engine says of itself."""
+class EngineInfo:
+    """Version and features of an engine."""
 
     version: str
     runc: str
-    """Empty when the engine does not say."""
+    """Empty when the engine does not report it."""
     runtimes: frozenset[str]
     rootless: bool
     remapped_root: int | None
-    """The host's uid of the boxes' root, where the engine maps users."""
+    """The uid on the host of root in the boxes, where the engine maps users."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerState:
-    """How a container is."""
+    """The state of a container."""
 
     running: bool
     exit_code: int
@@ -73,15 +73,15 @@ class Engine:
 
     @staticmethod
     async def connect(host: str | None, timeout_s: float) -> Engine:
-        """Reach an engine. Raises ServiceError(SANDBOX_FAILED), saying how, when none answers in time."""
+        """Connect to an engine. Raises ServiceError(SANDBOX_FAILED) when none answers in time."""
 
         settings: dict[str, Any] = {**docker.utils.kwargs_from_env()}
         if host is not None:
             settings["base_url"] = host
 
         def dial() -> docker.APIClient:
-            _knock(str(settings.get("base_url", docker.constants.DEFAULT_UNIX_SOCKET)), timeout_s)
-            # The client asks the engine for its API version here: the first real contact.
+            _check_socket(str(settings.get("base_url", docker.constants.DEFAULT_UNIX_SOCKET)), timeout_s)
+            # The client asks the engine for its API version here: the first real request.
             client = docker.APIClient(version="auto", timeout=ceil(timeout_s), **settings)
             client.timeout = HTTP_TIMEOUT_S
             return client
@@ -94,17 +94,17 @@ class Engine:
         except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
             raise _failed(f"no Docker engine answers: {error}") from error
 
-    async def facts(self, timeout_s: float = 10.0) -> EngineFacts:
-        """What the engine says of itself."""
+    async def facts(self, timeout_s: float = 10.0) -> EngineInfo:
+        """Return the engine's version and features."""
 
-        def ask() -> EngineFacts:
+        def ask() -> EngineInfo:
             info = self._client.info()
             parts = self._client.version().get("Components") or []
             runc = next((str(part["Version"]) for part in parts if part.get("Name") == "runc"), "")
             options = " ".join(info.get("SecurityOptions") or [])
             # With mapped users the engine keeps its data in a folder named after the mapped root, uid.gid.
             mapped = re.search(r"/(\d+)\.\d+/?$", str(info.get("DockerRootDir", "")))
-            return EngineFacts(
+            return EngineInfo(
                 version=str(info["ServerVersion"]),
                 runc=runc,
                 runtimes=frozenset(info.get("Runtimes") or {}),
@@ -115,7 +115,7 @@ class Engine:
         return await self._call("describe itself", ask, timeout_s)
 
     async def run(self, name: str, config: Mapping[str, Json], timeout_s: float) -> None:
-        """Create and start a container; when that fails or comes too late, nothing of it stays."""
+        """Create and start a container; when that fails or takes too long, nothing of it is left."""
         abandoned = threading.Event()
 
         def create_and_start() -> None:
@@ -127,6 +127,7 @@ class Engine:
                 with suppress(docker.errors.DockerException, requests.exceptions.RequestException):
                     self._remove(name)
                 raise
+            # The caller gave up meanwhile, and the thread is the only one that knows of the container.
             if abandoned.is_set():
                 self._remove(name)
 
@@ -137,11 +138,11 @@ class Engine:
             raise
 
     async def remove(self, name: str, timeout_s: float) -> None:
-        """Kill and remove a container; one that is gone is fine."""
+        """Kill and remove a container; one that is gone is no error."""
         await self._call("remove a container", lambda: self._remove(name), timeout_s)
 
     async def state(self, name: str, timeout_s: float = 5.0) -> ContainerState | None:
-        """How a container is; None when there is none."""
+        """Return the state of a container; None when it does not exist."""
 
         def ask() -> ContainerState | None:
             try:
@@ -158,7 +159,7 @@ class Engine:
         return await self._call("inspect a container", ask, timeout_s)
 
     async def containers(self, labels: Mapping[str, str], timeout_s: float = 10.0) -> list[str]:
-        """Names of all containers, running or not, with all these labels."""
+        """Return the ids of all containers, running or not, with all these labels."""
         wanted = [f"{key}={value}" for key, value in labels.items()]
 
         def ask() -> list[str]:
@@ -168,7 +169,7 @@ class Engine:
         return await self._call("list containers", ask, timeout_s)
 
     async def has_image(self, reference: str, timeout_s: float = 10.0) -> bool:
-        """Whether an image is there."""
+        """Return whether an image exists."""
 
         def ask() -> bool:
             try:
@@ -183,7 +184,7 @@ class Engine:
     async def build(
         self, context: IO[bytes], tag: str, arguments: Mapping[str, str], timeout_s: float
     ) -> None:
-        """Build an image from a tar with a Dockerfile in it, without network."""
+        """Build an image from a tar that contains a Dockerfile, without network."""
 
         def build() -> None:
             lines = self._client.build(
@@ -200,8 +201,8 @@ class Engine:
 
         await self._call(f"build {tag}", build, timeout_s)
 
-    async def pull(self, repository: str, tag: str, first_word_s: float, timeout_s: float) -> None:
-        """Fetch an image from a registry, which must begin to send within ``first_word_s``."""
+    async def pull(self, repository: str, tag: str, first_byte_s: float, timeout_s: float) -> None:
+        """Fetch an image from a registry, which must start to send within ``first_byte_s``."""
         begun = threading.Event()
 
         def pull() -> None:
@@ -209,24 +210,24 @@ class Engine:
             _read_progress(_noting(lines, begun), f"pull {repository}:{tag}")
 
         pulling = asyncio.ensure_future(self._call(f"pull {repository}:{tag}", pull, timeout_s))
-        await asyncio.wait({pulling}, timeout=first_word_s)
+        await asyncio.wait({pulling}, timeout=first_byte_s)
         if not pulling.done() and not begun.is_set():
             pulling.cancel()
-            raise _failed(f"no registry answered within {first_word_s:g} s")
+            raise _failed(f"no registry answered within {first_byte_s:g} s")
         await pulling
 
     async def load_tree(self, tarball: str, repository: str, tag: str, timeout_s: float) -> None:
-        """Make an image of one layer from the tar of a file system."""
+        """Import an image of one layer from the tar of a file system."""
 
         def load() -> None:
             answer = self._client.import_image_from_file(tarball, repository=repository, tag=tag)
             if "error" in str(answer).lower():
-                raise _failed(f"the engine did not take {tarball}: {answer}")
+                raise _failed(f"the Docker engine cannot import {tarball}: {answer}")
 
         await self._call(f"import {repository}:{tag}", load, timeout_s)
 
     async def close(self) -> None:
-        """Let go of the engine; calls under way end by themselves."""
+        """Close the client; calls in progress end by themselves."""
         self.closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._client.close()
@@ -252,13 +253,13 @@ class Engine:
         except docker.errors.NotFound:
             return
         except docker.errors.APIError as error:
-            # 409: somebody else removes it at this moment.
+            # 409: another removal is in progress.
             if error.status_code != 409:
                 raise
 
 
-def _knock(url: str, timeout_s: float) -> None:
-    """Raise OSError when nobody listens at a unix socket; the SDK would leak one, and say it less plainly."""
+def _check_socket(url: str, timeout_s: float) -> None:
+    """Raise OSError when no engine listens at a unix socket; the SDK would leak a socket and name no path."""
     scheme, _, path = url.partition("://")
     if scheme in ("unix", "http+unix"):
         with socket.socket(socket.AF_UNIX) as caller:
@@ -276,12 +277,12 @@ def _noting(lines: Iterator[dict[str, Any]], begun: threading.Event) -> Iterator
 
 
 def _read_progress(lines: Iterator[dict[str, Any]], what: str) -> None:
-    """Follow a build or a pull to its end; its failure is a line like any other."""
-    said: list[str] = []
+    """Read the output of a build or a pull to its end. A failure is one of its lines, and is raised here."""
+    texts: list[str] = []
     for line in lines:
-        said.append(str(line.get("stream") or line.get("status") or "").strip())
+        texts.append(str(line.get("stream") or line.get("status") or "").strip())
         if "error" in line:
-            last = " | ".join(text for text in said[-6:] if text)
+            last = " | ".join(text for text in texts[-6:] if text)
             raise docker.errors.DockerException(f"cannot {what}: {line['error']} ({last})")
 
 

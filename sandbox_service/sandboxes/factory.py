@@ -1,4 +1,4 @@
-"""Which boxes this node makes: Docker containers where an engine answers, processes otherwise."""
+"""Choose the kind of boxes of this node: Docker containers where an engine answers, else processes."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
     from sandbox_service.config import SandboxConfig
 
     from .base import SandboxFactory
-    from .docker import Engine, EngineFacts
+    from .docker import Engine, EngineInfo
 
 __all__ = ["open_engine", "open_factory", "version_warnings"]
 
 log = logging.getLogger(__name__)
 
 CONNECT_S = 3.0
-"""An engine that takes longer to answer at start is taken for none."""
+"""Time after which an engine that has not answered at start counts as absent."""
 
 OLDEST_ENGINE = (20, 10, 10)
-"""The first that gives single system calls an error of their own, which threads need in the box."""
+"""The first version that supports an errno per system call, which threads in the box need."""
 OLDEST_RUNC = (1, 1, 12)
-"""The first without the leaked descriptor of CVE-2024-21626."""
+"""The first version without the leaked descriptor of CVE-2024-21626."""
 MOUNT_RACES = (((1, 1, 12), (1, 2, 8)), ((1, 3, 0), (1, 3, 3)))
-"""From and up to: versions with CVE-2025-31133, CVE-2025-52565 and CVE-2025-52881."""
+"""Ranges of versions, end excluded, with CVE-2025-31133, CVE-2025-52565 and CVE-2025-52881."""
 
 
 async def open_factory(
     config: SandboxConfig, node: str, start_timeout_s: float = 60.0, secret: Sequence[Path] = ()
 ) -> SandboxFactory:
-    """The factory that the configuration asks for.
+    """Return the factory that the configuration asks for.
 
     ``node`` names this supervisor on this machine: it labels what the factory makes, and ``sweep`` removes
-    only what carries it. ``secret`` are files and folders that process boxes are not to see. Raises
-    ServiceError(SANDBOX_FAILED) when ``docker`` is asked for and no engine answers.
+    only those. ``secret`` are files and folders that process boxes must not see. Raises
+    ServiceError(SANDBOX_FAILED) when ``docker`` is configured and no engine answers.
     """
     limits = SandboxLimits(**config.limits.model_dump())
     engine = await _engine_for(config)
@@ -82,14 +82,14 @@ async def open_factory(
 
 
 async def open_engine(config: SandboxConfig) -> Engine:
-    """The Docker engine of the configuration. Raises ServiceError(SANDBOX_FAILED) when none answers."""
+    """Return the configured Docker engine. Raises ServiceError(SANDBOX_FAILED) when none answers."""
     from .docker import Engine
 
     return await Engine.connect(config.docker_host, CONNECT_S)
 
 
-def version_warnings(facts: EngineFacts) -> list[str]:
-    """What is known to be wrong with an engine; it is said at start, and the engine used all the same."""
+def version_warnings(facts: EngineInfo) -> list[str]:
+    """Return warnings about known faults of an engine's version, which is used all the same."""
     warnings: list[str] = []
     engine, runc = _version(facts.version), _version(facts.runc)
     if engine and engine < OLDEST_ENGINE:
@@ -99,20 +99,20 @@ def version_warnings(facts: EngineFacts) -> list[str]:
     if runc and runc < OLDEST_RUNC:
         warnings.append(
             f"runc {facts.runc} is older than 1.1.12, which closed CVE-2024-21626 (escape through a leaked "
-            "descriptor); update it, unless your distribution has mended it under this version"
+            "descriptor); update it, unless your distribution has patched this version"
         )
     elif runc and any(since <= runc < fixed for since, fixed in MOUNT_RACES):
         warnings.append(
             f"runc {facts.runc} has the mount races CVE-2025-31133, CVE-2025-52565 and CVE-2025-52881, which "
-            "1.2.8 and 1.3.3 closed; update it, unless your distribution has mended it"
+            "1.2.8 and 1.3.3 closed; update it, unless your distribution has patched this version"
         )
     return warnings
 
 
-def _check_runtime(runtime: str | None, facts: EngineFacts) -> None:
+def _check_runtime(runtime: str | None, facts: EngineInfo) -> None:
     if runtime is not None and runtime not in facts.runtimes:
         known = ", ".join(sorted(facts.runtimes))
-        detail = f"the engine has no runtime {runtime!r}; there are: {known}"
+        detail = f"unknown Docker runtime {runtime!r} in sandbox.docker_runtime; the engine has: {known}"
         raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)
 
 
@@ -124,7 +124,7 @@ async def _engine_for(config: SandboxConfig) -> Engine | None:
     except ServiceError as error:
         if config.kind == "docker":
             raise
-        log.info("process sandboxes, since %s", error.detail)
+        log.info("using process sandboxes: %s", error.detail)
         return None
 
 

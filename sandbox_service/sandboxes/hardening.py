@@ -1,9 +1,9 @@
-"""The hardening profile: what the engine is told when a container is made, as a pure function of its limits.
+"""The hardening profile of a container, as a pure function of its limits.
 
-Everything is denied that the runner or honest agent code does not need: no network, no capability but the
-runner's three, no writable path but four bounded tmpfs, no descriptor of the host but one private folder,
-no environment, no log. The function returns the engine API's own JSON, so that the profile can be read and
-tested without an engine.
+Everything is denied that neither the runner nor honest agent code needs: no network, no capability but the
+runner's three, no writable path but four bounded tmpfs, no file of the host but one private folder, no
+environment variables, no log. The function returns the engine API's own JSON, so that the profile can be
+read and tested without an engine.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ __all__ = [
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 BOX_CODE = "/opt/sandbox"
-"""Where our own files lie in an image."""
+"""The folder of the service's own files in an image."""
 BOX_PACKAGES = "/opt/environment/packages"
 BOX_DATA = "/opt/environment/data"
-"""What an environment was set up with; agents cannot enter the folder above."""
+"""The packages and data of the environment; agents cannot enter the folder above."""
 BOX_PYTHON = "/opt/sandbox/python3"
-"""The image's interpreter, wherever its base keeps it; a link that the Dockerfile makes."""
+"""The image's interpreter, wherever its base has it; a link that the Dockerfile makes."""
 BOX_SOCKET_DIR = "/run/sandbox"
-"""The private folder of the runner's socket: with the operator's data all of the host in the box."""
+"""The private folder of the runner's socket; the only folder of the host in the box besides operator data."""
 WORKSPACE = "/workspace"
 SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")
-"""Writable besides the workspace; emptied between instances."""
+"""Writable folders besides the workspace; emptied between instances."""
 
 RUNNER_CAPABILITIES = ["KILL", "SETGID", "SETUID"]
-"""To give processes uids of their own, and to end them."""
+"""SETUID and SETGID give processes user ids of their own, KILL ends them."""
 SHM_MIB = 16
 
 MASKED_PATHS = [
@@ -79,14 +79,14 @@ MASKED_PATHS = [
     "/sys/kernel",
     "/sys/module",
 ]
-"""Empty for everybody in the box; the engine's own list is part of it. Message queues are masked because
-they outlive their processes."""
+"""Hidden from all processes of the box; the engine's own list is part of it. Message queues are masked
+because they outlive their processes."""
 READONLY_PATHS = ["/proc/driver", "/proc/sys", "/proc/tty"]
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerRequest:
-    """Which container is to be made."""
+    """The container to create."""
 
     image: str
     command: tuple[str, ...]
@@ -98,16 +98,16 @@ class ContainerRequest:
     data_dir: str | None = None
     """The operator's data, mounted read-only at BOX_DATA."""
     runtime: str | None = None
-    """runc, runsc, kata; None is the engine's default."""
+    """runc, runsc or kata; None for the engine's default."""
     socket_group: int | None = None
     """A group of the host that may use ``socket_dir``, when its owner is not the box's root."""
 
 
 def container_config(request: ContainerRequest) -> dict[str, Json]:
-    """The body of the engine's create call."""
+    """Return the body of the engine's request to create a container."""
     return {
         "Image": request.image,
-        # env -i: the image's and the engine's variables do not reach the runner.
+        # env -i: variables of the image and the engine do not reach the runner.
         "Entrypoint": ["/usr/bin/env", "-i", BOX_PYTHON],
         "Cmd": list(request.command),
         "Env": [],
@@ -131,6 +131,8 @@ def _host_config(request: ContainerRequest) -> dict[str, Json]:
     memory = limits.memory_mib * 1024 * 1024
     config: dict[str, Json] = {
         "NetworkMode": "none",
+        # A private IPC namespace, so that System V objects and queues are the box's own; the host's would be
+        # shared by all boxes.
         "IpcMode": "private",
         "CgroupnsMode": "private",
         "PidMode": "",
@@ -138,6 +140,7 @@ def _host_config(request: ContainerRequest) -> dict[str, Json]:
         "Privileged": False,
         "PublishAllPorts": False,
         "ReadonlyRootfs": True,
+        # All dropped, then three added: an engine's default set changes with its version.
         "CapDrop": ["ALL"],
         "CapAdd": list[Json](RUNNER_CAPABILITIES),
         "SecurityOpt": ["no-new-privileges", f"seccomp={seccomp_profile()}"],
@@ -146,6 +149,7 @@ def _host_config(request: ContainerRequest) -> dict[str, Json]:
         "Mounts": _mounts(request),
         "Tmpfs": {path: tmpfs_options(path, limits) for path in (WORKSPACE, *SCRATCH)},
         "Memory": memory,
+        # Equal to the memory, so that the box has no swap and the bound holds.
         "MemorySwap": memory,
         "NanoCpus": round(limits.cpus * 1_000_000_000),
         "PidsLimit": limits.pids,
@@ -160,7 +164,7 @@ def _host_config(request: ContainerRequest) -> dict[str, Json]:
         "LogConfig": {"Type": "none"},
         "RestartPolicy": {"Name": "no"},
         "AutoRemove": False,
-        # The runner is PID 1 and reaps; an init of the engine's would be one more process.
+        # The runner is PID 1 and reaps orphans; an init of the engine would be one more process.
         "Init": False,
     }
     if request.runtime is not None:
@@ -184,10 +188,10 @@ def _mounts(request: ContainerRequest) -> list[Json]:
 
 
 def tmpfs_options(path: str, limits: SandboxLimits, mode: int = 0o1777) -> str:
-    """Mount options of one writable path: bounded in bytes and in inodes."""
+    """Return the mount options of a writable path, bounded in bytes and in inodes."""
     small = path == "/dev/shm"
     size = min(SHM_MIB, limits.workspace_mib) if small else limits.workspace_mib
-    # Scripts may be run where agents work: an interpreter would run them all the same.
+    # Scripts may run where agents work: an interpreter would run them all the same.
     execution = "noexec" if small else "exec"
     return f"rw,nosuid,nodev,{execution},size={size}m,nr_inodes={limits.workspace_inodes},mode={mode:o}"
 

@@ -1,4 +1,4 @@
-"""What this machine offers process boxes: an interpreter, own user ids, and what the kernel allows."""
+"""Detect what this machine offers process boxes: interpreter, user ids, and protections of the kernel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from .base import SandboxLimits
 
-__all__ = ["Host", "look_around", "protections_here"]
+__all__ = ["Host", "detect_host", "protections_here"]
 
 _SYSTEM_PYTHON = Path("/usr/bin/python3")
 _OLDEST = (3, 11)
@@ -41,12 +41,12 @@ confinement.confine(bytes.fromhex(sys.argv[1]))
 print("filtered")
 """
 _BUILT_FOR = (3, 11)
-"""What the environments' packages are built for."""
+"""The Python version for which the environments' packages are built."""
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """How process boxes are made here."""
+    """How process boxes are made on this machine."""
 
     interpreter: str
     drops_uids: bool
@@ -54,14 +54,14 @@ class Host:
     namespaces: bool
     """Boxes get namespaces of their own."""
     system_calls: bytes | None = field(default=None, repr=False)
-    """The filter of system calls around agents and environment; None where the kernel takes none."""
+    """The filter of system calls for agents and environment; None where the kernel cannot filter."""
     abstract_sockets_apart: bool = False
-    """Agents reach no abstract socket of others."""
+    """Agents cannot reach abstract sockets of other processes."""
     hidden: tuple[Path, ...] | None = None
-    """Places of this machine that boxes find empty; None where they cannot be covered."""
+    """Places of this machine that are empty in boxes; None where they cannot be covered."""
 
     def protections(self) -> dict[str, bool]:
-        """Return what keeps agents from this machine and from each other, and whether it does so here."""
+        """Return what keeps agents from this machine and from each other, and whether it is active here."""
         return {
             "own user ids": self.drops_uids,
             "own namespaces": self.namespaces,
@@ -73,7 +73,7 @@ class Host:
         }
 
 
-async def look_around(
+async def detect_host(
     state: StateDir,
     code: Path,
     limits: SandboxLimits,
@@ -81,10 +81,10 @@ async def look_around(
     packages: bool = False,
     secret: Sequence[Path] = (),
 ) -> Host:
-    """Find out how process boxes are made here, and what protects them.
+    """Detect how process boxes are made here, and what protects the machine from them.
 
-    ``packages`` are built for one version of the interpreter; ``secret`` are files and folders that boxes are
-    not to see, besides those of this process and its user.
+    ``packages`` are built for one version of the interpreter; ``secret`` are files and folders that boxes
+    must not see, besides those of this process and its user.
     """
     interpreter, drops_uids = choose_interpreter(state.path, packages=packages)
     probe = state.make_box_dir(f"probe-{secrets.token_hex(4)}", drops_uids)
@@ -92,6 +92,7 @@ async def look_around(
     try:
         enclosure = Enclosure(probe, code, None, limits, 1 if drops_uids else None, hidden)
         namespaces = await namespaces_work(enclosure, interpreter)
+        # A kernel may allow namespaces but not the covers, or another /proc: try once more without them.
         if not namespaces:
             hidden = None
             namespaces = await namespaces_work(replace(enclosure, hidden=None), interpreter)
@@ -102,19 +103,19 @@ async def look_around(
 
 
 async def protections_here(state_dir: Path | None, limits: SandboxLimits) -> dict[str, bool]:
-    """Return ``Host.protections`` of this machine, found out without a service."""
+    """Return ``Host.protections`` of this machine, detected without a service."""
     state = StateDir.open(state_dir, f"look-{secrets.token_hex(4)}")
     try:
         files = runner_files()
         code = await asyncio.to_thread(state.lay_out, digest(files), files)
-        return (await look_around(state, code, limits)).protections()
+        return (await detect_host(state, code, limits)).protections()
     finally:
         state.close()
         remove_folder(state.path)
 
 
 def _confinement(interpreter: str, code: Path) -> tuple[bool, bool]:
-    """Whether system calls can be filtered and abstract sockets kept apart, found out by doing it."""
+    """Return whether system calls can be filtered and abstract sockets kept apart, by trying both."""
     program = filter_program()
     if program is None:
         return False, False
@@ -133,10 +134,10 @@ def _confinement(interpreter: str, code: Path) -> tuple[bool, bool]:
 
 
 def choose_interpreter(state: Path, *, packages: bool = False) -> tuple[str, bool]:
-    """The Python of the boxes, and whether their agents can be given user ids of their own.
+    """Return the Python of the boxes, and whether their agents can have user ids of their own.
 
-    That takes root, and an interpreter and a state folder that other users can reach. The interpreter behind
-    a virtual environment is taken, so that the service's packages are not in the box.
+    Those need root, and an interpreter and a state folder that other users can reach. The interpreter behind
+    a virtual environment is used, so that the service's packages are not in the box.
     """
     own = Path(sys.executable).resolve()
     if os.geteuid() != 0:
@@ -149,7 +150,7 @@ def choose_interpreter(state: Path, *, packages: bool = False) -> tuple[str, boo
 
 
 def reachable(path: Path) -> bool:
-    """Whether users other than the owner can come to a path."""
+    """Return whether users other than the owner can reach a path."""
     try:
         real = path.resolve(strict=True)
         return all(step.stat().st_mode & stat.S_IXOTH for step in (real, *real.parents))

@@ -1,8 +1,8 @@
-"""Images: which one an environment needs, and building those that are missing.
+"""Name the image that an environment needs, and build those that are missing.
 
-An image is named after the content that goes into it (Dockerfiles, runner, the environment's box-side
-modules), so changed code is another image and a present one is never stale. Each environment has its own,
-and sees no other's files. The base comes from a registry where one answers, else from Debian's mirror.
+An image is named after its content (Dockerfiles, runner, the environment's box modules), so changed code is
+another image and an existing one is never stale. Each environment has its own image and sees no other's
+files. The base comes from a registry where one answers, else from Debian's packages.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ __all__ = ["BUILD_COMMAND", "build_images", "image_reference", "image_tag"]
 BUILD_COMMAND = "sandbox-service images build"
 
 _RECIPES = Path(__file__).parent / "recipes"
-"""Dockerfiles, and the script that makes a base. In a checkout it is a link to the folder ``docker``; a wheel
-holds the files themselves."""
+"""Dockerfiles, and the script that makes a base. In a checkout this is a link to the folder ``docker``; a
+wheel contains the files themselves."""
 _BASE = "sandbox-base"
 _PACKAGES = "sandbox-packages"
 _COMMON = "sandbox-code"
-"""Whose recipe serves every environment that has none of its own."""
+"""The image whose recipe serves all environments without one of their own."""
 _REGISTRY_BASE = ("python", "3.11-slim")
 _TREE_BASE = ("sandbox-debian", "bookworm")
 
-_REGISTRY_WORD_S = 15.0
-"""A registry that has not begun to answer by then is taken for none."""
+_REGISTRY_ANSWER_S = 15.0
+"""Time after which a registry that has not started to answer counts as absent."""
 _PULL_S = 600.0
 _BOOTSTRAP_S = 1200.0
 _BUILD_S = 300.0
 _PACKAGES_S = 900.0
-_TOLD_EVERY_S = 5.0
-"""How often a build that takes minutes says how far it is."""
+_PROGRESS_EVERY_S = 5.0
+"""Seconds between two progress reports of a long build."""
 
 
 def image_tag(spec: EnvironmentSpec) -> str:
-    """The tag of an environment's image: its name, and a digest of everything that goes in."""
+    """Return the tag of an environment's image: its name, and a digest of its whole content."""
     parts = [_recipe(_BASE), _box_recipe(spec.image), box_files(spec)]
     if spec.provisions is not None:
         parts += [_recipe(_PACKAGES), {"provisions": spec.provisions.digest.encode()}]
@@ -62,7 +62,7 @@ def image_tag(spec: EnvironmentSpec) -> str:
 
 
 def image_reference(spec: EnvironmentSpec, prefix: str = "") -> str:
-    """The full name of an environment's image; ``prefix`` is a registry and path."""
+    """Return the full name of an environment's image; ``prefix`` is a registry and path."""
     return f"{prefix}{spec.image}:{image_tag(spec)}"
 
 
@@ -75,16 +75,16 @@ async def build_images(
     cache_dir: Path | None = None,
     force: bool = False,
 ) -> list[str]:
-    """Build what is missing (everything with ``force``); the references of all the images.
+    """Build the missing images (all of them with ``force``), and return the references of all.
 
-    Raises ServiceError(SANDBOX_FAILED | STORAGE_FULL) with what the engine or the script said.
+    Raises ServiceError(SANDBOX_FAILED | STORAGE_FULL) with the message of the engine or the script.
     """
     references: list[str] = []
     for spec in specs:
         reference = image_reference(spec, prefix)
         references.append(reference)
         if not force and await engine.has_image(reference):
-            progress(f"{reference}: there already")
+            progress(f"{reference}: exists already")
             continue
         base = await _base_image(engine, progress, cache_dir or cache_root() / "images", force=force)
         if spec.provisions is not None:
@@ -130,7 +130,7 @@ async def _packages_image(
 
 
 async def _system(engine: Engine, progress: Callable[[str], None], cache: Path) -> str:
-    """An image with Python 3.11, from where it can be had."""
+    """Return an image with Python 3.11, from the first source that has one."""
     for repository, tag in (_REGISTRY_BASE, _TREE_BASE):
         if await engine.has_image(f"{repository}:{tag}"):
             return f"{repository}:{tag}"
@@ -138,7 +138,7 @@ async def _system(engine: Engine, progress: Callable[[str], None], cache: Path) 
     if not tarball.exists():
         progress(f"asking the registry for {':'.join(_REGISTRY_BASE)}")
         try:
-            await engine.pull(*_REGISTRY_BASE, _REGISTRY_WORD_S, _PULL_S)
+            await engine.pull(*_REGISTRY_BASE, _REGISTRY_ANSWER_S, _PULL_S)
             return ":".join(_REGISTRY_BASE)
         except ServiceError as error:
             progress(f"no image from a registry ({error.detail}); building one from Debian's packages")
@@ -151,7 +151,7 @@ async def _system(engine: Engine, progress: Callable[[str], None], cache: Path) 
 async def _bootstrap(tarball: Path, progress: Callable[[str], None]) -> None:
     script = _RECIPES / "build_base_image.sh"
     if not script.is_file():
-        raise ServiceError(ErrorCode.SANDBOX_FAILED, f"no base image: {script} is missing")
+        raise ServiceError(ErrorCode.SANDBOX_FAILED, f"cannot build a base image: {script} is missing")
     process = await asyncio.create_subprocess_exec(
         "sh",
         str(script),
@@ -162,7 +162,7 @@ async def _bootstrap(tarball: Path, progress: Callable[[str], None]) -> None:
     )
     assert process.stdout is not None
     log = tarball.with_suffix(".log")
-    progress(f"building {tarball.name} takes some minutes; its log: {log}")
+    progress(f"building {tarball.name}, which takes some minutes; log: {log}")
     last = ""
     try:
         async with asyncio.timeout(_BOOTSTRAP_S):
@@ -179,13 +179,13 @@ async def _bootstrap(tarball: Path, progress: Callable[[str], None]) -> None:
 
 
 async def _logged(output: asyncio.StreamReader, log: Path, progress: Callable[[str], None]) -> str:
-    """Write the output to a log, and say every few seconds how far it is; the last line."""
-    last, lines, told = "", 0, time.monotonic()
+    """Write the output to a log, report progress every few seconds, and return the last line."""
+    last, lines, reported = "", 0, time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as file:
         while True:
             try:
-                line = await asyncio.wait_for(output.readline(), _TOLD_EVERY_S)
+                line = await asyncio.wait_for(output.readline(), _PROGRESS_EVERY_S)
             except TimeoutError:
                 line = None
             if line == b"":
@@ -193,14 +193,14 @@ async def _logged(output: asyncio.StreamReader, log: Path, progress: Callable[[s
             if line is not None:
                 file.write(line)
                 lines, last = lines + 1, line.decode(errors="replace").strip() or last
-            if time.monotonic() - told >= _TOLD_EVERY_S:
-                told = time.monotonic()
+            if time.monotonic() - reported >= _PROGRESS_EVERY_S:
+                reported = time.monotonic()
                 file.flush()
                 progress(f"building the base image, {lines} lines so far: {last}")
 
 
 def _box_recipe(image: str) -> dict[str, bytes]:
-    """The Dockerfile of a box: the image's own where there is one, else the common one."""
+    """Return the Dockerfile of a box: the image's own where there is one, else the common one."""
     return _recipe(image if _dockerfile(image).is_file() else _COMMON)
 
 
@@ -209,16 +209,16 @@ def _dockerfile(image: str) -> Path:
 
 
 def _recipe(image: str) -> dict[str, bytes]:
-    """The Dockerfile of an image, under the name it has in a build context."""
+    """Return the Dockerfile of an image, by its name in a build context."""
     path = _dockerfile(image)
     try:
         return {"Dockerfile": path.read_bytes()}
     except OSError as error:
-        raise ServiceError(ErrorCode.SANDBOX_FAILED, f"no recipe for the image {image}: {error}") from error
+        raise ServiceError(ErrorCode.SANDBOX_FAILED, f"no Dockerfile for image {image}: {error}") from error
 
 
 def _write_context(target: IO[bytes], recipe: Mapping[str, bytes], folder: Path) -> None:
-    """A tar of a recipe and a prepared folder, which may be large."""
+    """Write a tar of a recipe and a prepared folder, which may be large."""
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for path, content in recipe.items():
             entry = tarfile.TarInfo(path)
@@ -229,7 +229,7 @@ def _write_context(target: IO[bytes], recipe: Mapping[str, bytes], folder: Path)
 
 
 def _context(*parts: Mapping[str, bytes]) -> IO[bytes]:
-    """A tar of the files, owned by root and readable by all, the same for the same content."""
+    """Return a tar of the files, owned by root and readable by all; equal content gives equal bytes."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for files in parts:

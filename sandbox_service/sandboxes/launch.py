@@ -1,4 +1,4 @@
-"""How a runner is started and configured: the command line and the HELLO body that both kinds of box use."""
+"""The command line and the first HELLO of a runner, which both kinds of box use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sandbox_service.errors import ServiceError
 if TYPE_CHECKING:
     from sandbox_service.environments.base import EnvironmentSpec
 
-__all__ = ["Places", "RunnerConfig", "RunnerLimits", "configure", "interpreter_arguments"]
+__all__ = ["BoxFolders", "RunnerLimits", "RunnerSettings", "configure", "interpreter_arguments"]
 
 _BOOTSTRAP = (
     "import sys; sys.path.insert(0, sys.argv.pop(1));"
@@ -37,22 +37,22 @@ class RunnerLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class BoxFolders:
     """Folders of a box, as its own processes see them."""
 
     workspaces: str
     scratch: tuple[str, ...]
-    """What agents can write besides."""
+    """Folders besides the workspaces that agents can write."""
     packages: str | None = None
     """The environment's packages."""
     data: str | None = None
     """The environment's data."""
     private_folders: dict[str, str] = field(default_factory=dict)
-    """Folders that each instance gets to itself, with mount options; empty where the runner may not mount."""
+    """Folders that each instance has to itself, with mount options; empty where the runner may not mount."""
 
 
 @dataclass(frozen=True, slots=True)
-class RunnerConfig:
+class RunnerSettings:
     """The body of the first HELLO."""
 
     world_module: str
@@ -72,35 +72,38 @@ class RunnerConfig:
     private_folders: dict[str, str]
 
     def body(self) -> dict[str, object]:
-        """As JSON."""
+        """Return it as JSON."""
         return asdict(self)
 
 
 def interpreter_arguments(code: str, socket: str) -> tuple[str, ...]:
-    """Arguments of a Python that becomes the runner of ``code``, listening at ``socket``.
+    """Return the arguments of a Python that becomes the runner of ``code``, listening at ``socket``.
 
-    Raises ServiceError(SANDBOX_FAILED) when the kernel takes no socket path so long.
+    Raises ServiceError(SANDBOX_FAILED) when the socket's path is too long for the kernel.
     """
     if len(os.fsencode(socket)) > _LONGEST_SOCKET_PATH:
-        detail = f"{socket} is too long for a socket's path; set sandbox.state_dir to a shorter one"
+        detail = (
+            f"the path {socket} is longer than the {_LONGEST_SOCKET_PATH} bytes that a socket's may have; "
+            "set sandbox.state_dir to a shorter one"
+        )
         raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)
-    # -I: neither the environment nor the working directory decides what is imported.
+    # -I: neither the environment variables nor the working directory affect what is imported.
     return ("-I", "-B", "-c", _BOOTSTRAP, code, socket)
 
 
 def configure(
     spec: EnvironmentSpec,
-    places: Places,
+    places: BoxFolders,
     uids: range | None,
     limits: RunnerLimits,
     system_calls: bytes | None = None,
-) -> RunnerConfig:
+) -> RunnerSettings:
     """Return the configuration of a box's runner.
 
-    Without ``uids`` its processes share one user id; ``system_calls`` is the filter that the runner puts
-    around agents and environment where nothing outside the box does.
+    Without ``uids`` its processes share one user id. ``system_calls`` is the filter that the runner installs
+    for agents and environment where the box itself has none.
     """
-    return RunnerConfig(
+    return RunnerSettings(
         world_module=spec.world_module,
         agent_code=spec.agent_code,
         many_per_worker=spec.many_per_worker,

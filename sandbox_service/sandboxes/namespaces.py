@@ -1,9 +1,9 @@
-"""A process box of its own: namespaces, where the kernel lets us have them, around the runner.
+"""Run a process box in namespaces of its own, where the kernel allows them.
 
-With them the box sees only its own processes, has no network and no System V objects of others, and writes
-to bounded private tmpfs; and it ends whole when its first process ends. Where that works too, places that it
-need not see are covered, and its agents see no processes but their own. They make a process box tidy, not a
-security boundary: the system's own files stay readable.
+The box then sees only its own processes, has no network and no System V objects of others, and writes to
+bounded private tmpfs; and all of it ends when its first process ends. Where that works too, places that the
+box does not need are covered, and its agents see only their own processes. This makes a process box tidy, not
+a security boundary: the system's own files stay readable.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["INSIDE", "Enclosure", "namespaces_work"]
 
 INSIDE = Path("/mnt")
-"""Where a box finds its own folder; the private tmpfs may hide the place where it really is."""
+"""The path of a box's folder inside; the private tmpfs may hide its real path."""
 WORKSPACES = INSIDE / "workspaces"
 _PROBE_S = 5.0
 _EMPTY = "nosuid,nodev,noexec,size=4k,nr_inodes=32,mode=755"
@@ -37,21 +37,21 @@ _EMPTY = "nosuid,nodev,noexec,size=4k,nr_inodes=32,mode=755"
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
-    """The namespaces of one box, and what is mounted in them."""
+    """The namespaces of one box, and the mounts in them."""
 
     box: Path
-    """Its folder, which it finds at INSIDE."""
+    """The box's folder, which is mounted at INSIDE."""
     code: Path
     provisions: Provisions | None
     limits: SandboxLimits
     env_uid: int | None
-    """The user id of the environment's processes; None where all have one."""
+    """The user id of the environment's processes; None where all processes have one."""
     hidden: tuple[Path, ...] | None = None
-    """Places that are covered; None where neither they nor the processes of others can be."""
+    """Places to cover; None where neither places nor other users' processes can be hidden."""
 
     def around(self, command: Sequence[str]) -> list[str]:
         """Return the command that starts ``command`` in the namespaces."""
-        # --kill-child: whoever kills the outer process kills the inner one, and with it the box.
+        # --kill-child: killing the outer process kills the inner one, and with it all processes of the box.
         flags = ["--fork", "--kill-child", "--pid", "--mount-proc", "--net", "--ipc"]
         if os.geteuid() != 0:
             flags += ["--user", "--map-root-user"]
@@ -59,16 +59,20 @@ class Enclosure:
         return ["unshare", *flags, "--", "sh", "-c", script, "sh", *command]
 
     def private_folders(self, limits: SandboxLimits) -> dict[str, str]:
-        """Return the mounts of what one instance can write: path to options, as mount(8) takes them."""
+        """Return the mounts that one instance can write: path to options, as mount(8) takes them."""
         return {str(path): tmpfs_options(str(path), limits, self._mode) for path in (WORKSPACES, *SCRATCH)}
 
     @property
     def _mode(self) -> int:
-        # What one user alone uses is private to it, which is how the runner knows that it may empty it.
+        # A folder of a single user is private to it, by which the runner knows that it may empty it.
         return 0o700 if self.env_uid is None else 0o1777
 
     def _mounts(self, interpreter: str) -> list[str]:
-        """Shell lines. Sources come first: a cover or a tmpfs may come to lie over their paths."""
+        """Return the lines of shell that mount everything.
+
+        The order matters. Sources are bound first, because a cover or a tmpfs may hide their paths; then the
+        box's folder goes to INSIDE, with them in it; then come the tmpfs and the covers.
+        """
         lines = [_bind(self.code, self.box / "code", whole=False)]
         if self.provisions is not None:
             lines.append(_bind(self.provisions.folder, self.box / "environment", whole=False))
@@ -99,13 +103,13 @@ class Enclosure:
 
 
 def _bind(source: Path, target: Path, *, whole: bool = True) -> str:
-    """``whole``: with what is mounted below the source."""
-    # By the working directory, since another user's root cannot always name the path that it can enter.
+    """Return the command of a bind mount; with ``whole``, of the mounts below the source too."""
+    # From the working directory, since root of another user namespace may enter a path that it cannot name.
     return f"cd {_quoted(source)} && mount -c {'--rbind' if whole else '--bind'} . {_quoted(target)}"
 
 
 def _cover(path: Path, options: str) -> str:
-    """An empty folder over a folder, /dev/null over a file; nothing over what is gone by now."""
+    """Return the command that hides a path: an empty folder over a folder, /dev/null over a file."""
     place = _quoted(path)
     empty = f"mount -c -t tmpfs -o {options} tmpfs {place}"
     return f"if [ -d {place} ]; then {empty}; elif [ -e {place} ]; then mount -c --bind /dev/null {place}; fi"
@@ -116,7 +120,7 @@ def _quoted(path: Path) -> str:
 
 
 async def namespaces_work(enclosure: Enclosure, interpreter: str) -> bool:
-    """Whether a box can be started in namespaces here, found out by starting one that does nothing."""
+    """Return whether a box can be started in namespaces here, by starting one that does nothing."""
     if shutil.which("unshare") is None or any(Path(interpreter).is_relative_to(path) for path in SCRATCH):
         return False
     process = await asyncio.create_subprocess_exec(
@@ -133,5 +137,5 @@ async def namespaces_work(enclosure: Enclosure, interpreter: str) -> bool:
     finally:
         if process.returncode is None:
             process.kill()
-            # The kernel ends it at once; a second cancellation here leaves it to the event loop's watcher.
+            # The kernel kills it at once; if this wait is cancelled, the loop's child watcher reaps it.
             await process.wait()

@@ -1,7 +1,7 @@
-"""Boxes that are ordinary processes: the same runner as a child of ours, for laptops without an engine.
+"""Boxes that are ordinary processes: the same runner as a child process, for machines without an engine.
 
-No security boundary, and the factory says so: agent code runs with the host's files in sight. There are
-limits for each process, user ids of the box's own where we are root, and namespaces where the kernel allows.
+They are not a security boundary, and the factory warns of it: agent code can read the host's files. There are
+limits for each process, user ids of the box's own under root, and namespaces where the kernel allows them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from .box import Box
 from .content import box_files
 from .covers import coverable
 from .hardening import SCRATCH
-from .host import look_around
-from .launch import Places, RunnerLimits, configure, interpreter_arguments
+from .host import detect_host
+from .launch import BoxFolders, RunnerLimits, configure, interpreter_arguments
 from .namespaces import INSIDE, Enclosure
 from .process_body import ProcessBody, sweep_boxes
 from .state import SOCKET_FOLDER, SOCKET_NAME
@@ -59,13 +59,13 @@ class ProcessFactory:
         instances_per_box: int = 32,
         secret: Sequence[Path] = (),
     ) -> None:
-        """``secret`` are files and folders of the service that boxes are not to see."""
+        """``secret`` are files and folders of the service that boxes must not see."""
         self._state = state
         self._secret = secret
         self._limits = limits
         self._start_timeout_s = start_timeout_s
         self._instances_per_box = instances_per_box
-        # What instances of a process box do not have to themselves is bounded for all of them together.
+        # Whatever the instances of a process box share is bounded for all of them together.
         self._shared_limits = replace(
             limits,
             workspace_mib=limits.workspace_mib * instances_per_box,
@@ -74,10 +74,10 @@ class ProcessFactory:
         self._ranges = UidRanges(node)
         self._code: dict[str, Path] = {}
         self._hosts: dict[bool, Host] = {}
-        self._looking = asyncio.Lock()
+        self._detecting = asyncio.Lock()
 
     def protections(self) -> dict[str, bool]:
-        # Boxes with packages may have another interpreter; what one kind of them lacks is off.
+        # Boxes with packages may have another interpreter; a protection counts if both kinds have it.
         found = [host.protections() for host in self._hosts.values()]
         return {name: all(each[name] for each in found) for name in (found[0] if found else ())}
 
@@ -90,22 +90,22 @@ class ProcessFactory:
         on_event: Callable[[Frame], None],
         on_death: Callable[[str], None],
     ) -> Box:
-        async with self._looking:
-            # Found out once: a change of the code under a running service does not reach its boxes.
+        async with self._detecting:
+            # Computed once: a change of the code under a running service does not reach its boxes.
             if spec.name not in self._code:
                 files = await asyncio.to_thread(box_files, spec)
                 self._code[spec.name] = await asyncio.to_thread(self._state.lay_out, digest(files), files)
             code = self._code[spec.name]
             packages = spec.provisions is not None
             if packages not in self._hosts:
-                self._hosts[packages] = await look_around(
+                self._hosts[packages] = await detect_host(
                     self._state, code, self._limits, packages=packages, secret=self._secret
                 )
-                _say_what_protects(self._hosts[packages])
+                _log_protections(self._hosts[packages])
             host = self._hosts[packages]
         name = _NAME_PREFIX + secrets.token_hex(5)
         # From here to the box, whose ``open`` cleans up after itself, nothing is awaited: a cancellation
-        # in between would keep the range of user ids.
+        # in between would leak the range of user ids.
         uids = self._ranges.take()
         box = self._box(host, spec, name, code, uids, on_event, on_death)
         await box.open(self._start_timeout_s)
@@ -149,15 +149,15 @@ class ProcessFactory:
             address_space_mib=self._limits.memory_mib,
             file_mib=self._limits.workspace_mib,
         )
-        # Where neither users nor mounts tell boxes apart, agents get temporary folders in their workspaces.
+        # Where neither users nor mounts separate boxes, agents get temporary folders in their workspaces.
         scratch = SCRATCH if host.drops_uids or host.namespaces else ()
         packages, data = _provided(spec.provisions, inside if host.namespaces else None)
-        places = Places(str(inside / "workspaces"), scratch, packages, data, private_folders)
+        places = BoxFolders(str(inside / "workspaces"), scratch, packages, data, private_folders)
         config = configure(spec, places, own_uids, limits, host.system_calls)
         return Box(body, config, self._start_timeout_s, on_event, on_death)
 
     def _hidden(self, host: Host, provisions: Provisions | None) -> tuple[Path, ...] | None:
-        """What a box of an environment does not see; its own packages and data lie elsewhere in it."""
+        """Return the places that a box hides, among them the originals of its packages and data."""
         if host.hidden is None or provisions is None:
             return host.hidden
         own = [path for path in (provisions.folder.parent, provisions.operator_data) if path is not None]
@@ -171,15 +171,15 @@ class ProcessFactory:
         self._ranges.close()
 
 
-def _say_what_protects(host: Host) -> None:
+def _log_protections(host: Host) -> None:
     log.warning(
-        "process sandboxes are no security boundary (%s). Use Docker for models that you do not trust.",
+        "process sandboxes are not a security boundary (%s). Use Docker for models that you do not trust.",
         ", ".join(f"{name}: {'on' if on else 'off'}" for name, on in host.protections().items()),
     )
 
 
 def _provided(provisions: Provisions | None, box: Path | None) -> tuple[str | None, str | None]:
-    """Where a box finds packages and data: in its own folder, or where they are."""
+    """Return the paths of packages and data in a box: in its own folder, or in their real place."""
     if provisions is None:
         return None, None
     if box is None:

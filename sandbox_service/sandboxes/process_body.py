@@ -1,4 +1,4 @@
-"""The body of a process box: its first process, its folder, and its record for a later service."""
+"""The body of a process box: its first process, its folder, and a record for a later service."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ProcessBody:
         self._exit: asyncio.Future[int] | None = None
 
     async def start(self, timeout_s: float) -> None:
-        # Whoever stops waiting does not stop the thread; ``remove`` waits for what it makes.
+        # Cancelling the caller does not stop the thread; ``remove`` waits for what the thread makes.
         self._spawning = asyncio.ensure_future(asyncio.to_thread(self._spawn))
         with storage_errors("start a process box"):
             self._process = await asyncio.shield(self._spawning)
@@ -69,6 +69,7 @@ class ProcessBody:
     def _spawn(self) -> subprocess.Popen[bytes]:
         self._state.make_box_dir(self.name, many_users=self._uids is not None)
         blocks = self._limits.workspace_mib * 2048
+        # By the shell and not by preexec_fn, which is unsafe in a process with threads.
         bounded = ["sh", "-c", f'ulimit -c 0 && ulimit -f {blocks} && exec "$@"', "sh", *self._command]
         with _private(self._folder / _LOG) as log_file:
             process = subprocess.Popen(
@@ -80,7 +81,7 @@ class ProcessBody:
                 cwd="/",
                 start_new_session=True,
             )
-        # Our own child that nobody has waited for is in the table, dead or alive.
+        # An unreaped child is in the process table, dead or alive, so its id cannot be another's.
         self._root = process_of(process.pid)
         record = {
             "pid": process.pid,
@@ -93,15 +94,15 @@ class ProcessBody:
 
     async def ended(self) -> str:
         if self._exit is None:
-            return "it was never started"
+            return "the process was never started"
         await asyncio.shield(self._exit)
         return await self.condition()
 
     async def condition(self) -> str:
         if self._process is None or self._process.returncode is None:
-            return "the runner's process lives, but does not answer"
-        said = await asyncio.to_thread(self._last_words)
-        return f"exit code {self._process.returncode}{': ' + said if said else ''}"
+            return "the runner's process is alive, but does not answer"
+        last_line = await asyncio.to_thread(self._last_log_line)
+        return f"exit code {self._process.returncode}{': ' + last_line if last_line else ''}"
 
     async def remove(self) -> None:
         if self._process is None and self._spawning is not None:
@@ -110,16 +111,19 @@ class ProcessBody:
         if self._process is not None:
             if self._exit is None:
                 self._exit = asyncio.ensure_future(_exit_of(self._process))
+            # The tree first, then the folder: a living process could go on writing into it.
             await asyncio.to_thread(end_tree, self._root, self._uids, _END_S)
             try:
                 async with asyncio.timeout(_END_S):
                     await self._exit
             except TimeoutError:
-                log.warning("process %d of box %s does not end", self._process.pid, self.name)
+                log.warning(
+                    "process %d of box %s was killed and has not exited", self._process.pid, self.name
+                )
         await asyncio.to_thread(remove_folder, self._folder)
         self._on_removed()
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         try:
             lines = (self._folder / _LOG).read_bytes()[-_LOG_BYTES:].decode(errors="replace").splitlines()
         except OSError:
@@ -128,19 +132,19 @@ class ProcessBody:
 
 
 def _private(path: Path) -> BinaryIO:
-    """A new file that agents of the box cannot read."""
+    """Open a new file that agents of the box cannot read."""
     return open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
 def sweep_boxes(boxes: Path) -> int:
-    """End the boxes that are on record in a folder and remove what is left of them; how many there were."""
+    """Kill the boxes that are recorded in a folder, remove what is left of them, and return their number."""
     found = [folder for folder in boxes.iterdir() if folder.is_dir()]
     for folder in found:
         try:
             record = json.loads((folder / _RECORD).read_bytes())
             pid, started, uids = int(record["pid"]), int(record["started"]), record["uids"]
         except (OSError, ValueError, KeyError, TypeError):
-            log.warning("box %s left no readable record; its processes, if any, are not ended", folder.name)
+            log.warning("box %s has no readable record; its processes, if any, were not killed", folder.name)
         else:
             end_tree(process_of(pid, started), range(*uids) if uids else None, _END_S)
         remove_folder(folder)
@@ -148,7 +152,7 @@ def sweep_boxes(boxes: Path) -> int:
 
 
 async def _exit_of(process: subprocess.Popen[bytes]) -> int:
-    """The exit status of a child, without a thread that waits for it."""
+    """Return the exit status of a child, without a thread that waits for it."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     descriptor = os.pidfd_open(process.pid)

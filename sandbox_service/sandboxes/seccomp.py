@@ -1,7 +1,7 @@
-"""The allow-list of system calls, in the two forms that boxes take it in.
+"""The allow-list of system calls, in the two forms in which boxes use it.
 
-``seccomp.json`` is the list. An engine takes it as it is; processes of a process box get the same rules as a
-program for the kernel's filter, which is compiled here so that the box needs no library for it.
+``seccomp.json`` is the list. A Docker engine takes it unchanged; processes of a process box get the same
+rules as a BPF program for the kernel, compiled here so that the box needs no library for it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
 _WORD: Final = 0xFFFFFFFF
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32 = 0x40000000
-"""Set in the numbers of x86_64's other calling convention, which would reach every call by another name."""
+"""Set in the numbers of x86_64's x32 ABI, which reaches every call by a second number."""
 
 _Instruction = tuple[int, int, int, int]
 """Code, jump if true, jump if false, operand."""
@@ -45,6 +45,7 @@ def filter_program(machine: str = "") -> bytes | None:
     profile = _profile()
     numbers: dict[str, int] = json.loads(_text("syscall_numbers.json"))[machine]
     program: list[_Instruction] = [
+        # The architecture first: the same number is another call on another one, as of 32-bit programs.
         (_LOAD, 0, 0, _ARCHITECTURE_AT),
         (_IF_EQUAL, 1, 0, _ARCHITECTURES[machine]),
         (_RETURN, 0, 0, _KILL),
@@ -76,7 +77,7 @@ def filter_program(machine: str = "") -> bytes | None:
 
 
 def _on_ranges(numbers: Iterable[int], verdict: int) -> Iterator[_Instruction]:
-    """Return ``verdict`` for sorted call numbers. Jumps are short, so none leaves its range."""
+    """Yield the instructions that return ``verdict`` for sorted call numbers. No jump leaves its range."""
     ranges: list[list[int]] = []
     for number in numbers:
         if ranges and number == ranges[-1][1] + 1:
@@ -93,7 +94,8 @@ def _on_ranges(numbers: Iterable[int], verdict: int) -> Iterator[_Instruction]:
 
 
 def _on_arguments(conditions: Iterable[dict[str, Any]]) -> list[_Instruction]:
-    """Allow the call when all conditions hold; go on behind this otherwise."""
+    """Return the instructions that allow a call when all conditions hold, and go on behind them otherwise."""
+    # An argument has 64 bits and an instruction compares 32: low word, then high word.
     checks: list[list[_Instruction]] = []
     for condition in conditions:
         if condition["op"] == "SCMP_CMP_EQ":
@@ -101,7 +103,7 @@ def _on_arguments(conditions: Iterable[dict[str, Any]]) -> list[_Instruction]:
         elif condition["op"] == "SCMP_CMP_MASKED_EQ":
             mask, value = int(condition["value"]), int(condition["valueTwo"])
         else:
-            raise ValueError(f"seccomp.json: no such comparison is known: {condition['op']}")
+            raise ValueError(f"seccomp.json: unsupported comparison {condition['op']}")
         for shift in (0, 32):
             if part := mask >> shift & _WORD:
                 place = _ARGUMENTS_AT + 8 * int(condition["index"]) + shift // 8

@@ -1,8 +1,8 @@
 """The private folder of one node's boxes: sockets, process boxes, and the code laid out for them.
 
-<state>/            0711, ours, so that only we can list it
+<state>/            0711, owned by the service, so that only its user can list it
   lock              held by the factory that uses the folder
-  sockets/<box>/    0700, or 2770 for boxes whose root is somebody else; runner.sock lies in it
+  sockets/<box>/    0700, or 2770 for boxes whose root is another user; runner.sock lies in it
   boxes/<box>/      a process box: its record and its workspaces
   code/<digest>/    the runner and an environment, readable by agents' user ids
 """
@@ -32,12 +32,12 @@ __all__ = ["SOCKET_FOLDER", "SOCKET_NAME", "StateDir", "remove_folder", "storage
 
 SOCKET_NAME = "runner.sock"
 SOCKET_FOLDER = "io"
-"""Where a process box has its socket; a short name, since the kernel bounds the length of the whole path."""
+"""The folder of a process box's socket; a short name, since the kernel bounds the length of the path."""
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
 class StateDir:
-    """One node's folder; the same node finds what an earlier process left there."""
+    """The folder of one node; a restarted service finds there what an earlier one left."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -48,12 +48,12 @@ class StateDir:
 
     @classmethod
     def open(cls, parent: Path | None, node: str) -> StateDir:
-        """Make or find the folder of a node, and lock it.
+        """Create or find the folder of a node, and lock it.
 
         Raises ServiceError(SANDBOX_FAILED) when it is not private, or in use.
         """
         if not _NODE_NAME.fullmatch(node):
-            raise _refused(f"{node!r} cannot be a node's name")
+            raise _refused(f"invalid node name {node!r}: it must match {_NODE_NAME.pattern}")
         own = parent is None
         base = Path(tempfile.gettempdir()) / f"sandbox-service-{os.geteuid()}" if parent is None else parent
         state = cls((base / node).absolute())
@@ -75,9 +75,10 @@ class StateDir:
         return state
 
     def make_socket_dir(self, box: str, remapped_root: int | None, group: int | None) -> Path:
-        """A folder for one box's socket, which nobody but us and the box's root can enter."""
+        """Create the folder of one box's socket, which only this user and the box's root can enter."""
         folder = self.sockets / box
         with storage_errors("make a socket folder"):
+            # Created private, then opened: in between no other user can enter.
             folder.mkdir(mode=0o700)
             if remapped_root is not None:
                 os.chown(folder, remapped_root, remapped_root)
@@ -87,7 +88,7 @@ class StateDir:
         return folder
 
     def make_box_dir(self, box: str, many_users: bool) -> Path:
-        """A folder for one process box: its socket, the place of its code, its workspaces."""
+        """Create the folder of one process box: socket, code, workspaces."""
         folder = self.boxes / box
         with storage_errors("make a box's folder"):
             parts = {
@@ -102,27 +103,28 @@ class StateDir:
                 (folder / part).mkdir()
                 (folder / part).chmod(mode)
             if many_users:
-                # Agents make their own workspaces here, each with its own user id.
+                # Agents create their workspaces here, each with its own user id.
                 (folder / "workspaces").chmod(0o1777)
         return folder
 
     def clear_sockets(self) -> None:
-        """Remove the socket folders that are left of boxes which are gone."""
+        """Remove the socket folders of boxes that are gone."""
         for folder in self.sockets.iterdir():
             shutil.rmtree(folder, ignore_errors=True)
 
     def lay_out(self, digest: str, files: Mapping[str, bytes]) -> Path:
-        """The files under ``code/<digest>``, written once and whole."""
+        """Return the folder ``code/<digest>`` with the files, written once and in one step."""
         target = self.code / digest
         if target.is_dir():
             return target
         with storage_errors("lay out the code of a box"):
+            # Written beside its place and renamed, so that a service that dies here leaves no half of it.
             draft = Path(tempfile.mkdtemp(prefix="draft-", dir=self.code))
             for path, content in files.items():
                 file = draft / path
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(content)
-            # Boxes cannot write here; without byte code each would compile everything again.
+            # Boxes cannot write here; without byte code each box would compile everything again.
             compileall.compile_dir(draft, quiet=2, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
             for entry in (draft, *draft.rglob("*")):
                 entry.chmod(0o755 if entry.is_dir() else 0o644)
@@ -135,7 +137,7 @@ class StateDir:
         return target
 
     def close(self) -> None:
-        """Let go of the lock; the folder stays for the next factory of this node."""
+        """Release the lock; the folder stays for the next factory of this node."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -143,7 +145,7 @@ class StateDir:
 
 @contextmanager
 def storage_errors(what: str) -> Iterator[None]:
-    """File errors of the host become ServiceErrors: STORAGE_FULL, or SANDBOX_FAILED with the reason."""
+    """Turn OSErrors of the block into ServiceErrors: STORAGE_FULL, or SANDBOX_FAILED with the reason."""
     try:
         yield
     except OSError as error:
@@ -153,7 +155,7 @@ def storage_errors(what: str) -> Iterator[None]:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder and all below it, also where an agent took our rights to its own folders away."""
+    """Remove a folder and all below it, even where an agent took away our rights to its own folders."""
 
     def open_up(_function: object, path: str, _error: object) -> None:
         blocked = Path(path).parent
@@ -168,9 +170,9 @@ def remove_folder(folder: Path) -> None:
 def _check_private(folder: Path) -> None:
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise _refused(f"{folder} is not a folder of ours")
+        raise _refused(f"{folder} is not a folder that belongs to user {os.geteuid()}; remove it")
     if found.st_mode & 0o022:
-        raise _refused(f"{folder} can be written by others")
+        raise _refused(f"{folder} can be written by other users; remove their rights with chmod go-w")
 
 
 def _lock(path: Path) -> int:
@@ -179,7 +181,7 @@ def _lock(path: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise _refused(f"{path.parent} is in use by another service") from None
+        raise _refused(f"{path.parent} is in use by another service; set sandbox.state_dir") from None
     return descriptor
 
 

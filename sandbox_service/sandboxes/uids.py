@@ -1,8 +1,8 @@
-"""Which user ids a box may use: a range of its own for each, so that no two boxes ever share one.
+"""User ids of boxes: a range for each box, so that no two boxes share an id.
 
 The kernel counts processes, pending signals and message queues by user id across containers, so equal ids
-would let boxes feel each other; and a process box is ended by its ids, so two services on one machine that
-had the same would end each other's. Ranges lie far above the ids that systems give to people and services.
+would let boxes affect each other; and a process box is killed by its ids, so two services on one machine with
+equal ids would kill each other's boxes. The ranges lie far above the ids of people and system services.
 """
 
 from __future__ import annotations
@@ -20,48 +20,48 @@ __all__ = ["RANGE", "UidRanges"]
 
 FIRST = 1_000_000_000
 RANGE = 65_536
-"""Ids of one box: every instance of its life gets fresh ones."""
+"""Ids of one box: every instance of its life gets unused ones."""
 _BOXES_PER_NODE = 1024
 _NODES = 16
 _CLAIMS = "training-sandbox-uids"
 
 
 class UidRanges:
-    """Hands out ranges to the boxes of one node, which has a part of the ids to itself until it closes."""
+    """Hands out ranges to the boxes of one node, which has a part of the ids to itself until it is closed."""
 
     def __init__(self, node: str, claims: str = _CLAIMS) -> None:
-        """Raises ServiceError(SANDBOX_FAILED) when all parts are taken."""
+        """Claim a part of the ids. Raises ServiceError(SANDBOX_FAILED) when all parts are taken."""
         part, claim = _claim(claims, zlib.crc32(node.encode()) % _NODES)
         self._first = FIRST + part * _BOXES_PER_NODE * RANGE
         self._free = deque(range(_BOXES_PER_NODE))
         self._release = weakref.finalize(self, os.close, claim)
 
     def close(self) -> None:
-        """Let another node have the part. Idempotent."""
+        """Release the part for another node. Idempotent."""
         self._release()
 
     @property
     def all(self) -> range:
-        """Every id that any box of this node can have."""
+        """All ids that a box of this node can have."""
         return range(self._first, self._first + _BOXES_PER_NODE * RANGE)
 
     def take(self) -> range:
-        """A range that no living box has. Raises ServiceError(SANDBOX_FAILED) when all are taken."""
+        """Return a range that no living box has. Raises ServiceError(SANDBOX_FAILED) when all are taken."""
         if not self._free:
             raise ServiceError(ErrorCode.SANDBOX_FAILED, f"a node has at most {_BOXES_PER_NODE} boxes")
         start = self._first + self._free.popleft() * RANGE
         return range(start, start + RANGE)
 
     def give_back(self, uids: range) -> None:
-        """The box of this range is gone; the range is the last to be taken again."""
+        """Return the range of a box that is gone; it will be the last to be taken again."""
         self._free.append((uids.start - self._first) // RANGE)
 
 
 def _claim(claims: str, wanted: int) -> tuple[int, int]:
-    """The wanted part of the ids, or the next that is free; the descriptor that keeps it from others.
+    """Claim the wanted part of the ids, or the next free one; return it with the descriptor that holds it.
 
-    A name of an abstract socket can be had once on a machine, and is free when its holder is gone, however
-    that ended. A node that comes back gets its old part, unless it was given away meanwhile.
+    An abstract socket's name can be bound once on a machine, and is free when its holder has ended, however
+    it ended. A node that comes back gets its old part, unless another took it meanwhile.
     """
     for offset in range(_NODES):
         part = (wanted + offset) % _NODES
@@ -71,5 +71,5 @@ def _claim(claims: str, wanted: int) -> tuple[int, int]:
             except OSError:
                 continue
             return part, name.detach()
-    detail = f"{_NODES} services on this machine have taken all user ids for boxes"
+    detail = f"{_NODES} services on this machine have taken all user ids for boxes; stop one of them"
     raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)

@@ -57,7 +57,7 @@ def orphaned(family: Descendants, value: str) -> int:
     parent = start(value, sys.executable, "-c", PARENT)
     assert parent.stdout is not None
     pid = int(parent.stdout.readline())
-    family.bury()
+    family.reap_orphans()
     parent.kill()
     parent.communicate()
     return pid
@@ -67,10 +67,10 @@ def test_an_orphan_is_buried_when_it_ends():
     family = Descendants(NAME, "6")
     with family.adopting():
         orphan = orphaned(family, "6")
-        family.bury()
+        family.reap_orphans()
         os.kill(orphan, signal.SIGKILL)
         while is_in_the_table(orphan):
-            family.bury()
+            family.reap_orphans()
             time.sleep(0.001)
 
 
@@ -87,10 +87,10 @@ def test_the_dead_that_were_started_here_are_left_to_who_started_them():
     family = Descendants(NAME, "8")
     with family.adopting():
         child = start("8", "sh", "-c", "exit 3")
-        family.bury()
+        family.reap_orphans()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        family.bury()
-        family.bury()
+        family.reap_orphans()
+        family.reap_orphans()
         assert child.wait() == 3
         child.communicate()
 

@@ -43,6 +43,6 @@ def test_work_that_passes_its_deadline_is_left_behind():
 def test_work_that_is_no_longer_worth_waiting_for_is_left_behind():
     over = threading.Event()
     looks = iter([True, False])
-    with pytest.raises(AbandonedError, match="take down: there is nothing left to wait for"):
+    with pytest.raises(AbandonedError, match="take down: what it waits for is gone"):
         run_in_thread(over.wait, name="take down", worth_waiting=lambda: next(looks))
     over.set()

@@ -80,7 +80,7 @@ async def test_what_was_under_way_when_the_connection_broke_is_of_unknown_outcom
 async def test_a_runner_that_listens_no_more_is_dead_and_that_is_said_once(connected):
     runner, connection, heard = connected
     runner.die()
-    assert "the runner is gone" in await asyncio.wait_for(heard.broken, 5)
+    assert "the runner's socket is closed" in await asyncio.wait_for(heard.broken, 5)
     with pytest.raises(ServiceError) as caught:
         await connection.request(Frame(Op.STEP, 0), 5)
     assert failure(caught) is ErrorCode.OUTCOME_UNKNOWN

@@ -10,7 +10,7 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes import container
 from sandbox_service.sandboxes.base import SandboxLimits
 from sandbox_service.sandboxes.container import ContainerFactory
-from sandbox_service.sandboxes.docker import EngineFacts
+from sandbox_service.sandboxes.docker import EngineInfo
 from sandbox_service.sandboxes.state import SOCKET_NAME, StateDir
 from sandbox_service.wire.frames import Frame, Op
 from tests.fakes.engine import FakeEngine
@@ -18,7 +18,7 @@ from tests.fakes.listening_runner import ListeningRunner, configuration
 from tests.fakes.waiting import until
 
 SPEC = EchoCatalog.spec
-FACTS = EngineFacts("28.0.0", "1.3.3", frozenset({"runc"}), rootless=False, remapped_root=None)
+FACTS = EngineInfo("28.0.0", "1.3.3", frozenset({"runc"}), rootless=False, remapped_root=None)
 
 
 class RunnerEngine(FakeEngine):
@@ -88,7 +88,7 @@ async def test_the_runner_is_told_its_world_and_user_ids_of_its_own(state):
 
 async def test_where_the_engine_maps_users_the_ids_are_small(state):
     engine = RunnerEngine()
-    facts = EngineFacts("28.0.0", "", frozenset({"runc"}), rootless=True, remapped_root=None)
+    facts = EngineInfo("28.0.0", "", frozenset({"runc"}), rootless=True, remapped_root=None)
     box = await make(engine, state, facts=facts).start(SPEC, nothing, nothing)
     told = configuration(engine.runner)
     assert told["uid_base"] + told["uid_count"] <= 65_536

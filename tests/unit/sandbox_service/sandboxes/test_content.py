@@ -116,7 +116,7 @@ def test_a_world_outside_of_a_box_folder_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_world_that_is_nowhere_is_an_error():
-    with pytest.raises(ServiceError, match="no package"):
+    with pytest.raises(ServiceError, match="needs the package"):
         box_files(spec_of("nowhere"))
 
 

@@ -5,12 +5,12 @@ import pytest
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import SandboxConfig
 from sandbox_service.errors import ServiceError
-from sandbox_service.sandboxes.docker import EngineFacts
+from sandbox_service.sandboxes.docker import EngineInfo
 from sandbox_service.sandboxes.factory import open_factory, version_warnings
 
 
 def facts(version, runc):
-    return EngineFacts(version, runc, frozenset(), rootless=False, remapped_root=None)
+    return EngineInfo(version, runc, frozenset(), rootless=False, remapped_root=None)
 
 
 async def test_without_an_engine_auto_takes_processes(tmp_path):

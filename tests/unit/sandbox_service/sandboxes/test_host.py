@@ -14,7 +14,7 @@ from sandbox_service.environments.base import Provisions
 from sandbox_service.sandboxes import host, namespaces
 from sandbox_service.sandboxes.base import SandboxLimits
 from sandbox_service.sandboxes.content import runner_files
-from sandbox_service.sandboxes.host import choose_interpreter, look_around, reachable
+from sandbox_service.sandboxes.host import choose_interpreter, detect_host, reachable
 from sandbox_service.sandboxes.namespaces import INSIDE, Enclosure, namespaces_work
 from sandbox_service.sandboxes.state import StateDir
 from tests.fakes.waiting import until
@@ -59,14 +59,14 @@ def test_in_a_folder_that_agents_cannot_reach_no_user_ids_are_dropped(state):
 
 async def test_looking_around_leaves_nothing_behind(state):
     code = state.lay_out("d", runner_files())
-    found = await look_around(state, code, LIMITS)
+    found = await detect_host(state, code, LIMITS)
     assert "python" in found.interpreter
     assert (found.system_calls is not None) == found.protections()["filtered system calls"]
     assert list(state.boxes.iterdir()) == []
 
 
 async def test_code_that_cannot_confine_itself_gets_no_filter(state):
-    found = await look_around(state, state.lay_out("d", {"a.py": b""}), LIMITS)
+    found = await detect_host(state, state.lay_out("d", {"a.py": b""}), LIMITS)
     assert found.protections()["filtered system calls"] is False
     assert found.protections()["own abstract sockets"] is False
 

@@ -48,7 +48,7 @@ async def test_what_is_there_is_not_built_again():
     said = []
     assert await build_images(engine, [SPEC], said.append) == [image_reference(SPEC)]
     assert engine.built == []
-    assert "there already" in said[0]
+    assert "exists already" in said[0]
 
 
 async def test_a_missing_image_is_built_on_a_base_from_the_registry(tmp_path):

@@ -1,4 +1,4 @@
-"""What a runner is started with and told."""
+"""What a runner is started with and sent."""
 
 import dataclasses
 import json
@@ -8,7 +8,7 @@ import pytest
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from sandbox_service.errors import ServiceError
 from sandbox_service.runner.config import RunnerConfig as Understood
-from sandbox_service.sandboxes.launch import Places, RunnerLimits, configure, interpreter_arguments
+from sandbox_service.sandboxes.launch import BoxFolders, RunnerLimits, configure, interpreter_arguments
 
 LIMITS = RunnerLimits(open_files=64, processes=10, address_space_mib=None, file_mib=8)
 UIDS = range(1_000_000_000, 1_000_065_536)
@@ -20,8 +20,8 @@ def understood(config) -> Understood:
 
 
 def test_the_runner_understands_what_it_is_told():
-    told = configure(EchoCatalog.spec, Places("/workspace", ("/tmp",)), UIDS, LIMITS)
-    found = understood(told)
+    sent = configure(EchoCatalog.spec, BoxFolders("/workspace", ("/tmp",)), UIDS, LIMITS)
+    found = understood(sent)
     assert found.world_module == EchoCatalog.spec.world_module
     assert found.many_per_worker is True
     assert found.agent_code is False
@@ -30,7 +30,7 @@ def test_the_runner_understands_what_it_is_told():
 
 
 def test_every_user_id_lies_in_the_boxs_range():
-    found = understood(configure(EchoCatalog.spec, Places("/workspace", ()), UIDS, LIMITS))
+    found = understood(configure(EchoCatalog.spec, BoxFolders("/workspace", ()), UIDS, LIMITS))
     assert found.drop_uids is True
     assert found.env_uid in UIDS
     assert found.uid_base in UIDS
@@ -38,7 +38,9 @@ def test_every_user_id_lies_in_the_boxs_range():
 
 
 def test_without_user_ids_none_are_dropped():
-    assert understood(configure(EchoCatalog.spec, Places("/workspace", ()), None, LIMITS)).drop_uids is False
+    assert (
+        understood(configure(EchoCatalog.spec, BoxFolders("/workspace", ()), None, LIMITS)).drop_uids is False
+    )
 
 
 def test_neither_environment_nor_working_directory_decide_what_the_runner_imports():

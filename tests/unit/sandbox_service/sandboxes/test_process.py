@@ -25,7 +25,9 @@ async def test_the_log_says_once_what_protects_boxes_and_that_they_are_no_bounda
             await box.destroy()
     finally:
         await factory.close()
-    (line,) = [record.getMessage() for record in caplog.records if "no security boundary" in record.message]
+    (line,) = [
+        record.getMessage() for record in caplog.records if "not a security boundary" in record.message
+    ]
     assert "own user ids" in factory.protections()
     for name, on in factory.protections().items():
         assert f"{name}: {'on' if on else 'off'}" in line

@@ -39,21 +39,21 @@ def test_a_closed_folder_can_be_opened_again(tmp_path):
 
 @pytest.mark.parametrize("node", ["", "../up", "a/b", ".hidden", "x" * 64])
 def test_a_nodes_name_is_no_path(tmp_path, node):
-    with pytest.raises(ServiceError, match="cannot be a node's name"):
+    with pytest.raises(ServiceError, match="invalid node name"):
         StateDir.open(tmp_path, node)
 
 
 def test_a_folder_that_others_can_write_is_refused(tmp_path):
     (tmp_path / "n1").mkdir()
     (tmp_path / "n1").chmod(0o777)
-    with pytest.raises(ServiceError, match="written by others"):
+    with pytest.raises(ServiceError, match="written by other users"):
         StateDir.open(tmp_path, "n1")
 
 
 def test_a_link_in_place_of_a_folder_is_refused(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "n1").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ServiceError, match="not a folder of ours"):
+    with pytest.raises(ServiceError, match="not a folder that belongs to user"):
         StateDir.open(tmp_path, "n1")
 
 
