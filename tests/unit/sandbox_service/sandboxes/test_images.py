@@ -98,7 +98,7 @@ async def test_what_a_bootstrap_prints_goes_to_a_log_and_its_last_line_is_kept(t
 
 
 async def test_a_quiet_bootstrap_says_how_far_it_is(tmp_path, monkeypatch):
-    monkeypatch.setattr(images, "_TOLD_EVERY_S", 0.001)
+    monkeypatch.setattr(images, "_PROGRESS_EVERY_S", 0.001)
     output = asyncio.StreamReader()
     said: list[str] = []
 
