@@ -1,18 +1,18 @@
-"""What can go wrong in training, named after the boundary that the failure crossed.
+"""Errors of the trainer, named after the boundary that the failure crossed.
 
     TrainerError
-      ConfigError          a run file or a word is wrong; the sentence says where
-      DataError            a data file does not fit
+      ConfigError          a run file or an override is invalid
+      DataError            a data file is invalid
       ServiceUnavailable   the sandbox service cannot be reached or started
-      EngineError          a rollout engine
-        EngineLost         it died; the turn may be asked of another
-          EngineGone       and it is not started again
-        StaleWeights       its log-probabilities are not the learner's
-      Stalled              a wait passed its deadline; says what was waited for
-        NoProgress           of episodes: beginning again would wait as long
+      EngineError          a rollout engine failed
+        EngineLost         its process exited; another engine may serve the turn
+          EngineGone       and it is not restarted
+        StaleWeights       its weights are not the learner's
+      Stalled              a wait passed its deadline
+        NoProgress           episodes do not progress; a restart would wait as long
       CheckpointError      a checkpoint cannot be read or does not belong to the run
 
-Picklable, since Ray sends them between processes.
+They are picklable, since Ray sends them between processes.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ __all__ = [
 
 
 class TrainerError(Exception):
-    """Training cannot go on as it was asked to."""
+    """Training cannot continue as configured."""
 
 
 class ConfigError(TrainerError, ValueError):
-    """A run file or a ``key=value`` word is wrong."""
+    """A run file or a ``key=value`` override is invalid."""
 
 
 class DataError(TrainerError, ValueError):
-    """A data file does not fit; the sentence names file and line."""
+    """A data file is invalid; the message names file and line."""
 
 
 class ServiceUnavailable(TrainerError, ConnectionError):
@@ -53,11 +53,11 @@ class EngineError(TrainerError, RuntimeError):
 
 
 class EngineLost(EngineError):
-    """An engine died under a request; nothing was sampled, and another engine may be asked."""
+    """An engine's process exited during a request; nothing was sampled, and another engine may serve it."""
 
 
 class EngineGone(EngineLost):
-    """An engine died, and is not started again."""
+    """An engine's process exited, and the engine is not restarted."""
 
 
 class StaleWeights(EngineError):
@@ -69,7 +69,7 @@ class Stalled(TrainerError, TimeoutError):
 
 
 class NoProgress(Stalled):
-    """Episodes make no progress, or not enough of it."""
+    """Episodes make no or too little progress."""
 
 
 class CheckpointError(TrainerError, RuntimeError):

@@ -1,10 +1,10 @@
-"""What travels through the trainer: turns, trajectories, groups, samples and batches.
+"""Data types that pass through the trainer: turns, trajectories, groups, samples and batches.
 
 Dimensions in names: ``_P`` problems of a batch, ``_G`` episodes of a group, ``_N`` samples of a batch, ``_T``
 tokens of one sequence, ``_B`` rows of a padded micro-batch. Token-sized arrays are numpy, one entry a token.
 
-A trajectory is what happened; a sample is one row to train on, made of one segment of a trajectory. Tokens
-are the truth: an assistant's turn is never tokenised again, and text is kept for people only.
+A trajectory records an episode; a sample is one row to train on, made of one segment of a trajectory. Token
+ids are authoritative: an assistant's turn is never tokenised again, and text is kept for display only.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ class StopReason(StrEnum):
     """Why an episode ended."""
 
     TERMINATED = "terminated"
-    """The environment reached an end of its own."""
+    """The environment ended the episode."""
     TRUNCATED = "truncated"
     """The environment's step limit."""
     HORIZON = "horizon"
     """The trainer's limit of turns."""
     CONTEXT_FULL = "context_full"
-    """No room for another turn."""
+    """The context has no room for another turn."""
     TURN_CUT = "turn_cut"
-    """A turn ran into its token limit, and the run is configured to end there."""
+    """A turn reached its token limit, and the run is configured to end the episode there."""
     TIME_LIMIT = "time_limit"
-    """The trainer's wall clock for a turn or for the episode."""
+    """The trainer's time limit for a turn or for the episode."""
     FAILED = "failed"
-    """Something broke that is not the policy's doing; there is no score."""
+    """An infrastructure failure that the policy did not cause; there is no score."""
 
 
 class Objective(StrEnum):
-    """What a batch is trained for."""
+    """The loss that a batch is trained with."""
 
     IMITATE = "imitate"
     """Negative log-likelihood of the masked tokens."""
@@ -76,31 +76,33 @@ class TaskRef:
     split: str
     task_id: str
     difficulty: str = ""
-    """The environment's own word for it; empty when it has none."""
+    """The environment's own name for it; empty when it has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """G episodes of one task that are to be played."""
+    """G episodes of one task to play."""
 
     index: int
-    """Place in the order of issue, from 0; unique in a run."""
+    """Position in the order of issue, from 0; unique in a run."""
     task: TaskRef
     seed: int
-    """Seed of the first episode's sampling; the others count on."""
+    """Seed of the first episode's sampling; the others count up from it."""
     size: int
     """G."""
     max_turns: int
-    """The horizon, as the curriculum set it when the group was issued."""
+    """The horizon that the curriculum set when the group was issued."""
 
     def trajectory_id(self, member: int, segment: int = 0) -> str:
-        """The id of one episode of the group (and of a sample, made of one segment)."""
+        """Return the id of one episode of the group, or of a sample made of one segment."""
         return f"{self.index}.{member}" if segment == 0 else f"{self.index}.{member}#{segment}"
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeKey:
-    """Which episode a generation is for: engines route by it, scripted policies look their lines up."""
+    """The episode that a generation belongs to: engines route by it, scripted policies look up their lines
+    by it.
+    """
 
     trajectory_id: str
     task: TaskRef
@@ -110,7 +112,7 @@ class EpisodeKey:
 
 @dataclass(frozen=True, slots=True)
 class VersionSpan:
-    """Tokens ``[start, end)`` were sampled by these weights."""
+    """Tokens ``[start, end)`` were sampled by this weight version."""
 
     start: int
     end: int
@@ -119,26 +121,26 @@ class VersionSpan:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One assistant turn: where its tokens are in its segment, and what it earned."""
+    """One assistant turn: the position of its tokens in the segment, and its reward."""
 
     start: int
     end: int
     """Tokens ``[start, end)`` of the segment were sampled."""
     versions: tuple[VersionSpan, ...]
-    """Spans in the segment's own token positions."""
+    """Spans in token positions of the segment."""
     reward: float = 0.0
     """The environment's step reward, without the trainer's terms."""
     terms: dict[str, float] = field(default_factory=dict)
-    """Named parts: the environment's shaped terms and the facts that the trainer's terms look at."""
+    """Named parts: the environment's shaped terms and the measurements that the trainer's terms read."""
     cut: bool = False
-    """The turn ran into its token limit."""
+    """The turn reached its token limit."""
     sampling_s: float = 0.0
     sandbox_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of a conversation in which nothing that was said before was rewritten."""
+    """A stretch of a conversation in which no earlier message was rewritten."""
 
     token_ids: tuple[int, ...]
     loss_mask: tuple[bool, ...]
@@ -150,22 +152,24 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class FailureNote:
-    """What broke, in the service's own words."""
+    """A failure, in the service's own words."""
 
     failure_class: str
-    """``sandbox``, ``capacity``, ``timeout``, ``task``, ``request``, ``policy``; ``engine`` for ours."""
+    """``sandbox``, ``capacity``, ``timeout``, ``task``, ``request``, ``policy``; ``engine`` for the
+    trainer's engines.
+    """
     code: str
     detail: str
     phase: str
     """``create``, ``step``, ``evaluate``, ``generate``."""
     instance_id: str = ""
     retry_after_s: float | None = None
-    """Seconds to wait before another attempt, where the service told."""
+    """Seconds to wait before another attempt, when the service gave them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One message as people read it."""
+    """One message as displayed."""
 
     role: str
     content: str
@@ -176,7 +180,9 @@ class Timings:
     """Seconds of one episode by phase."""
 
     waiting_s: float = 0.0
-    """For a sandbox, the service's own queue included; what an episode waits for a slot is not counted."""
+    """Waiting for a sandbox, the service's own queue included; the wait for an episode slot is not counted.
+
+    """
     sampling_s: float = 0.0
     sandbox_s: float = 0.0
     grading_s: float = 0.0
@@ -184,7 +190,7 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One episode as it was played."""
+    """One played episode."""
 
     id: str
     task: TaskRef
@@ -192,28 +198,28 @@ class Trajectory:
     segments: tuple[Segment, ...]
     stop: StopReason
     score: float | None = None
-    """The environment's verdict; None when there is none."""
+    """The environment's score; None when there is none."""
     success: bool | None = None
     failure: FailureNote | None = None
     attempts: int = 1
-    """Instances that were used, retries included."""
+    """Instances used, retries included."""
     drifted: int = 0
-    """Turns that were checked and whose tokens differ from what their own text would be tokenised to."""
+    """Checked turns whose tokens differ from a tokenisation of their text."""
     checked: int = 0
     """Turns that were checked for that."""
     instance_id: str = ""
     lines: tuple[Line, ...] = ()
     timings: Timings = Timings()
     weight: float = 1.0
-    """0 keeps the trajectory out of the loss."""
+    """0 excludes the trajectory from the loss."""
     reward: float = 0.0
-    """The composed reward that is trained on; set by scoring."""
+    """The composed reward used for training; set by scoring."""
     terms: dict[str, float] = field(default_factory=dict)
     """Parts of the composed reward, by name; set by scoring."""
 
     @property
     def scored(self) -> bool:
-        """Whether it has a verdict, so that it may count in a group's baseline."""
+        """Whether it has a score, so that it may count in a group's baseline."""
         return self.score is not None and self.failure is None
 
     @property
@@ -231,7 +237,7 @@ class TrajectoryGroup:
 
     @property
     def scored(self) -> tuple[Trajectory, ...]:
-        """Those with a verdict."""
+        """Trajectories with a score."""
         return tuple(trajectory for trajectory in self.trajectories if trajectory.scored)
 
 
@@ -256,17 +262,17 @@ class Sample:
     versions_T: IntT
     """Weight version that sampled the token, -1 where not sampled."""
     weight: float = 1.0
-    """Of the row in the loss."""
+    """Weight of the row in the loss."""
     last: bool = True
-    """It is the last segment of its trajectory."""
+    """Whether it is the last segment of its trajectory."""
     truncated: bool = False
-    """The episode did not end by itself: a limit cut it off."""
+    """Whether a limit cut the episode off."""
     old_logprobs_T: FloatT | None = None
-    """The learner's, before this batch's first update."""
+    """The learner's log-probabilities, before this batch's first update."""
     ref_logprobs_T: FloatT | None = None
-    """The reference model's."""
+    """The reference model's log-probabilities."""
     values_T: FloatT | None = None
-    """The critic's, before this batch's first update: of what was there before each token."""
+    """The critic's value estimate before each token, before this batch's first update."""
     advantages_T: FloatT | None = None
     returns_T: FloatT | None = None
     """Targets of the critic."""
@@ -277,10 +283,10 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """What one step of the loop trains on; the same for the same step, whenever it is asked for."""
+    """The data of one training step; requesting the same step again returns the same batch."""
 
     step: int
     objective: Objective
     samples: tuple[Sample, ...]
     facts: dict[str, float] = field(default_factory=dict)
-    """What is worth plotting about how it came to be: reward, success, lengths, failures, staleness."""
+    """Metrics of its rollouts: reward, success, lengths, failures, staleness."""

@@ -1,7 +1,8 @@
-"""AdamW (Loshchilov and Hutter 2019), with its moments where and as precise as a run has room for.
+"""AdamW (Loshchilov and Hutter 2019), with a choice of where its moments are kept and in which precision.
 
-Moments are there from the start, so that they can be loaded. What is saved of them is float32 whatever they
-are kept in, so that a run can go on with another precision, another place, and another number of ranks.
+Moments exist from construction, so that a checkpoint can be loaded into them. Checkpoints hold them in
+float32 regardless of how they are kept, so that a run can resume with another precision, another placement
+or another number of ranks.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ __all__ = [
 ]
 
 Groups = list[dict[str, object]]
-"""As torch's optimizers take them: parameters with a rate and a decay."""
+"""Parameter groups as torch's optimizers take them: parameters with a learning rate and a weight decay."""
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 EIGHT_BIT_BLOCK = 256
-"""Numbers that share a scale."""
+"""Numbers that share one scale."""
 EIGHT_BIT_LEAST = 4096
-"""Numbers of a part that is worth it."""
+"""Least size of a tensor for which quantisation pays off."""
 SLICE_BYTES = 256 << 20
-"""Moments that are on the device at a time, of those that wait in host memory."""
+"""Number of moments on the device at a time, of those that are kept in host memory."""
 
 
 class Adam:
-    """Moments in float32, beside the weights."""
+    """Keep the moments in float32, next to the weights."""
 
     def __init__(self, groups: Groups, config: OptimizerConfig) -> None:
         self._adam: torch.optim.Optimizer = torch.optim.AdamW(
@@ -58,17 +59,17 @@ class Adam:
             }
 
     def step(self, factor: float) -> None:
-        """Apply gradients, with ``factor`` times each group's own rate."""
+        """Apply the gradients, with each group's learning rate multiplied by ``factor``."""
         for group in self._adam.param_groups:
             group["lr"] = group["base_rate"] * factor
         self._adam.step()
 
     def moments(self, parameter: Parameter) -> dict[str, Tensor]:
-        """Both moments of a parameter, to be saved, or to be loaded into and handed to ``load``."""
+        """Return both moments of a parameter, to save them or to load into them and pass them to ``load``."""
         return {name: self._adam.state[parameter][name] for name in MOMENTS}
 
     def load(self, parameter: Parameter, moments: dict[str, Tensor]) -> None:
-        """Go on with these moments."""
+        """Replace the moments with these."""
         for name, moment in moments.items():
             kept = self._adam.state[parameter][name]
             if kept is not moment:
@@ -76,7 +77,7 @@ class Adam:
 
     @property
     def updates(self) -> int:
-        """Updates that were applied."""
+        """Number of updates applied so far."""
         return int(self._adam.state[next(self._parameters())]["step"])
 
     @updates.setter
@@ -90,7 +91,7 @@ class Adam:
 
 
 class WaitingAdam(Adam):
-    """Moments in float32 that wait in host memory, and visit the device some at a time."""
+    """Keep float32 moments in host memory and copy them to the device a few at a time."""
 
     def __init__(self, groups: Groups, config: OptimizerConfig) -> None:
         self._slices = [
@@ -139,26 +140,27 @@ class WaitingAdam(Adam):
 
 
 class EightBitAdam(Adam):
-    """Moments in 8 bits, a scale for each block (Dettmers et al. 2022), as torchao implements it.
+    """Keep the moments in 8 bits with a scale for each block (Dettmers et al. 2022), as torchao implements
+    it.
 
-    Parts with few numbers, or with a rest behind the last block, stay in float32.
+    Tensors that are small, or whose size is not a multiple of the block, stay in float32.
     """
 
     def __init__(self, groups: Groups, config: OptimizerConfig) -> None:
-        """Raises ConfigError without torchao."""
+        """Raise ConfigError when torchao is not installed."""
         try:
             from torchao.optim import AdamW8bit
         except ImportError as error:
             raise ConfigError(
                 "optimizer.moments=8bit needs the package torchao: pip install 'training-sandbox[gpu]'"
             ) from error
-        # torchao keeps rates as tensors, and makes one of what each group says.
+        # torchao keeps learning rates as tensors, and converts the rate of each group to one.
         self._adam = AdamW8bit(groups, betas=config.betas, eps=config.epsilon, block_size=EIGHT_BIT_BLOCK)
         parameters = list(self._parameters())
         kept = [parameter.grad for parameter in parameters]
         for parameter in parameters:
             parameter.grad = None
-        # Moments are made by a first step, here of one parameter at a time, which changes nothing.
+        # torchao creates moments in its first step. A step of zero size per parameter creates them early.
         for parameter in parameters:
             parameter.grad = torch.zeros_like(parameter)
             self.step(0.0)
@@ -206,20 +208,20 @@ def _slices(parameters: Sequence[Parameter]) -> Iterator[list[Parameter]]:
 
 
 def _local(tensor: Tensor) -> Tensor:
-    """This rank's part."""
+    """Return this rank's shard."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor.detach()
 
 
 def _in_host_memory(tensor: Tensor) -> Tensor:
-    """The tensor in host memory, divided over ranks as it was; page-locked where that makes copies faster."""
+    """Return the tensor in host memory, sharded as before, and page-locked where that speeds up copies."""
     return tensor.cpu() if isinstance(tensor, DTensor) or not tensor.is_cuda else tensor.cpu().pin_memory()
 
 
 def _quantise(numbers: Tensor, codes: Tensor, scale: Tensor, values: Tensor) -> None:
-    """Find the codes and scales that numbers came from, if they came from any.
+    """Return the codes and scales from which the numbers were dequantised, or the nearest ones.
 
-    torchao's own copying does not: its negative values end before -1, so that a block whose greatest number
-    is negative would shrink each time.
+    torchao's own copy is not the inverse: its negative values end before -1, so that a block whose largest
+    magnitude is negative would shrink with each save and load.
     """
     blocks = numbers.view(len(scale), -1)
     scales = blocks.amax(-1) / values[-1]
@@ -231,7 +233,7 @@ def _quantise(numbers: Tensor, codes: Tensor, scale: Tensor, values: Tensor) -> 
 
 
 def _dequantised(moment: Tensor, like: Parameter) -> Tensor:
-    """A moment in float32, divided over ranks as its parameter is."""
+    """Return a moment in float32, sharded as its parameter is."""
     local = _local(moment)
     numbers = local.dequantize() if hasattr(local, "codes") else local.clone()
     if not isinstance(like, DTensor):

@@ -1,4 +1,4 @@
-"""Which model class a folder is trained as, and by which attention; others are refused by name."""
+"""Choose the model class and the attention for a model folder; reject unsupported architectures."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ PACKED = frozenset(
         "starcoder2",
     }
 )
-"""Model types whose layers are attention alone, and that were checked: packed sequences, each by itself."""
+"""Model types that consist of attention layers only and were verified to keep packed sequences apart."""
 _DROPOUT = ("dropout", "pdrop", "dropout_prob", "layerdrop")
 _ATTENTION = frozenset({"full_attention", "sliding_attention"})
 
 
 def text_config(folder: Path) -> PreTrainedConfig:
-    """The configuration of the folder's language model, which is a part of that of a multimodal model.
+    """Return the configuration of the folder's language model, which may be part of a multimodal model.
 
     Raises ConfigError when there is no configuration, or transformers does not know the architecture.
     """
@@ -62,7 +62,9 @@ def text_config(folder: Path) -> PreTrainedConfig:
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(f"model.path: {_reason(folder, error)}") from error
     text: PreTrainedConfig = config.get_text_config()
-    if text is not config:  # the whole model's word counts for whether its output layer is the embedding
+    if (
+        text is not config
+    ):  # the outer configuration decides whether the output layer is tied to the embedding
         text.tie_word_embeddings = getattr(config, "tie_word_embeddings", text.tie_word_embeddings)
     if type(text) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise ConfigError(
@@ -72,14 +74,14 @@ def text_config(folder: Path) -> PreTrainedConfig:
     if quantised := getattr(config, "quantization_config", None):
         how = quantised.get("quant_method") if isinstance(quantised, dict) else quantised.quant_method
         raise ConfigError(
-            f"model.path: the weights in {folder} are quantised ({how}), and training needs whole ones; take "
-            "the same model in bfloat16"
+            f"model.path: the weights in {folder} are quantised ({how}), and training needs "
+            "unquantised weights; use the same model in bfloat16"
         )
     return text
 
 
 def without_dropout(config: PreTrainedConfig) -> PreTrainedConfig:
-    """The same without dropout, with which one policy would have other log-probabilities each pass."""
+    """Return the configuration without dropout, which would change the log-probabilities of every pass."""
     for name, value in config.to_dict().items():
         if name.endswith(_DROPOUT) and isinstance(value, float):
             setattr(config, name, 0.0)
@@ -87,24 +89,24 @@ def without_dropout(config: PreTrainedConfig) -> PreTrainedConfig:
 
 
 def model_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
-    """The causal language model of a text configuration."""
+    """Return the causal language model class of a text configuration."""
     found: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
     return found  # type: ignore[no-any-return]
 
 
 def attention_for(config: PreTrainedConfig, layout: Layout) -> str:
-    """Name of the attention that a model is made with; it has been made known to transformers.
+    """Return the name of the attention to build the model with, after registering it with transformers.
 
-    Padded rows take PyTorch's fused attention where it computes all that the model asks for, and otherwise
-    attention that is written out, whose memory grows with the square of a sequence.
+    Padded rows use PyTorch's fused attention where it supports all that the model needs, and otherwise
+    explicit attention, whose memory grows with the square of the sequence length.
 
-    Raises ConfigError where the layout is packed and sequences would not be by themselves.
+    Raises ConfigError for the packed layout when sequences of one row would not be kept apart.
     """
     if layout == "packed":
         if reason := _mixes_sequences(config):
             raise ConfigError(
-                f"learner.layout=packed does not work with a model of type {config.model_type}: {reason}; "
-                "learner.layout=padded works"
+                f"learner.layout=packed does not work with a model of type {config.model_type}: "
+                f"{reason}; use learner.layout=padded"
             )
         return register_sequence_attention()
     fused = getattr(model_class(config), "_supports_sdpa", False)
@@ -114,14 +116,14 @@ def attention_for(config: PreTrainedConfig, layout: Layout) -> str:
 
 
 def _mixes_sequences(config: PreTrainedConfig) -> str | None:
-    """Why sequences of one row would see each other; None when they do not."""
+    """Return why sequences of one row would see each other; None when they do not."""
     types = set(getattr(config, "layer_types", None) or ())
     if others := sorted(types - _ATTENTION):
         return f"its {', '.join(others)} layers would carry state from one sequence into the next"
     if getattr(model_class(config), "_is_stateful", False):
         return "its layers would carry state from one sequence into the next"
     if config.model_type not in PACKED:
-        return "it has not been checked that its sequences stay by themselves in one row"
+        return "packed sequences have not been verified to stay separate for it"
     if getattr(config, "use_bidirectional_attention", None):
         return "its attention is not causal"
     return None
@@ -129,10 +131,10 @@ def _mixes_sequences(config: PreTrainedConfig) -> str | None:
 
 def _reason(folder: Path, error: Exception) -> str:
     if not (folder / "config.json").is_file():
-        return f"{folder} holds no config.json, so it is no model's folder"
+        return f"{folder} is not a model folder: it has no config.json"
     if "does not recognize this architecture" in str(error):
         return (
-            f"{folder} holds a model of an architecture that transformers {transformers.__version__} does "
-            f"not know: {str(error).partition('.')[0]}"
+            f"{folder} holds a model of an architecture that transformers "
+            f"{transformers.__version__} does not support: {str(error).partition('.')[0]}"
         )
     return f"{folder}/config.json cannot be read: {str(error).partition(chr(10))[0]}"

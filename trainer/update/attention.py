@@ -1,8 +1,8 @@
-"""Attention within each sequence of a row, for every kind of attention that decoders of today have.
+"""Attention within each sequence of a row, for all attention variants of current decoder models.
 
-transformers would mask a packed row with (all tokens) x (all tokens), whose cost grows with the square of the
-row; here it is that of the sequences alone. Sliding windows, soft-capped scores (Gemma 2) and attention sinks
-(gpt-oss) are computed too, which PyTorch's fused attention leaves out without a word.
+transformers would mask a packed row with (all tokens) x (all tokens), whose cost grows with the square of
+the row length; here the cost is that of the sequences alone. Sliding windows, soft-capped scores (Gemma 2)
+and attention sinks (gpt-oss) are supported too, which PyTorch's fused attention silently ignores.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["SEQUENCE_ATTENTION", "register_sequence_attention", "sequence_attention"]
 
 SEQUENCE_ATTENTION = "sequence_attention"
-"""The name under which transformers knows it. It has no mask function, so models hand it no mask."""
+"""The name registered with transformers. It has no mask function, so models pass no mask."""
 
 
 def register_sequence_attention() -> str:
-    """Make it known to transformers, and return its name."""
+    """Register the attention with transformers and return its name."""
     AttentionInterface.register(SEQUENCE_ATTENTION, sequence_attention)
     return SEQUENCE_ATTENTION
 
@@ -47,7 +47,7 @@ def sequence_attention(  # noqa: PLR0913 - the signature is transformers'
     s_aux: Tensor | None = None,
     **_: Any,  # noqa: ANN401
 ) -> tuple[Tensor, None]:
-    """Causal attention within each sequence.
+    """Compute causal attention within each sequence.
 
     Args:
         module: the layer.
@@ -70,7 +70,9 @@ def sequence_attention(  # noqa: PLR0913 - the signature is transformers'
         ValueError: a layer with a window does not hand it over.
     """
     if sliding_window is None and _has_window(module):
-        raise ValueError(f"{type(module).__name__} does not tell its attention its sliding window")
+        raise ValueError(
+            f"{type(module).__name__} does not pass its sliding window to its attention function"
+        )
     plain = softcap is None and s_aux is None
     if sequence_lengths is not None and plain and not dropout and takes_varlen(query, value):
         return varlen_attention(query, key, value, sequence_lengths, scaling, sliding_window), None
@@ -87,20 +89,20 @@ def sequence_attention(  # noqa: PLR0913 - the signature is transformers'
 
 
 def _has_window(module: Module) -> bool:
-    """Whether the configuration gives this layer a sliding window."""
+    """Return whether the configuration gives this layer a sliding window."""
     types = getattr(getattr(module, "config", None), "layer_types", None)
     index = getattr(module, "layer_idx", None)
     return types is not None and index is not None and types[index] == "sliding_attention"
 
 
 def _causal(tokens: int, window: int | None, device: torch.device) -> Tensor:
-    """(tokens, tokens), true where the token of a row sees the one of a column."""
+    """Return a (tokens, tokens) mask, true where the row's token may attend to the column's token."""
     seen = torch.ones(tokens, tokens, dtype=torch.bool, device=device).tril()
     return seen if window is None else seen.triu(1 - window)
 
 
 def _window_mask(query: Tensor, window: int | None) -> Tensor | None:
-    """A mask where the sequence is longer than the window; others need none."""
+    """Return a window mask when the sequence is longer than the window, and None otherwise."""
     tokens = query.shape[2]
     if window is None or tokens <= window:
         return None
@@ -117,7 +119,7 @@ def _attend(
     softcap: float | None,
     sinks_H: Tensor | None,
 ) -> Tensor:
-    """Attention written out, for what PyTorch's fused attention does not have."""
+    """Compute attention explicitly, for features that PyTorch's fused attention lacks."""
     groups = query.shape[1] // key.shape[1]
     key, value = repeat_kv(key, groups), repeat_kv(value, groups)
     scores = query @ key.transpose(2, 3) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
@@ -125,7 +127,7 @@ def _attend(
         scores = torch.tanh(scores / softcap) * softcap
     seen = _causal(query.shape[2], None, query.device) if mask is None else mask
     scores = scores.float().masked_fill(~seen, -torch.inf)
-    if sinks_H is not None:  # a share of the attention that goes to no token
+    if sinks_H is not None:  # the sink takes a share of the attention and is then dropped
         sinks = sinks_H.float().reshape(1, -1, 1, 1).expand(*scores.shape[:-1], 1)
         scores = torch.cat([scores, sinks], dim=-1)
     shares = scores.softmax(-1)[..., : key.shape[2]].to(value.dtype)

@@ -1,8 +1,8 @@
-"""The learner's state in a folder, written by all ranks together and read by any number of them.
+"""The learner's state in a folder, written by all ranks together and readable by any number of ranks.
 
-Tensors go through torch.distributed.checkpoint, each rank writing its shards. Beside them are a JSON file
-with what is no tensor, by rank 0, and the random state of every rank. Weights that are not trained are not in
-it: they are in the model's own folder.
+Tensors go through torch.distributed.checkpoint, each rank writing its shards. Beside them, rank 0 writes a
+JSON file with the other state, and every rank its random state. Weights that are not trained are not saved:
+they are in the model's own folder.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ _ALONE = "torch.distributed is disabled"
 
 @dataclass(frozen=True, slots=True)
 class LearnerNote:
-    """What is no tensor."""
+    """State of the learner other than tensors."""
 
     optimizer: dict[str, Any]
     """The settings of the stage's optimizer."""
     steps: int
-    """Of the stage."""
+    """Steps of the stage."""
     done: int
-    """Of them."""
+    """Steps of the stage that are done."""
     updates: int
-    """Of the optimizer."""
+    """Updates that the optimizer has applied."""
     kl_coefficient: float
     world: int
-    """Ranks that wrote it."""
+    """Number of ranks that wrote the checkpoint."""
     shapes: dict[str, list[int]]
-    """Of all tensors."""
+    """Shapes of all tensors by name."""
     format: int = _FORMAT
 
 
@@ -74,25 +74,30 @@ def read_note(folder: Path) -> LearnerNote:
     try:
         note = LearnerNote(**json.loads((folder / _NOTE).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
-        raise CheckpointError(f"{folder} holds no checkpoint of a learner: {error}") from error
+        raise CheckpointError(f"{folder} is not a learner checkpoint: {error}") from error
     if note.format != _FORMAT:
-        raise CheckpointError(f"{folder} has format {note.format}, and {_FORMAT} is understood")
+        raise CheckpointError(
+            f"{folder} has checkpoint format {note.format}; this version reads format {_FORMAT}"
+        )
     return note
 
 
 class TensorWriter:
-    """Writes tensors while training goes on."""
+    """Write tensors while training continues."""
 
     def __init__(self) -> None:
-        """Collective: ranks talk about files in a group of their own, on CPUs."""
+        """Create a CPU process group of its own for coordination; collective."""
         self._group = dist.new_group(backend="gloo") if dist.is_initialized() else None
 
     def write(self, folder: Path, tensors: dict[str, Tensor]) -> Future[object]:
-        """Copy this rank's part to host memory, and begin to write it; collective.
+        """Copy this rank's shards to host memory and start writing them; collective.
 
-        The tensors may change as soon as this returns. The result is there when all ranks have written.
+        The tensors may change as soon as this returns. The checkpoint is complete when all ranks' results
+        are there.
         """
-        if self._group is None:  # filters are everybody's, so one for the writing thread alone cannot be
+        if (
+            self._group is None
+        ):  # warning filters are global to the process; there is no filter for the writing thread alone
             warnings.filterwarnings("ignore", message=_ALONE)
         writing = save_tensors(
             tensors, checkpoint_id=folder, process_group=self._group, no_dist=self._group is None
@@ -101,11 +106,13 @@ class TensorWriter:
 
 
 def read_tensors(folder: Path, tensors: dict[str, Tensor], shapes: dict[str, list[int]]) -> None:
-    """Read into tensors, which may be divided otherwise; collective. Raises CheckpointError."""
+    """Read a checkpoint into tensors that may be sharded differently; collective. Raises CheckpointError."""
     here = {name: list(tensor.shape) for name, tensor in tensors.items()}
     if here != shapes:
         names = sorted(name for name in {*here, *shapes} if here.get(name) != shapes.get(name))
-        raise CheckpointError(f"{folder} is of another model or configuration: {', '.join(names[:3])} differ")
+        raise CheckpointError(
+            f"{folder} was written for another model or configuration: {', '.join(names[:3])} differ"
+        )
     with _alone_is_meant():
         load_tensors(tensors, checkpoint_id=folder, no_dist=not dist.is_initialized())
 
@@ -123,7 +130,7 @@ def write_random(folder: Path, rank: int, device: torch.device) -> None:
 
 
 def read_random(folder: Path, rank: int, device: torch.device) -> None:
-    """Go on from a rank's random state; a rank that there was none of keeps its own."""
+    """Restore a rank's random state; a rank that the writer did not have keeps its own."""
     file = _random_file(folder, rank)
     if not file.exists():
         return
@@ -142,7 +149,7 @@ def _random_file(folder: Path, rank: int) -> Path:
 
 @contextmanager
 def _alone_is_meant() -> Iterator[None]:
-    """Without its warning that there is one process."""
+    """Silence the warning that only one process takes part."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=_ALONE)
         yield

@@ -1,13 +1,14 @@
-"""Context parallelism: the tokens of each row divided over a few ranks, for rows too long for one.
+"""Context parallelism: divide the tokens of each row over several ranks, for rows too long for one GPU.
 
-Each rank passes its stretch of tokens through the model. Only attention needs the others: before it, ranks
-exchange tokens for heads, so that each has all tokens of some heads; behind it, they change back (DeepSpeed
-Ulysses, Jacobs et al. 2023, https://arxiv.org/abs/2309.14509). So any attention works inside, whole rows as
-well as packed sequences, and the work is even, causal mask or not. torch's own ring attention is left out: it
-has kernels for CUDA only and knows no packed rows. The price is that heads must be as many as ranks, or more.
+Each rank passes its segment of tokens through the model. Only attention needs the other segments: before it,
+ranks exchange tokens for heads, so that each has all tokens of some heads; after it, they exchange back
+(DeepSpeed Ulysses, Jacobs et al. 2023, https://arxiv.org/abs/2309.14509). So any attention works inside, for
+padded rows and packed sequences, and the work is balanced with or without a causal mask. torch's own ring
+attention is not used: it has CUDA kernels only and does not support packed rows. The price is that a model
+needs at least as many heads as ranks.
 
-What the model says of kept tokens is put together again, so that every rank sees the losses of whole
-sequences; gradients flow to each rank's own part, and add up over ranks as those of different rows do.
+Outputs of kept tokens are gathered, so that every rank computes the losses of whole sequences. Gradients
+flow to each rank's own segment, and add up over ranks as those of different rows do.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ __all__ = ["ContextGroup", "check_context"]
 
 _NAME = "context_parallel"
 _CHANGING_ROPE = ("dynamic", "longrope")
-"""Rotary embeddings that depend on the length of the row, of which a rank sees a part."""
+"""Rotary embeddings that depend on the row length, of which a rank sees only a segment."""
 
 
 def check_context(language: PreTrainedModel, size: int) -> None:
-    """Raises ConfigError for a model whose rows cannot be divided over ``size`` ranks."""
+    """Raise ConfigError for a model whose rows cannot be divided over ``size`` ranks."""
     config = language.config.get_text_config()
     heads = int(config.num_attention_heads)
     keys = int(getattr(config, "num_key_value_heads", None) or heads)
@@ -55,10 +56,10 @@ def check_context(language: PreTrainedModel, size: int) -> None:
     if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", not kinds):
         kinds.add("sliding_attention")
     if kinds:
-        raise ConfigError(f"{asked} needs full attention in all layers, and the model has {', '.join(kinds)}")
+        raise ConfigError(f"{asked} needs full attention in all layers, but the model has {', '.join(kinds)}")
     rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
     if rope in _CHANGING_ROPE:
-        raise ConfigError(f"{asked} does not work with rope_type={rope}, which depends on the row's length")
+        raise ConfigError(f"{asked} does not work with rope_type={rope}, which depends on the row length")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +68,11 @@ class ContextGroup:
 
     group: dist.ProcessGroup
     rank: int
-    """In the group."""
+    """Rank in the group."""
     size: int
 
     def attach(self, language: PreTrainedModel) -> None:
-        """Exchange tokens for heads around the attention that the model has. Raises ConfigError."""
+        """Exchange tokens for heads around the model's attention. Raises ConfigError."""
         check_context(language, self.size)
         inner = language.config._attn_implementation  # noqa: SLF001 - transformers has no other name for it
         name = f"{_NAME}_{self.size}_{inner}"
@@ -79,7 +80,7 @@ class ContextGroup:
         language.set_attn_implementation(name)
 
     def part(self, micro: MicroBatch) -> MicroBatch:
-        """This rank's stretch of each row, padded so that all stretches are of one length."""
+        """Return this rank's segment of each row, padded so that all segments have one length."""
         rows, tokens = micro.input_ids.shape
         more = -tokens % self.size
         stretch = (tokens + more) // self.size
@@ -100,7 +101,7 @@ class ContextGroup:
         )
 
     def whole(self, outputs: TokenOutputs, micro: MicroBatch) -> TokenOutputs:
-        """What all ranks found of a micro-batch's kept tokens, in its own order; collective."""
+        """Gather all ranks' outputs for a micro-batch's kept tokens, in the original order; collective."""
         owners = self._owners(micro)
         counts = torch.bincount(owners, minlength=self.size).tolist()
         order = torch.argsort(torch.argsort(owners, stable=True))
@@ -116,7 +117,7 @@ class ContextGroup:
         )
 
     def _owners(self, micro: MicroBatch) -> Tensor:
-        """For each kept token, the rank that has the token before it."""
+        """Return for each kept token the rank that holds the token before it."""
         tokens = micro.input_ids.shape[1]
         stretch = (tokens + -tokens % self.size) // self.size
         return micro.sources_K % tokens // stretch
@@ -130,7 +131,9 @@ class ContextGroup:
             attention_mask: Tensor | None,
             **options: Any,  # noqa: ANN401
         ) -> tuple[Tensor, None]:
-            if key.shape[1] < self.size:  # each rank gets the one key-value head that its heads look at
+            if (
+                key.shape[1] < self.size
+            ):  # fewer key-value heads than ranks: each rank gets the one that its query heads attend to
                 key, value = (each.repeat_interleave(self.size // each.shape[1], 1) for each in (key, value))
             query, key, value = (_exchange(each, self, 1, 2) for each in (query, key, value))
             layer = _Layer(module, query.shape[1] // key.shape[1])
@@ -164,7 +167,7 @@ def _all_to_all(tensor: Tensor, context: ContextGroup, divided: int, joined: int
 
 
 class _Exchange(torch.autograd.Function):
-    """Divide one dimension over ranks and join another."""
+    """All-to-all that divides one dimension over ranks and joins another."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, context: ContextGroup, divided: int, joined: int) -> Tensor:  # noqa: ANN401
@@ -177,7 +180,9 @@ class _Exchange(torch.autograd.Function):
 
 
 class _Gather(torch.autograd.Function):
-    """One rank's numbers behind another's. All ranks go on alike, so each keeps the gradient of its own."""
+    """Concatenate all ranks' values. Each rank computes the same loss, so each keeps the gradient of its own
+    part.
+    """
 
     @staticmethod
     def forward(ctx: Any, column: Tensor, counts: list[int], context: ContextGroup) -> Tensor:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""The trained model as a folder like the one that it came from: same files, names and precision."""
+"""Export the trained model as a folder like its source: same files, names and precision."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _NOT_COPIED = re.compile(
 
 
 def write_model(core: ActorCritic, folder: Path, *, write: bool) -> None:
-    """A Hugging Face folder, whole or not at all; collective, and only who is to write writes.
+    """Write a Hugging Face folder atomically; collective, and only the designated rank writes.
 
-    Adapters are merged. What the learner has no use for, such as a vision tower, is copied. Host memory holds
-    what belongs into the files that are not complete yet: one or two of some gigabytes.
+    Adapters are merged. Files that the learner does not use, such as a vision tower, are copied. Host memory
+    holds the tensors of incomplete files: one or two files of a few gigabytes each.
     """
     if not write:
         for _ in merged_weights(core, tied_head=False):
@@ -61,7 +61,7 @@ def _write_weights(core: ActorCritic, folder: Path) -> None:
 
     with core.origin.files.opened() as reader:
         for key, tensor in merged_weights(core, tied_head=False):
-            # A copy: the format has no two tensors in the same memory.
+            # clone: safetensors rejects tensors that share memory
             put(key, tensor.to("cpu", reader.dtype(key), copy=True).contiguous())
         for key in core.origin.naming.others:
             put(key, reader.tensor(key))

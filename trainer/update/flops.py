@@ -1,11 +1,11 @@
-"""How much arithmetic an update is, and what share of the device's peak that makes (MFU).
+"""Count the FLOPs of an update and the share of the device's peak that it reaches (MFU).
 
 Model FLOPs as PaLM counts them (Chowdhery et al. 2022, https://arxiv.org/abs/2204.02311, appendix B): 6 for
 each weight that a token is multiplied with, forward and backward, and 12 L H Q T for attention to a sequence
 of T tokens by L layers of H heads of size Q, causal or not. A frozen weight counts 4, since it has no
-gradient of its own; experts that a token does not see, tokens that do not pass the head, and what is
-computed again (checkpointing) do not count. The first passes of a step (log-probabilities before it, and the
-reference's) are no part of an update.
+gradient of its own. Inactive experts, tokens that do not pass the output layer, and recomputation
+(checkpointing) do not count. The forward passes before learning (old and reference log-probabilities) are
+not part of an update.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PEAKS = {
     "RTX 3090": 71e12,
     "MI300X": 1307e12,
 }
-"""FLOP/s of dense bfloat16 matrices by a part of the device's name, from the makers' data sheets."""
+"""Peak dense bfloat16 FLOP/s by a substring of the device's name, from the vendors' data sheets."""
 
 _SIZES = {"cpu": 768, "cuda": 8192}
 _TRIES = 3
@@ -49,18 +49,18 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """FLOPs of one update for a token, by what it depends on."""
+    """FLOPs of one update."""
 
     of_token: float
-    """Of any token."""
+    """FLOPs for each token."""
     of_kept: float
-    """More, for tokens that pass the head."""
+    """Additional FLOPs for each token that passes the output layer."""
     of_pair: float
-    """More, for each token of its own sequence."""
+    """Additional FLOPs for each pair of tokens of one sequence."""
 
     @classmethod
     def of(cls, core: ActorCritic) -> Work:
-        """The work of a model, before it is divided over ranks or after."""
+        """Return the work of a model, sharded or not."""
         language = core.language
         config = language.config.get_text_config()
         experts = int(getattr(config, "num_experts", None) or getattr(config, "num_local_experts", None) or 1)
@@ -82,7 +82,9 @@ class Work:
         )
 
     def flops(self, lengths: Sequence[int], kept: int) -> float:
-        """Of one pass over sequences of these lengths, with so many tokens that pass the head."""
+        """Return the FLOPs of one pass over sequences of these lengths, with ``kept`` tokens at the output
+        layer.
+        """
         return (
             self.of_token * sum(lengths)
             + self.of_kept * kept
@@ -91,15 +93,19 @@ class Work:
 
 
 class Meter:
-    """Of one rank's model: speed of updates."""
+    """Measure the speed of updates of one rank."""
 
     def __init__(self, core: ActorCritic, device: torch.device, world: int, *, half: bool) -> None:
         self._work = Work.of(core)
         self._world = world
-        self._peak = peak_flops(device, half=half)  # now, since it takes memory that an update needs
+        self._peak = peak_flops(
+            device, half=half
+        )  # measured at construction: the measurement takes memory that an update needs later
 
     def metrics(self, rows: Sequence[Row], passes: int, seconds: float) -> dict[str, float]:
-        """Tokens a second of all ranks and of each, and MFU, of updates that saw all rows so many times."""
+        """Return tokens per second, in total and per rank, and MFU, for updates that passed over all rows
+        ``epochs`` times.
+        """
         lengths = [len(row) for row in rows]
         flops = passes * self._work.flops(lengths, sum(int(row.kept_T.sum()) for row in rows))
         rate = passes * sum(lengths) / seconds
@@ -111,10 +117,10 @@ class Meter:
 
 
 def peak_flops(device: torch.device, *, half: bool) -> float:
-    """FLOP/s of a device: of the table for a known GPU that computes in bfloat16, else measured.
+    """Return a device's peak FLOP/s: from the table for a known GPU in bfloat16, and measured otherwise.
 
-    What is measured is the best of a few large matrix products, so that MFU is there on any machine; it is a
-    little below what a data sheet would say.
+    The measurement takes the best of a few large matrix products, so that MFU is available on any machine;
+    it is a little below a data sheet's figure.
     """
     if device.type == "cuda" and half:
         name = torch.cuda.get_device_name(device)
@@ -131,6 +137,6 @@ def _measured(device: torch.device, dtype: torch.dtype) -> float:
     seconds = []
     for _ in range(_TRIES):
         began = time.perf_counter()
-        (factor @ factor)[0, 0].item()  # which waits for the device
+        (factor @ factor)[0, 0].item()  # .item() waits for the device to finish
         seconds.append(time.perf_counter() - began)
     return 2.0 * size**3 / min(seconds)

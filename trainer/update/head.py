@@ -1,8 +1,8 @@
-"""From hidden states to statistics of tokens, some tokens at a time, so that few logits are there at once.
+"""Compute token statistics from hidden states in chunks, so that few logits exist at a time.
 
-A language model's own forward pass turns all hidden states into logits in one piece: K tokens by V words, and
-their gradient beside them. Here each chunk's logits live only until its numbers are known, and are computed
-again in the backward pass; gradients are those of the whole.
+A language model's own forward pass turns all hidden states into logits at once: K tokens by V words, and a
+gradient of that size. Here the logits of a chunk live only until its statistics are computed, and are
+recomputed in the backward pass; gradients equal those of the full computation.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def chunked_statistics(
     temperature: float,
     rows: int,
 ) -> tuple[Tensor, Tensor]:
-    """Log-probabilities of the targets and entropies of the distributions, in nats.
+    """Return log-probabilities of the targets and entropies of the distributions, in nats.
 
     Args:
-        logits: of hidden states.
+        logits: function from hidden states to logits.
         hidden_KH: one row a token, before the output layer.
-        targets_K: the words that were chosen.
-        temperature: that words were sampled with.
+        targets_K: the tokens that were sampled.
+        temperature: sampling temperature.
         rows: tokens of a chunk.
 
     Returns:
@@ -58,7 +58,7 @@ def chunked_statistics(
 
 
 def _again(function: _Statistics, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """What the function says, without keeping anything for the backward pass but its arguments."""
+    """Call the function under checkpointing: keep only its arguments for the backward pass."""
     if not torch.is_grad_enabled():
         return function(hidden, targets)
     found: tuple[Tensor, Tensor] = checkpoint(function, hidden, targets, use_reentrant=False)
@@ -66,7 +66,7 @@ def _again(function: _Statistics, hidden: Tensor, targets: Tensor) -> tuple[Tens
 
 
 def adjusted(config: PreTrainedConfig, logits: Tensor) -> Tensor:
-    """What models do to what comes out of their output layer: a scale (Granite, Cohere), a cap (Gemma)."""
+    """Apply the model's adjustments of its logits: a scale (Granite, Cohere) or a soft cap (Gemma)."""
     for name in ("logit_scale", "lm_head_multiplier"):
         if (factor := getattr(config, name, None)) is not None:
             logits = logits * factor

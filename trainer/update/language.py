@@ -1,4 +1,4 @@
-"""The language model that is trained, still without its weights: attention, adapters, precision."""
+"""Build the language model to train, without its weights: attention, adapters, precision."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 __all__ = ["ADAPTER", "computes_in_half", "make_language", "peft_config"]
 
 ADAPTER = "default"
-"""PEFT's name of the one adapter that there is."""
+"""PEFT's name for the only adapter."""
 
 
 def computes_in_half(learner: LearnerConfig, device: torch.device) -> bool:
-    """Whether passes through the model are in bfloat16."""
+    """Return whether passes through the model are in bfloat16."""
     return learner.dtype == "bfloat16" or (learner.dtype == "auto" and device.type == "cuda")
 
 
 def make_language(folder: Path, config: RunConfig, *, half: bool) -> PreTrainedModel:
-    """The language model of a folder, without the folder's weights, which are on the meta device.
+    """Return the language model of a folder, with its weights on the meta device.
 
-    Adapters are on the CPU, with first values from the run's seed, the same on every rank.
+    Adapters are on the CPU, initialised from the run's seed, identical on every rank.
 
     Args:
-        folder: of the model.
-        config: of the run.
-        half: passes are in bfloat16; what adapters leave as it is may then be kept so, too.
+        folder: the model's folder.
+        config: the run's configuration.
+        half: passes are in bfloat16; frozen weights may then be kept in it too.
 
     Raises:
         ConfigError: the folder holds no model that can be trained as configured.
@@ -64,7 +64,7 @@ def make_language(folder: Path, config: RunConfig, *, half: bool) -> PreTrainedM
 
 
 def peft_config(config: LoraConfig, base: str) -> PeftLoraConfig:
-    """PEFT's own words for an adapter on the model named ``base``."""
+    """Return PEFT's configuration of an adapter on the model named ``base``."""
     return PeftLoraConfig(
         r=config.rank,
         lora_alpha=config.alpha,  # type: ignore[arg-type]  # it only divides it
@@ -76,19 +76,19 @@ def peft_config(config: LoraConfig, base: str) -> PeftLoraConfig:
 
 
 def _adapt(language: PreTrainedModel, config: PeftLoraConfig) -> None:
-    """Give it adapters with PEFT's first values; PEFT itself would leave them on the meta device."""
+    """Add adapters with PEFT's initial values; PEFT alone would leave them on the meta device."""
     try:
         with warnings.catch_warnings():
-            # PEFT sets ranks of fused experts, and then warns that "all-linear" leaves these out.
+            # PEFT sets ranks for fused experts, and then warns that "all-linear" does not cover them
             warnings.filterwarnings("ignore", "The following (rank|alpha)_pattern keys", RuntimeWarning)
             inject_adapter_in_model(config, language)
     except ValueError as error:
         raise ConfigError(f"learner.lora: {str(error).partition(chr(10))[0]}") from error
     if any(isinstance(layer, ParamWrapper) for layer in language.modules()):
         raise ConfigError(
-            f"learner.lora.targets={config.target_modules} would adapt the experts of a model of type "
-            f"{language.config.model_type}, which adapters do not work with; name other layers, such as "
-            'targets=["q_proj", "k_proj", "v_proj", "o_proj"]'
+            f"learner.lora.targets={config.target_modules} would adapt the experts of a "
+            f"model of type {language.config.model_type}, which adapters do not support; "
+            'name other layers, such as targets=["q_proj", "k_proj", "v_proj", "o_proj"]'
         )
     for layer in language.modules():
         if isinstance(layer, LoraLayer):
@@ -98,12 +98,12 @@ def _adapt(language: PreTrainedModel, config: PeftLoraConfig) -> None:
 
 
 def _keep_base(language: PreTrainedModel, config: LoraConfig, *, half: bool) -> None:
-    """Put what adapters leave as it is into its precision, but for what the model needs in float32."""
+    """Convert frozen weights to the base precision, except those that the model needs in float32."""
     if config.base_dtype == "float32" or (config.base_dtype == "auto" and not half):
         return
     if not half:
         raise ConfigError(
-            "learner.lora.base_dtype=bfloat16 is for passes in bfloat16; set learner.dtype=bfloat16, too"
+            "learner.lora.base_dtype=bfloat16 needs passes in bfloat16; set learner.dtype=bfloat16 as well"
         )
     exact = tuple(getattr(language, "_keep_in_fp32_modules_strict", None) or ())
     for name, parameter in language.named_parameters():

@@ -1,7 +1,7 @@
-"""The learner: the model, its optimizer and its reference, on one rank of a group that acts as one.
+"""The learner: the model, its optimizer and its reference model, on one rank of a worker group.
 
-Every method that touches the model is collective: all ranks call it with the same arguments, and get the same
-back. Every rank knows all samples of a batch, and needs the tokens of its own share of them.
+Methods that touch the model are collective: all ranks call them with the same arguments and get the same
+result. Every rank has the metadata of all samples of a batch, and needs the tokens of its own share only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from .checkpoint import (
 )
 from .export import write_model
 from .flops import Meter
-from .material import Material
 from .mesh import Mesh
 from .model import make_model
 from .objective import AdaptiveCoefficient, mismatch_metrics, reported, sequence_kl
@@ -39,6 +38,7 @@ from .row_table import RowTable
 from .scoring import Scorer
 from .sharding import Parallel
 from .training import Sums, Updater
+from .training_tensors import TrainingTensors
 from .weights import merged_weights, write_adapter
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Learner:
     def __init__(
         self, model_folder: Path, config: RunConfig, device: torch.device | str, rank: int = 0, world: int = 1
     ) -> None:
-        """Load the model. With ``world`` ranks there is a process group of as many. Raises ConfigError."""
+        """Load the model. With ``world`` > 1, a process group of that size must exist. Raises ConfigError."""
         learner = config.learner
         self.config = config
         self.rank = rank
@@ -74,7 +74,7 @@ class Learner:
         budget, layout = learner.micro_batch_tokens, learner.layout
         self._share = RankShare(mesh, budget, layout)
         self._scorer = Scorer(self._model, budget, layout)
-        self._temperature = config.rollout.sampling.temperature or 1.0  # 0 is for evaluation alone
+        self._temperature = config.rollout.sampling.temperature or 1.0  # 0 rows: evaluation only
         self._updater = Updater(self._model, budget, layout, config.algorithm, self._temperature)
         self._kl = AdaptiveCoefficient.of(config.algorithm.kl)
         self._optimizer: Optimizer | None = None
@@ -83,11 +83,13 @@ class Learner:
 
     @property
     def kl_coefficient(self) -> float:
-        """Weight of the distance to the reference model, as it has adapted."""
+        """Weight of the KL penalty to the reference model, as adapted so far."""
         return self._kl.value
 
     def begin(self, optimizer: OptimizerConfig, steps: int) -> None:
-        """A stage begins: fresh optimizer, a schedule over ``steps`` steps, and the model as reference."""
+        """Begin a stage: fresh optimizer, a schedule over ``steps`` steps, and a copy of the model as
+        reference.
+        """
         rate = self.config.algorithm.value.learning_rate
         waiting = self.config.learner.offload == "optimizer"
         self._optimizer = Optimizer(self._model.core, optimizer, steps, rate, waiting=waiting)
@@ -96,20 +98,22 @@ class Learner:
             self._reference = Reference(self._optimizer.parameters)
 
     def to_annotate(self, batch: Batch) -> frozenset[int]:
-        """Places of the samples whose tokens ``annotate`` needs on this rank."""
+        """Return indices of the samples whose tokens ``annotate`` needs on this rank."""
         asks = batch.objective is Objective.REINFORCE and not (self._asks_once and self._reference is None)
         return self._share.to_score(batch) if asks else frozenset()
 
     def to_learn(self, batch: Batch) -> frozenset[int]:
-        """Places of the samples whose tokens ``update`` needs on this rank, of a batch with its weights."""
+        """Return indices of the samples whose tokens ``update`` needs on this rank, for a batch with
+        weights.
+        """
         rows = sum(sample.weight > 0 and bool(sample.mask_T.any()) for sample in batch.samples)
         return self._share.to_learn(batch, self._minibatches(batch, rows))
 
     def annotate(self, batch: Batch) -> Batch:
-        """The batch with what the model, the critic and the reference think of its tokens, before learning.
+        """Return the batch with log-probabilities of the model and the reference, and values of the critic.
 
-        Where there is one update a batch and nobody else asks for them, the model's log-probabilities are
-        left to the update, whose own first pass is the same.
+        When a batch gets a single update and nothing else needs them, the model's log-probabilities are left
+        to the update, whose first forward pass computes the same.
         """
         if batch.objective is Objective.IMITATE:
             return batch
@@ -139,15 +143,17 @@ class Learner:
         """Learn from a batch with advantages. Returns metrics, the same on every rank."""
         began = time.monotonic()
         optimizer = self._ready()
-        material = Material.of(batch)
+        training_tensors = TrainingTensors.of(batch)
         reinforce = batch.objective is Objective.REINFORCE
         coefficient = self._kl.value if kl_coefficient is None else kl_coefficient
-        seen = RowTable(material.rows, 2, self.device) if reinforce else None
-        once = min(self.config.learner.minibatches, len(material.rows))
+        seen = RowTable(training_tensors.rows, 2, self.device) if reinforce else None
+        once = min(self.config.learner.minibatches, len(training_tensors.rows))
         sums, norms = Sums(), []
-        for place, minibatch in enumerate(self._minibatches(batch, len(material.rows))):
+        for place, minibatch in enumerate(self._minibatches(batch, len(training_tensors.rows))):
             table = seen if place < once else None
-            norms.append(self._updater.update(material, minibatch, optimizer, sums, coefficient, table))
+            norms.append(
+                self._updater.update(training_tensors, minibatch, optimizer, sums, coefficient, table)
+            )
         rate = optimizer.rate
         optimizer.done += 1
         losses, totals = sums.over_ranks(self._model.world)
@@ -159,7 +165,7 @@ class Learner:
         seconds = time.monotonic() - began
         passes = self.config.learner.epochs if reinforce else 1
         return {
-            **self._meter.metrics(material.rows, passes, seconds),
+            **self._meter.metrics(training_tensors.rows, passes, seconds),
             **metrics,
             "policy/grad_norm": float(np.mean(finite)) if finite else 0.0,
             "policy/skipped": float(len(norms) - len(finite)),
@@ -170,9 +176,9 @@ class Learner:
         }
 
     def probe(self, sequences: Sequence[tuple[int, ...]]) -> list[FloatT]:
-        """Log-probability of each token given those before it, 0 for the first; collective.
+        """Return the log-probability of each token given its predecessors, 0 for the first; collective.
 
-        At temperature 1, whatever turns are sampled with.
+        The temperature is 1, regardless of the sampling temperature.
         """
         rows = [
             Row(np.asarray(sequence, dtype=np.int32), np.arange(len(sequence)) > 0) for sequence in sequences
@@ -180,9 +186,9 @@ class Learner:
         return self._scorer.score(rows).logprobs
 
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
-        """All weights, whole and one at a time, under Hugging Face's names; collective.
+        """Yield all weights, unsharded and one at a time, under Hugging Face's names; collective.
 
-        Adapters are merged; a tied output layer comes under its own name, too.
+        Adapters are merged; a tied output layer also comes under its own name.
         """
         yield from merged_weights(self._model.core)
 
@@ -190,17 +196,17 @@ class Learner:
         """Write the LoRA adapter in PEFT's format; collective. Raises ValueError without one."""
         lora = self.config.learner.lora
         if lora is None:
-            raise ValueError("the run trains all weights, and has no adapter")
+            raise ValueError("this run has no adapter: it trains all weights (learner.lora is not set)")
         write_adapter(self._model.core, lora, str(self._folder), folder, write=self.rank == 0)
 
     def export(self, folder: Path) -> None:
-        """Write the model, adapters merged, and its tokenizer in Hugging Face's format; collective."""
+        """Write the model, with adapters merged, and its tokenizer in Hugging Face's format; collective."""
         write_model(self._model.core, folder, write=self.rank == 0)
 
     def save(self, folder: Path) -> Future[object]:
-        """Begin to write everything that the next update depends on, each rank its part; collective.
+        """Start saving everything that the next update depends on, each rank its part; collective.
 
-        The learner may go on learning at once; what is written is complete when the result is there.
+        Learning may continue at once; the checkpoint is complete when the result is there.
         """
         optimizer = self._ready()
         folder.mkdir(parents=True, exist_ok=True)
@@ -222,7 +228,7 @@ class Learner:
         return self._writer.write(folder, tensors)
 
     def load(self, folder: Path) -> None:
-        """Go on from a folder, whatever number of ranks wrote it; collective. Raises CheckpointError."""
+        """Resume from a folder, regardless of how many ranks wrote it; collective. Raises CheckpointError."""
         note = read_note(folder)
         self.begin(OptimizerConfig.model_validate(note.optimizer), note.steps)
         optimizer, tensors = self._ready(), self._tensors()
@@ -234,18 +240,18 @@ class Learner:
 
     @property
     def _asks_once(self) -> bool:
-        """Whether an update's first pass sees the model as it is before learning, and that is soon enough."""
+        """Return whether the update's first pass can supply the old log-probabilities."""
         learner, algorithm = self.config.learner, self.config.algorithm
         updates = learner.minibatches * learner.epochs
         return updates == 1 and algorithm.kl.place != "reward" and not algorithm.needs_values
 
     def _ready(self) -> Optimizer:
         if self._optimizer is None:
-            raise RuntimeError("begin() comes first")
+            raise RuntimeError("begin() has to be called before this")
         return self._optimizer
 
     def _minibatches(self, batch: Batch, rows: int) -> Iterator[list[int]]:
-        """Rows of each update; a step that is done again has the same ones."""
+        """Yield the rows of each update; repeating a step gives the same rows."""
         if batch.objective is Objective.IMITATE:
             yield from minibatches(rows, 1, (self.config.seed, batch.step))
             return
@@ -254,7 +260,9 @@ class Learner:
             yield from minibatches(rows, self.config.learner.minibatches, seed)
 
     def _trained(self, batch: Batch, seen: RowTable) -> list[Sample]:
-        """What was trained on, with log-probabilities of the model before the update, and of the engine."""
+        """Return the trained tokens, with log-probabilities of the model before the update and of the
+        engine.
+        """
         samples = [sample for sample in batch.samples if sample.weight > 0 and sample.mask_T.any()]
         return [
             replace(
@@ -266,7 +274,7 @@ class Learner:
         ]
 
     def _adapt(self, samples: list[Sample]) -> dict[str, float]:
-        """Move the KL's coefficient by the KL of a sequence that was measured."""
+        """Adapt the KL coefficient to the measured KL of a sequence."""
         measured = sequence_kl(samples)
         if measured is None:
             return {}
@@ -274,7 +282,7 @@ class Learner:
         return {"reference/kl_sequence": measured}
 
     def _tensors(self) -> dict[str, Tensor]:
-        """All that is saved, and loaded in place."""
+        """Return all tensors of a checkpoint, which are loaded in place."""
         optimizer = self._ready()
         tensors = {f"weight.{name}": value.detach() for name, value in optimizer.parameters.items()}
         tensors |= {f"{_MOMENT}{name}": value for name, value in optimizer.moments().items()}

@@ -1,6 +1,6 @@
-"""Weights from a pretrained folder into a model that has none yet, each rank its own part.
+"""Load weights from a pretrained folder into a model on the meta device, each rank its own shard.
 
-The model is made on the meta device, sharded there, and filled in place: a rank never holds more than its
+The model is created on the meta device, sharded there, and filled in place: a rank never holds more than its
 shard and the tensor that it is reading.
 """
 
@@ -26,12 +26,12 @@ __all__ = ["fill"]
 
 @torch.no_grad()
 def fill(core: ActorCritic, device: torch.device, weights: torch.device) -> None:
-    """Give the model the weights of the folder that it was made for.
+    """Load into the model the weights of the folder that it was made for.
 
     Args:
-        core: the model, sharded or whole; what is not on the meta device is only moved.
-        device: where it computes, and its buffers are.
-        weights: where its weights are: the same, or the CPU where they wait there between passes.
+        core: the model, sharded or not; tensors that are not on the meta device are only moved.
+        device: where the model computes and keeps its buffers.
+        weights: where weights are kept: the same device, or the CPU when they are offloaded between passes.
     """
     _allocate(core, device, weights)
     language = core.language
@@ -49,7 +49,7 @@ def fill(core: ActorCritic, device: torch.device, weights: torch.device) -> None
 
 
 def _allocate(core: nn.Module, device: torch.device, weights: torch.device) -> None:
-    """Room for what is on the meta device, and the rest moved; what is shared stays shared."""
+    """Allocate tensors that are on the meta device and move the others; shared tensors stay shared."""
     fresh: dict[int, nn.Parameter] = {}
     for module in core.modules():
         for name, parameter in list(module.named_parameters(recurse=False, remove_duplicate=False)):
@@ -63,7 +63,7 @@ def _allocate(core: nn.Module, device: torch.device, weights: torch.device) -> N
 
 def _allocated(parameter: nn.Parameter, device: torch.device) -> nn.Parameter:
     if not parameter.is_meta:
-        if not isinstance(parameter, DTensor):  # a shard is where its mesh is
+        if not isinstance(parameter, DTensor):  # a DTensor's shard lives on the device of its mesh
             parameter.data = parameter.data.to(device)
         return parameter
     return torch.nn.Parameter(torch.empty_like(parameter, device=device), parameter.requires_grad)
@@ -80,7 +80,7 @@ def _fill_portion(portion: Portion, tensors: Mapping[str, Tensor], reader: Reade
         else:
             place.copy_(reader.tensor(key))
         return
-    # What is fused is read whole, a layer's experts at a time.
+    # fused tensors are read unsharded, the experts of one layer at a time
     for name, tensor in portion.inward({key: reader.tensor(key) for key in portion.keys}).items():
         place = tensors[name]
         if isinstance(place, DTensor):
@@ -90,6 +90,6 @@ def _fill_portion(portion: Portion, tensors: Mapping[str, Tensor], reader: Reade
 
 
 def _own_part(place: DTensor) -> tuple[slice, ...]:
-    """Where this rank's shard lies in the whole tensor."""
+    """Return the slice of the unsharded tensor that this rank holds."""
     sizes, starts = compute_local_shape_and_global_offset(place.shape, place.device_mesh, place.placements)
     return tuple(slice(start, start + size) for start, size in zip(starts, sizes, strict=True))

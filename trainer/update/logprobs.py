@@ -1,7 +1,7 @@
-"""Log-probability and entropy of tokens from logits, without a float32 copy of all logits.
+"""Compute log-probability and entropy of tokens from logits, without a float32 copy of all logits.
 
-Only a slice of rows at a time is turned into float32, forwards and backwards; what is kept for the backward
-pass is the logits themselves and two numbers a row.
+Only a slice of rows at a time is converted to float32, forward and backward; the backward pass keeps the
+logits themselves and two numbers a row.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 __all__ = ["token_statistics"]
 
 _SLICE_ELEMENTS = 1 << 20
-"""Logits that are in float32 at a time: few enough for a cache, enough to keep a GPU busy."""
+"""Logits in float32 at a time: few enough for a cache, enough to keep a GPU busy."""
 
 
 def token_statistics(logits_KV: Tensor, targets_K: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Log-probabilities of the targets and entropies of the distributions, in nats.
+    """Return log-probabilities of the targets and entropies of the distributions, in nats.
 
     Args:
-        logits_KV: one row a token, over V words; any floating type. Words at -inf cannot be chosen.
-        targets_K: the words that were chosen.
-        temperature: what the logits are divided by, above 0: distributions are those that were sampled from.
+        logits_KV: one row a token, over V words; any floating type. Words at -inf cannot be sampled.
+        targets_K: the tokens that were sampled.
+        temperature: divisor of the logits, above 0, as in sampling.
 
     Returns:
         Two float32 tensors of K.
@@ -60,7 +60,9 @@ class _TokenStatistics(torch.autograd.Function):
             p = torch.exp(z - partition[:, None])
             partition_K[part] = partition
             logprobs_K[part] = chosen - partition
-            entropy_K[part] = partition - torch.linalg.vecdot(p, z.masked_fill_(p == 0, 0.0))  # 0 x -inf
+            entropy_K[part] = partition - torch.linalg.vecdot(
+                p, z.masked_fill_(p == 0, 0.0)
+            )  # 0 x -inf would be NaN
         ctx.save_for_backward(logits_KV, targets_K, partition_K, entropy_K)
         ctx.scale = scale
         ctx.set_materialize_grads(False)

@@ -1,11 +1,11 @@
-"""How much memory a rank of the learner needs, by arithmetic.
+"""Estimate the memory of a learner rank by arithmetic.
 
-What is exact: weights, gradients, Adam's moments and the reference, of the rank that has most; FSDP2 cuts the
-first dimension of each weight into equal parts and rounds up. What is the peak of a micro-batch: gathered
-weights with their gradients on the way (a layer in use, the next one on its way, and what is in no layer),
-and what the backward pass needs (formulas below, for decoder layers with full attention by a fused kernel and
-a gated MLP, as in Llama, Qwen2 and Qwen3; torch's own counters agree within 5 %). Left out: the CUDA context
-and libraries (about 1 GB), fragmentation, and buffers of NCCL.
+Exact: weights, gradients, Adam's moments and the reference, of the rank that has most; FSDP2 divides the
+first dimension of each weight into equal parts and rounds up. Estimated: the peak of a micro-batch, which is
+gathered weights with their gradients (a layer in use, the prefetched next one, and weights outside of
+layers), and activations kept for the backward pass (formulas below, for decoder layers with full attention
+by a fused kernel and a gated MLP, as in Llama, Qwen2 and Qwen3; torch's own counters agree within 5%). Left
+out: the CUDA context and libraries (about 1 GB), fragmentation, and buffers of NCCL.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ __all__ = ["LayerShape", "ModelShape", "RankMemory", "Weight", "rank_memory", "s
 _FLOAT32 = 4
 _HALF = 2
 _FLASH_ROW = 4
-"""Bytes a head that attention keeps of each token: the logarithm of its sum."""
+"""Bytes per head that attention keeps for each token: the log-sum-exp."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """One parameter."""
+    """The shape of one parameter."""
 
     shape: tuple[int, ...]
     trained: bool
     size: int = _FLOAT32
-    """Bytes of an element as it is kept."""
+    """Bytes of a stored element."""
 
     @property
     def elements(self) -> int:
-        """How many numbers it has."""
+        """Number of elements."""
         return prod(self.shape)
 
     def shard(self, shards: int) -> int:
-        """Numbers of the largest part, of ``shards``."""
+        """Elements of the largest shard, with ``shards`` shards."""
         return ceil(self.shape[0] / shards) * prod(self.shape[1:]) if self.shape else 1
 
 
@@ -69,25 +69,25 @@ class LayerShape:
     head: int
     """Size of a head."""
     intermediate: int
-    """Of the MLP; of all experts that see a token together, where there are experts."""
+    """Width of the MLP; of all active experts of a token together in a mixture of experts."""
     normed_heads: bool = False
     """Queries and keys are normalised, as in Qwen3."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """All that memory depends on."""
+    """Everything about a model that its memory depends on."""
 
     layers: tuple[tuple[Weight, ...], ...]
     """The weights of each decoder layer, which are gathered together."""
     rest: tuple[Weight, ...]
-    """Embedding, head, last norm and critic."""
+    """Embedding, output layer, final norm and critic."""
     layer: LayerShape
     vocabulary: int
 
     @classmethod
     def of(cls, core: Module, config: PreTrainedConfig) -> ModelShape:
-        """The shape of a model with its configuration; it may be on the meta device, without memory."""
+        """Return the shape of a model, which may be on the meta device, and its configuration."""
         blocks = [module for module in core.modules() if isinstance(module, GradientCheckpointingLayer)]
         inside = {id(parameter) for block in blocks for parameter in block.parameters()}
         config = config.get_text_config()
@@ -110,17 +110,17 @@ class ModelShape:
 
     @property
     def weights(self) -> tuple[Weight, ...]:
-        """All of them."""
+        """Return all weights."""
         return (*(weight for layer in self.layers for weight in layer), *self.rest)
 
     @property
     def parameters(self) -> int:
-        """Numbers of all weights."""
+        """Number of parameters."""
         return sum(weight.elements for weight in self.weights)
 
     @property
     def trained(self) -> int:
-        """Numbers of the weights that are trained."""
+        """Number of trained parameters."""
         return sum(weight.elements for weight in self.weights if weight.trained)
 
 
@@ -133,25 +133,25 @@ class RankMemory:
     moments: int
     reference: int
     gathered: int
-    """Whole weights of some layers, and their gradients before they are cut into parts."""
+    """Unsharded weights of some layers, and their gradients before they are sharded."""
     activations: int
     logits: int
     host: int
-    """In host memory, of what is offloaded; not in the figures above."""
+    """Offloaded to host memory; not part of the other fields."""
 
     @property
     def states(self) -> int:
-        """What is there all the time: weights, gradients, moments, reference."""
+        """Permanent state: weights, gradients, moments, reference."""
         return self.weights + self.gradients + self.moments + self.reference
 
     @property
     def total(self) -> int:
-        """At the peak of an update, on the device."""
+        """Peak of an update on the device."""
         return self.states + self.gathered + self.activations + self.logits
 
 
 def shape_of(folder: Path, config: RunConfig) -> ModelShape:
-    """The shape of the model that a run trains, without loading its weights. Raises ConfigError."""
+    """Return the shape of the model that a run trains, without loading its weights. Raises ConfigError."""
     device = torch.device("cuda" if config.learner.gpus else "cpu")
     language = make_language(folder, config, half=computes_in_half(config.learner, device))
     core = nn.ModuleList([language])
@@ -171,16 +171,16 @@ def rank_memory(
     tokens: int | None = None,
     logit_rows: int | None = None,
 ) -> RankMemory:
-    """Memory of one rank.
+    """Return the memory of one rank.
 
     Args:
-        shape: of the model.
+        shape: the model's shape.
         learner: the learner's settings.
-        mesh: how ranks share the work; any rank's.
+        mesh: how ranks share the work; any rank's mesh.
         half: computation in bfloat16, as on GPUs.
-        reference: a copy of what is trained is kept, for a KL.
-        tokens: of a micro-batch on this rank; the configured number when missing.
-        logit_rows: tokens whose logits are there at a time; the configured number when missing.
+        reference: a copy of the trained weights is kept, for a KL.
+        tokens: tokens of a micro-batch on this rank; default: as configured.
+        logit_rows: tokens whose logits exist at a time; default: as configured.
     """
     sharded = learner.sharding == "fsdp2"
     shards = mesh.shards if sharded else 1
@@ -214,7 +214,7 @@ def rank_memory(
 
 
 def _moments(learner: LearnerConfig, parts: Sequence[tuple[Weight, int]]) -> int:
-    """Of Adam: two in float32, or in a byte each and a scale for every block."""
+    """Return the bytes of Adam's moments: two in float32, or two of one byte with a scale for every block."""
     trained = [part for weight, part in parts if weight.trained]
     if learner.optimizer.moments == "float32":
         return 2 * _FLOAT32 * sum(trained)
@@ -224,7 +224,7 @@ def _moments(learner: LearnerConfig, parts: Sequence[tuple[Weight, int]]) -> int
 
 
 def _gathered(shape: ModelShape, *, half: bool) -> int:
-    """With FSDP2: the more of what a layer's backward pass has, and of what the end has for the rest."""
+    """With FSDP2: the greater of a layer's backward pass and the final layers' needs."""
     size = _HALF if half else _FLOAT32
     layer = max((sum(each.elements for each in layer) for layer in shape.layers), default=0)
     rest = sum(each.elements for each in shape.rest)
@@ -236,22 +236,22 @@ def _gathered(shape: ModelShape, *, half: bool) -> int:
 
 
 def _cast(shape: ModelShape, *, half: bool) -> int:
-    """Without sharding: autocast keeps a copy of the matrices that are in float32."""
+    """Without sharding: autocast keeps a copy of float32 matrices."""
     if not half:
         return 0
     return sum(_HALF * each.elements for each in shape.weights if len(each.shape) > 1 and each.size > _HALF)
 
 
 def _activations(shape: ModelShape, learner: LearnerConfig, tokens: int, *, half: bool) -> int:
-    """Of all layers, or of the one that is computed again; and of the last norm.
+    """Activations of all layers, or of the recomputed one, and of the final norm.
 
-    A layer keeps, of each token: the input of both norms in float32 and what they normalise, the input of
-    projections and MLP, queries, keys, values, attention's output, and four times the MLP's width.
+    A layer keeps for each token: the input of both norms in float32 and their normalised output, the input
+    of projections and MLP, queries, keys, values, attention's output, and four times the MLP's width.
     """
     layer = shape.layer
     size = _HALF if half else _FLOAT32
     queries, keys = layer.heads * layer.head, layer.key_heads * layer.head
-    # Autocast keeps the residual stream, and what norms return, in float32.
+    # Autocast keeps the residual stream and the output of norms in float32.
     stream = 26 if half and learner.sharding != "fsdp2" else 8 + 4 * size
     of_token = stream * layer.hidden + size * (2 * queries + 2 * keys + 4 * layer.intermediate)
     of_token += _FLASH_ROW * layer.heads

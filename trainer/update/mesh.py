@@ -1,8 +1,7 @@
-"""Who is who among the ranks: copies of the model, parts of a copy, and parts of a row.
+"""Positions of ranks: copies of the model, shards of a copy, and segments of a row.
 
-Ranks are numbered so that those that talk most stand together: the ranks that share a row are neighbours,
-then come those that share a copy of the model, and copies come last. Weights are sharded over all ranks of a
-copy, also over those that share rows.
+Ranks that communicate most are neighbours: ranks that share a row come first, then those that share a copy
+of the model, then copies. Weights are sharded over all ranks of a copy, including those that share rows.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ __all__ = ["Mesh"]
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
-    """The place of one rank."""
+    """The position of one rank."""
 
     rank: int = 0
     world: int = 1
@@ -36,18 +35,20 @@ class Mesh:
 
     @classmethod
     def of(cls, config: LearnerConfig, rank: int, world: int) -> Mesh:
-        """The mesh that a configuration asks for.
+        """Return the mesh of a configuration.
 
-        Raises ConfigError when ``world`` ranks cannot be divided so, or have no process group.
+        Raises ConfigError when ``world`` ranks cannot be divided as configured, or have no process group.
         """
         unit = config.replicas * config.context_parallel
         if world % unit:
             raise ConfigError(
-                f"{world} workers cannot be divided into replicas={config.replicas} times "
-                f"context_parallel={config.context_parallel}"
+                f"learner.workers: {world} workers cannot be divided into "
+                f"replicas={config.replicas} times context_parallel={config.context_parallel}"
             )
         if world > 1 and not (dist.is_initialized() and dist.get_world_size() == world):
-            raise ConfigError(f"{world} workers need a process group of that size")
+            raise ConfigError(
+                f"{world} workers need a process group of that size; initialise torch.distributed first"
+            )
         return cls(rank, world, config.replicas, config.context_parallel)
 
     @property
@@ -57,26 +58,26 @@ class Mesh:
 
     @property
     def rows_rank(self) -> int:
-        """Which part of the rows is this rank's; ranks of one context have the same."""
+        """The part of the rows that this rank computes; ranks of one context share it."""
         return self.rank // self.context
 
     @property
     def rows_world(self) -> int:
-        """Into how many parts rows are dealt."""
+        """Number of parts into which rows are divided."""
         return self.world // self.context
 
     @property
     def context_rank(self) -> int:
-        """Which part of each row is this rank's."""
+        """The segment of each row that this rank computes."""
         return self.rank % self.context
 
     def for_weights(self, device: str) -> DeviceMesh:
-        """Over which weights are sharded: (shards), or with copies (replicas, shards); collective."""
+        """Return the mesh to shard weights over: (shards), or (replicas, shards) with copies; collective."""
         if self.replicas == 1:
             return init_device_mesh(device, (self.shards,), mesh_dim_names=("shard",))
         return init_device_mesh(device, (self.replicas, self.shards), mesh_dim_names=("replicate", "shard"))
 
     def for_context(self, device: str) -> dist.ProcessGroup:
-        """The ranks that share this rank's rows; collective."""
+        """Return the group of ranks that share this rank's rows; collective."""
         grid = init_device_mesh(device, (self.rows_world, self.context), mesh_dim_names=("rows", "context"))
         return grid.get_group("context")

@@ -1,7 +1,7 @@
-"""The model that is trained: a causal language model, and a value head on its last hidden states.
+"""The trained model: a causal language model with a value head on its last hidden states.
 
-A pass gives log-probabilities, entropies and values of the tokens that are asked for, and nothing else passes
-the output layer. Everything happens inside of one ``forward``, so that DDP and FSDP2 see one module.
+A pass returns log-probabilities, entropies and values of the requested tokens; no other tokens pass the
+output layer. Everything happens inside one ``forward``, so that DDP and FSDP2 see one module.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _CPU = torch.device("cpu")
 
 
 class TokenOutputs(NamedTuple):
-    """Of the K kept tokens of a pass; float32. A tuple, since FSDP2 looks for tensors in tuples."""
+    """Outputs for the K kept tokens of a pass; float32. A tuple, since FSDP2 looks for tensors in tuples."""
 
     logprobs_K: Tensor
     entropy_K: Tensor
     values_K: Tensor | None
-    """What the critic expects from before the token on; None without a critic."""
+    """The critic's value estimate before each token; None without a critic."""
 
 
 class ActorCritic(nn.Module):
@@ -68,17 +68,17 @@ class ActorCritic(nn.Module):
             nn.init.zeros_(self.value_head.bias)
 
     def forward(self, micro: MicroBatch) -> TokenOutputs:
-        """Statistics of the kept tokens, from the hidden states before them."""
+        """Return statistics of the kept tokens, from the hidden states before them."""
         hidden: list[Tensor] = []
         head: nn.Module = self.language.get_output_embeddings()  # type: ignore[no-untyped-call]
 
         def keep(_: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor]:
             hidden.append(given[0].flatten(0, -2)[micro.sources_K])
-            return (hidden[0][:1].detach(),)  # one row is enough to see what the model makes of it
+            return (hidden[0][:1].detach(),)  # one row is enough to compare the logits
 
         hook = head.register_forward_pre_hook(keep)
         try:
-            # A cache would keep transformers from seeing where packed sequences begin.
+            # With a cache, transformers would not see where packed sequences begin.
             one_V = self.language(
                 input_ids=micro.input_ids,
                 position_ids=micro.position_ids,
@@ -99,7 +99,7 @@ class ActorCritic(nn.Module):
 
     @torch.no_grad()
     def _check_head(self, head: nn.Module, hidden_KH: Tensor, one_V: Tensor) -> None:
-        """At the first pass: the output layer here is the model's own, whatever that does behind it.
+        """Check at the first pass that ``_logits`` equals the model's own output layer.
 
         Raises ConfigError.
         """
@@ -108,8 +108,8 @@ class ActorCritic(nn.Module):
         found = adjusted(self.language.config, head(hidden_KH[:1]))
         if not torch.allclose(found.float().flatten(), one_V.float().flatten(), rtol=1e-3, atol=1e-3):
             raise ConfigError(
-                f"a model of type {self.language.config.model_type} does something to its logits that the "
-                "learner does not know"
+                f"model.path: a model of type {self.language.config.model_type} transforms its "
+                "logits in a way that the learner does not support"
             )
         self._head_checked = True
 
@@ -123,10 +123,10 @@ class ActorCritic(nn.Module):
 
 
 def make_model(folder: Path, config: RunConfig, device: torch.device) -> ActorCritic:
-    """The model of a folder with what the run adds to it, still without the folder's weights.
+    """Return the model of a folder with a run's additions, without the folder's weights.
 
-    Those are on the meta device, so that ranks can share them out before anything is read. What is new is on
-    the CPU, the same on every rank. Raises ConfigError for what cannot be trained on ``device``.
+    Weights are on the meta device, so that ranks can shard them before anything is read. New weights are on
+    the CPU, the same on every rank. Raises ConfigError for a model that cannot be trained on ``device``.
     """
     learner, algorithm = config.learner, config.algorithm
     language = make_language(folder, config, half=computes_in_half(learner, device))
@@ -140,7 +140,7 @@ def make_model(folder: Path, config: RunConfig, device: torch.device) -> ActorCr
 
 
 def load_model(folder: Path, config: RunConfig) -> ActorCritic:
-    """The model of a folder with its weights, whole, on the CPU. Raises ConfigError."""
+    """Return the model of a folder with its weights, unsharded, on the CPU. Raises ConfigError."""
     core = make_model(folder, config, _CPU)
     fill(core, _CPU, _CPU)
     return core

@@ -1,8 +1,8 @@
-"""Names and shapes of weights: as a folder's files have them, and as the model that is trained has them.
+"""Map names and shapes of weights between a folder's files and the model in training.
 
-They differ where transformers fuses what the hub keeps apart (the experts of a mixture), and where the
-language model is a part of a multimodal one. Everything that leaves the learner goes under the names of the
-folder that it came from: whoever loaded that folder, loads the new weights alike.
+They differ where transformers fuses weights that the files keep apart (the experts of a mixture), and where
+the language model is part of a multimodal one. All weights leave the learner under the names of the source
+folder, so that a program that loads that folder can load the new weights too.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 __all__ = ["Naming", "Origin", "Portion", "naming_of"]
 
 _LANGUAGE_MODEL = re.compile(r"^(?:model\.)?language_model\.(?:model\.)?(?=(lm_head\.)?)")
-"""How multimodal models call the part that is a language model."""
+"""Prefixes of the language model in multimodal models."""
 
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Tensors of the files that become tensors of the model together, and by themselves."""
+    """Tensors of the files that are converted together to tensors of the model."""
 
     keys: tuple[str, ...]
     """Names in the files."""
@@ -48,18 +48,18 @@ class Portion:
     """Names in the model."""
     language: PreTrainedModel
     inner: Mapping[str, str]
-    """For each key, its name before it is converted."""
+    """For each key, its name before conversion."""
     converter: WeightConverter | None = None
-    """None where one tensor is only called otherwise."""
+    """None where one tensor is only renamed."""
 
     def inward(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Tensors of the model from those of the files."""
+        """Convert tensors of the files to tensors of the model."""
         if self.converter is None:
             return {self.names[0]: tensors[self.keys[0]]}
         return _converted(self.converter, {self.inner[key]: tensors[key] for key in self.keys}, self.language)
 
     def outward(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Tensors of the files from those of the model."""
+        """Convert tensors of the model to tensors of the files."""
         if self.converter is None:
             return {self.keys[0]: tensors[self.names[0]]}
         back = cast("WeightConverter", self.converter.reverse_transform())
@@ -70,27 +70,29 @@ class Portion:
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """All of a model."""
+    """All portions of a model."""
 
     portions: tuple[Portion, ...]
     others: tuple[str, ...]
-    """Tensors of the files that the model has no use for, such as a vision tower."""
+    """Tensors of the files that the model does not use, such as a vision tower."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a model's weights come from."""
+    """The source of a model's weights."""
 
     files: PretrainedFiles
     naming: Naming
     tied_embedding: str | None
-    """Name of the embedding in the files, where it is the output layer as well and the files say it once."""
+    """Name of the embedding in the files, where the output layer is tied to it and the files store it once.
+
+    """
     head: str
-    """What the files would call the output layer."""
+    """Name of the output layer in the files."""
 
     @classmethod
     def of(cls, language: PreTrainedModel, files: PretrainedFiles) -> Origin:
-        """Look into the files. Raises ConfigError when they are not those of the model."""
+        """Read the names in the files. Raises ConfigError when they do not belong to the model."""
         with files.opened() as reader:
             shapes = {name: reader.shape(name) for name in files.files}
         naming = naming_of(language, shapes)
@@ -106,13 +108,13 @@ class Origin:
 
 
 def naming_of(language: PreTrainedModel, shapes: Mapping[str, torch.Size]) -> Naming:
-    """How the files' tensors become the model's, given their shapes by name.
+    """Return how the files' tensors become the model's, given their shapes by name.
 
-    ``language`` may hold adapters, whose own weights are not in the files.
+    ``language`` may hold adapters, whose weights are not in the files.
 
     Raises:
-        ConfigError: the files lack weights, have others than the configuration says, or their names could not
-            be given back.
+        ConfigError: weights are missing from the files, have other shapes than the configuration implies,
+            or their names cannot be restored.
     """
     wanted = _wanted(language)
     mapping = get_model_conversion_mapping(language)
@@ -143,7 +145,7 @@ def naming_of(language: PreTrainedModel, shapes: Mapping[str, torch.Size]) -> Na
 
 
 def _wanted(language: PreTrainedModel) -> dict[str, torch.Size]:
-    """The shapes of what the files have to hold, under the names that the model has without adapters."""
+    """Return the shapes that the files have to hold, under the model's names without adapters."""
     return {
         name.replace(".base_layer.", "."): tensor.shape
         for name, tensor in language.state_dict().items()
@@ -152,7 +154,7 @@ def _wanted(language: PreTrainedModel) -> dict[str, torch.Size]:
 
 
 def _without_prefix(key: str, wanted: Collection[str]) -> str:
-    """The name as a language model alone would have it; anything else stays as it is."""
+    """Return the name as in a plain language model; other names stay unchanged."""
     if key in wanted:
         return key
     found = _LANGUAGE_MODEL.match(key)
@@ -179,7 +181,7 @@ def _portion(
 def _converted(
     converter: WeightConverter, tensors: Mapping[str, Tensor], language: PreTrainedModel
 ) -> dict[str, Tensor]:
-    """What transformers makes of tensors, by name."""
+    """Return the result of transformers' conversion of tensors, by name."""
     fresh = deepcopy(converter)
     first = ""
     for name, tensor in tensors.items():
@@ -209,7 +211,7 @@ def _check(
         back = {name: tensor.shape for name, tensor in portion.outward(inward).items()}
         if back != {key: tensor.shape for key, tensor in empty.items()}:
             raise ConfigError(
-                f"model.path: {portion.names[0]} could not be given back under the names of the files"
+                f"model.path: {portion.names[0]} cannot be mapped back to the names of the files"
             )
     tied = getattr(language, "all_tied_weights_keys", None) or {}
     also = {name for pair in tied.items() if not found.keys().isdisjoint(pair) for name in pair}

@@ -1,4 +1,4 @@
-"""The optimizer of a stage: AdamW, its learning rate as a function of the step, and clipping."""
+"""The optimizer of a stage: AdamW, its learning-rate schedule, and clipping."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ __all__ = ["Optimizer", "rate_factor"]
 
 
 def rate_factor(config: OptimizerConfig, step: int, steps: int) -> float:
-    """The learning rate of a step, as a share of the configured one: linear warm-up, then the schedule.
+    """Return the learning rate of a step as a share of the configured one: linear warm-up, then the
+    schedule.
 
     Args:
         config: the optimizer's settings.
-        step: steps that were done, from 0.
+        step: completed steps, from 0.
         steps: steps of the whole stage.
     """
     if step < config.warmup_steps:
@@ -41,7 +42,7 @@ def rate_factor(config: OptimizerConfig, step: int, steps: int) -> float:
 
 
 class Optimizer:
-    """AdamW over what is trained of a model, for one stage. Vectors (biases, norms) do not decay."""
+    """AdamW over the trained parameters, for one stage. Vectors (biases, norms) have no weight decay."""
 
     def __init__(
         self,
@@ -52,11 +53,13 @@ class Optimizer:
         *,
         waiting: bool = False,
     ) -> None:
-        """``waiting``: moments are in host memory between updates. Raises ConfigError."""
+        """Create the optimizer; with ``waiting``, moments stay in host memory between updates. Raises
+        ConfigError.
+        """
         self.config = config
         self.steps = steps
         self.done = 0
-        """Steps of the stage that are done; a step may be several updates."""
+        """Completed steps of the stage; a step may be several updates."""
         self.parameters: dict[str, Parameter] = {
             name: parameter for name, parameter in core.named_parameters() if parameter.requires_grad
         }
@@ -77,18 +80,18 @@ class Optimizer:
 
     @property
     def rate(self) -> float:
-        """Learning rate of the step that is under way."""
+        """Learning rate of the current step."""
         return self.config.learning_rate * rate_factor(self.config, self.done, self.steps)
 
     def clear(self) -> None:
-        """Forget gradients."""
+        """Clear the gradients."""
         for parameter in self.parameters.values():
             parameter.grad = None
 
     def step(self) -> float:
         """Clip and apply gradients; collective. Returns their norm before clipping.
 
-        A norm that is not finite leaves the model as it is.
+        A norm that is not finite leaves the model unchanged.
         """
         most = self.config.clip_norm or math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.parameters.values(), most, foreach=True)
@@ -98,7 +101,7 @@ class Optimizer:
         return value
 
     def moments(self) -> dict[str, Tensor]:
-        """State by the names of parameters, to be saved, or to be loaded into and handed to ``load``."""
+        """Return the state by parameter name, to save it or to load into it and pass it to ``load``."""
         return {
             f"{moment}.{name}": tensor
             for name, parameter in self.parameters.items()
@@ -106,13 +109,13 @@ class Optimizer:
         }
 
     def load(self, moments: Mapping[str, Tensor]) -> None:
-        """Go on with the state that ``moments`` gave and that was loaded into."""
+        """Restore the state that ``moments`` returned and that was loaded into."""
         for name, parameter in self.parameters.items():
             self._adam.load(parameter, {moment: moments[f"{moment}.{name}"] for moment in MOMENTS})
 
     @property
     def updates(self) -> int:
-        """Updates that were applied."""
+        """Number of updates applied so far."""
         return self._adam.updates
 
     @updates.setter

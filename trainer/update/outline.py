@@ -1,8 +1,8 @@
-"""A batch as it travels to a rank: of all samples what credit and the division of work need, and of the
-rank's own samples their tokens.
+"""The part of a batch that is sent to every rank; each rank's own tokens are sent separately.
 
-Masks, turns, versions and rewards are the same over long stretches, and travel as those. Tokens and the
-engine's log-probabilities are most of a batch, and go to the ranks that pass them through the model.
+Every rank needs of all samples what credit assignment and the division of work read. Masks, turns, versions
+and rewards are constant over long stretches and sent run-length encoded. Tokens and the engine's
+log-probabilities are most of a batch, and are sent only to the ranks that pass them through the model.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = ["Outline", "RowTokens", "filled", "is_filled", "outlined", "row_token
 _RUNS = ("mask_T", "rewards_T", "turns_T", "versions_T")
 
 RowTokens: TypeAlias = "Mapping[int, tuple[IntT, FloatT]]"
-"""Token ids, and log-probabilities of those in the mask, by the sample's place in its batch."""
+"""Token ids, and log-probabilities of those in the mask, by the sample's index in its batch."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Runs:
-    """An array as stretches of one value."""
+    """An array in run-length encoding."""
 
     starts: NDArray[np.int32]
     values: NDArray[Any]
@@ -43,7 +43,7 @@ class _Runs:
         return cls(starts, array[starts])
 
     def array(self, length: int) -> NDArray[Any]:
-        """The array again."""
+        """Return the decoded array."""
         return np.repeat(self.values, np.diff(np.append(self.starts, length)))
 
 
@@ -97,25 +97,25 @@ class Outline:
     samples: tuple[_SampleOutline, ...]
 
     def batch(self) -> Batch:
-        """The batch, whose samples have no tokens yet: they would be refused by any model."""
+        """Return the batch with samples that have no tokens yet and that a model would reject."""
         return Batch(self.step, self.objective, tuple(each.sample() for each in self.samples), self.facts)
 
 
 def outlined(batch: Batch) -> Outline:
-    """What every rank gets of a batch that has not been annotated."""
+    """Return the outline of a batch that has not been annotated."""
     return Outline(
         batch.step, batch.objective, batch.facts, tuple(_SampleOutline.of(each) for each in batch.samples)
     )
 
 
 def row_tokens(batch: Batch, places: Iterable[int]) -> RowTokens:
-    """The tokens of some samples of a batch."""
+    """Return the tokens of some samples of a batch."""
     chosen = ((place, batch.samples[place]) for place in places)
     return {place: (sample.token_ids_T, sample.logprobs_T[sample.mask_T]) for place, sample in chosen}
 
 
 def filled(batch: Batch, tokens: RowTokens) -> Batch:
-    """The batch with the tokens of some samples."""
+    """Return the batch with the tokens of some samples filled in."""
     samples = list(batch.samples)
     for place, (token_ids_T, logprobs_K) in tokens.items():
         sample = samples[place]
@@ -126,7 +126,7 @@ def filled(batch: Batch, tokens: RowTokens) -> Batch:
 
 
 def is_filled(sample: Sample) -> bool:
-    """Whether a sample's tokens are here."""
+    """Return whether a sample has its tokens."""
     return len(sample) == 0 or bool(sample.token_ids_T[0] != _NO_TOKEN)
 
 

@@ -1,10 +1,11 @@
-"""Rows of tokens as tensors of one forward pass, padded or packed.
+"""Lay out rows of tokens as tensors of one forward pass, padded or packed.
 
-Padded: a row a sequence, padding on the right, which causal attention never sees: no mask is needed. Packed:
-all sequences in one row, whose ``position_ids`` begin again at 0, with attention within sequences only.
+Padded: one row per sequence with padding on the right, which causal attention never sees, so no mask is
+needed. Packed: all sequences in one row, whose ``position_ids`` restart at 0, with attention within
+sequences only.
 
-Either way what comes out of the model belongs to *kept* tokens only, one after another, row by row; losses
-work on these K tokens and on ``sequences_K``, which tells whose they are.
+In both layouts the model returns outputs for *kept* tokens only, one after another, row by row; losses work
+on these K tokens and on ``sequences_K``, the index of each token's sequence.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ __all__ = ["MicroBatch", "Row", "lay_out"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """One sequence, and the tokens whose probability is wanted."""
+    """One sequence, and the tokens whose probability is requested."""
 
     token_ids_T: IntT
     kept_T: NDArray[np.bool_]
-    """Never position 0, which nothing comes before."""
+    """Never includes position 0, which has no predecessor."""
 
     def __len__(self) -> int:
         return len(self.token_ids_T)
@@ -45,21 +46,21 @@ class MicroBatch:
     """One forward pass."""
 
     rows: tuple[int, ...]
-    """Which rows; empty when the pass is made for the sake of other ranks only."""
+    """Indices of the rows; empty when the pass only keeps other ranks' collective calls in step."""
     input_ids: Tensor
     """B x T, or 1 x (all tokens)."""
     position_ids: Tensor | None
     """1 x (all tokens) when packed, else None."""
     lengths: tuple[int, ...] | None
-    """Of the sequences, when packed."""
+    """Lengths of the sequences, when packed."""
     sources_K: Tensor
-    """For each kept token, the place in the flattened ``input_ids`` of the token before it."""
+    """For each kept token, the index in the flattened ``input_ids`` of the token before it."""
     targets_K: Tensor
     """The kept tokens."""
     sequences_K: Tensor
-    """For each kept token, which of ``rows`` it is of, from 0."""
+    """For each kept token, the index into ``rows`` of its sequence, from 0."""
     temperature: float = 1.0
-    """That the kept tokens were sampled with."""
+    """Sampling temperature of the kept tokens."""
 
 
 def lay_out(
@@ -69,7 +70,7 @@ def lay_out(
     device: torch.device,
     temperature: float = 1.0,
 ) -> MicroBatch:
-    """Tensors of the rows ``indices``; without any, of two tokens that belong to nobody."""
+    """Return tensors of the rows ``indices``; without any, of two filler tokens that are not kept."""
     chosen = [rows[index] for index in indices] or [_NOBODY]
     longest = max(len(row) for row in chosen)
     lengths = np.array([len(row) for row in chosen])

@@ -1,7 +1,7 @@
-"""Who trains on which rows and when: a pure function of the lengths, the run's seed and the step.
+"""Divide rows over updates and ranks: a pure function of the lengths, the run's seed and the step.
 
-Every rank knows the whole batch and computes the whole division, so that ranks agree without a word, and a
-step that is repeated by another number of workers has the same minibatches.
+Every rank computes the whole division from the whole batch, so that ranks agree without communication, and a
+step repeated with another number of workers has the same minibatches.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Layout = Literal["padded", "packed"]
 
 
 def minibatches(rows: int, count: int, seed: tuple[int, ...]) -> list[list[int]]:
-    """Rows ``0..rows-1`` in random order, cut into parts of nearly one size; empty ones are left out.
+    """Shuffle rows ``0..rows-1`` and split them into parts of nearly equal size; empty parts are left out.
 
     Args:
-        rows: how many rows.
-        count: how many parts.
+        rows: number of rows.
+        count: number of parts.
         seed: run seed, step, epoch.
     """
     order = np.random.default_rng(seed).permutation(rows)
@@ -36,7 +36,7 @@ def minibatches(rows: int, count: int, seed: tuple[int, ...]) -> list[list[int]]
 
 
 def shares(lengths: Sequence[int], rows: Sequence[int], world: int) -> list[list[int]]:
-    """Deal rows out to ranks, the longest first and always to the rank with the fewest tokens."""
+    """Assign rows to ranks, the longest first, each to the rank with the fewest tokens."""
     dealt: list[list[int]] = [[] for _ in range(world)]
     tokens = [0] * world
     for row in _longest_first(lengths, rows):
@@ -49,9 +49,10 @@ def shares(lengths: Sequence[int], rows: Sequence[int], world: int) -> list[list
 def micro_batches(
     lengths: Sequence[int], rows: Sequence[int], budget: int, layout: Layout
 ) -> list[tuple[int, ...]]:
-    """Rows side by side within ``budget`` tokens, padding included; a row that is longer stands alone.
+    """Group rows within ``budget`` tokens, padding included; a row that is longer gets a micro-batch of its
+    own.
 
-    Padded rows are sorted by length, which leaves little padding; packed ones fill the first place with room.
+    Padded rows are sorted by length to reduce padding; packed ones are placed first-fit.
     """
     places: list[list[int]] = []
     room: list[int] = []
@@ -74,9 +75,10 @@ def micro_batches(
 def rank_micro_batches(
     lengths: Sequence[int], rows: Sequence[int], mesh: Mesh, budget: int, layout: Layout
 ) -> list[tuple[int, ...]]:
-    """One rank's micro-batches, and empty ones so that all ranks have as many: passes are collective.
+    """Return one rank's micro-batches, padded with empty ones to the same number on all ranks.
 
-    Ranks that share rows have the same, of ``budget`` tokens for each of them.
+    Passes are collective, so all ranks need the same number. Ranks that share rows get the same
+    micro-batches, with ``budget`` tokens for each of them.
     """
     together = budget * mesh.context
     each = [
@@ -89,7 +91,7 @@ def rank_micro_batches(
 
 @dataclass(frozen=True, slots=True)
 class RankShare:
-    """Which samples of a batch one rank passes through the model."""
+    """The samples of a batch that one rank passes through the model."""
 
     mesh: Mesh
     budget: int
@@ -97,12 +99,14 @@ class RankShare:
     layout: Layout
 
     def to_score(self, batch: Batch) -> frozenset[int]:
-        """Places of the samples that it asks the model about before learning."""
+        """Return indices of the samples that the rank scores before learning."""
         asked = [place for place, sample in enumerate(batch.samples) if sample.mask_T.any()]
         return self._of([len(sample) for sample in batch.samples], asked)
 
     def to_learn(self, batch: Batch, parts: Iterable[Sequence[int]]) -> frozenset[int]:
-        """Places of the samples that it learns from, of minibatches of the samples that are learned from."""
+        """Return indices of the samples that the rank learns from, in minibatches of the samples with a
+        weight.
+        """
         trained = [
             place for place, sample in enumerate(batch.samples) if sample.weight > 0 and sample.mask_T.any()
         ]

@@ -1,8 +1,8 @@
-"""The reference model: the policy as it was when the stage began.
+"""The reference model: the policy at the start of the stage.
 
-It is not a second model but the first values of what is trained, which take the place of the present ones
-while the reference is asked: a copy of the shards with FSDP2, of the adapter alone with LoRA (whose first
-values are those of no adapter).
+It is not a second model but a copy of the trained parameters' initial values, which are swapped in while the
+reference is evaluated: a copy of the shards with FSDP2, of the adapter alone with LoRA (whose initial values
+are those of no adapter).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Reference"]
 
 
 class Reference:
-    """First values of some parameters."""
+    """Initial values of the trained parameters."""
 
     def __init__(self, parameters: Mapping[str, Parameter]) -> None:
         self._parameters = {
@@ -31,11 +31,11 @@ class Reference:
         self.values: dict[str, Tensor] = {
             name: parameter.detach().clone() for name, parameter in self._parameters.items()
         }
-        """By name, to be saved and to be loaded into."""
+        """By name, to save them and to load into them."""
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """The model is the reference while the block runs."""
+        """Swap the reference's values into the model for the duration of the block."""
         self._exchange()
         try:
             yield

@@ -1,4 +1,4 @@
-"""Numbers of kept tokens, put down by the rank that found them and read by all."""
+"""Values of kept tokens, written by the rank that computed them and read by all ranks."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ __all__ = ["RowTable"]
 
 
 class RowTable:
-    """Some float32 columns over all tokens of all rows, 0 where nothing was put.
+    """A few float32 columns over all tokens of all rows, 0 where nothing was written.
 
-    Ranks put down their own rows and the rest stays 0, so that the sum over ranks is everybody's, exactly.
+    Ranks write their own rows and leave the rest 0, so that the sum over ranks is the complete table,
+    exactly.
     """
 
     def __init__(self, rows: Sequence[Row], columns: int, device: torch.device) -> None:
@@ -33,7 +34,7 @@ class RowTable:
         self._numbers = torch.zeros(columns, int(self._starts[-1]), device=device)
 
     def put(self, indices: tuple[int, ...], *columns_K: Tensor | None) -> None:
-        """Put down the kept tokens of some rows, row by row; None leaves a column as it is."""
+        """Write the values of some rows' kept tokens, row by row; None leaves a column unchanged."""
         if not indices:
             return
         places = np.concatenate(
@@ -45,7 +46,7 @@ class RowTable:
                 column[into] = values_K.detach()
 
     def read(self, world: int) -> list[list[FloatT]]:
-        """For each column one array a row, on every rank; collective."""
+        """Return one array per row for each column, on every rank; collective."""
         numbers = sum_over_ranks(self._numbers, world).cpu().numpy()
         cuts = self._starts[1:-1]
         return [[part.copy() for part in np.split(column, cuts)] if self._rows else [] for column in numbers]

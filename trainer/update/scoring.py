@@ -1,4 +1,4 @@
-"""What the model thinks of given tokens, without learning: each rank its share of rows, the same for all."""
+"""Score given tokens with the model, without learning: each rank its share of rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """Asks the model."""
+    """Computes scores with the model."""
 
     model: Parallel
     budget: int
@@ -43,7 +43,7 @@ class Scorer:
 
     @torch.no_grad()
     def score(self, rows: Sequence[Row], temperature: float = 1.0) -> Scores:
-        """Scores of all rows, as sampled with a temperature, on every rank; collective."""
+        """Return scores of all rows at a sampling temperature, on every rank; collective."""
         model = self.model
         critic = model.core.value_head is not None
         table = RowTable(rows, 1 + critic, model.device)

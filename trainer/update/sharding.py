@@ -1,6 +1,6 @@
-"""One model over several ranks: DDP, where each has it whole, or FSDP2, where each has a part of each weight.
+"""Distribute one model over several ranks: replicated (DDP) or with sharded weights (FSDP2).
 
-With one rank and no process group there is nothing to wrap, and everything here still works.
+With one rank and no process group nothing is wrapped, and the interface is the same.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ __all__ = ["Parallel", "full", "sum_over_ranks"]
 
 
 class Parallel:
-    """A model on its device and over its ranks, in the type it computes in."""
+    """A model on its device, distributed over ranks, in its precision of computation."""
 
     def __init__(self, core: ActorCritic, config: LearnerConfig, device: torch.device, mesh: Mesh) -> None:
-        """Collective. Raises ConfigError when the model's rows cannot be divided as configured."""
+        """Wrap the model; collective. Raises ConfigError when rows cannot be divided as configured."""
         self.core = core
         self.device = device
         self.mesh = mesh
@@ -69,21 +69,21 @@ class Parallel:
 
     @property
     def world(self) -> int:
-        """All ranks."""
+        """Number of ranks."""
         return self.mesh.world
 
     @property
     def half(self) -> bool:
-        """It computes in bfloat16."""
+        """Whether the model computes in bfloat16."""
         return self._half
 
     @property
     def counts(self) -> bool:
-        """Whether this rank is the one that speaks for the ranks that share its rows."""
+        """Whether this rank's results count, as one of the ranks that share its rows."""
         return self.mesh.context_rank == 0
 
     def __call__(self, micro: MicroBatch) -> TokenOutputs:
-        """One forward pass; collective where weights are sharded, rows divided, or gradients are wanted."""
+        """Run one forward pass; collective where weights are sharded, rows divided, or gradients needed."""
         context = self._context
         with self._precision(), self._saving():
             mine = micro if context is None else context.part(micro)
@@ -91,38 +91,41 @@ class Parallel:
         return outputs if context is None else context.whole(outputs, micro)
 
     def _saving(self) -> AbstractContextManager[object]:
-        """Where what the backward pass needs is kept."""
+        """Return the context that decides where activations for the backward pass are kept."""
         if self._keeps_activations or not torch.is_grad_enabled():
             return nullcontext()
         return torch.autograd.graph.save_on_cpu(pin_memory=self.device.type == "cuda")
 
     def _precision(self) -> AbstractContextManager[None]:
-        """A model that computes in float32 leaves it to the caller, who may want it in another one."""
+        """Return autocast to bfloat16, or a null context: a float32 model leaves the precision to the
+        caller.
+        """
         if self._half and not self.sharded:
             return torch.autocast(self.device.type, torch.bfloat16)
         return nullcontext()
 
     def accumulating(self, *, last: bool) -> AbstractContextManager[None]:
-        """Around forward and backward of a micro-batch: DDP exchanges gradients after the last one only.
+        """Wrap forward and backward of a micro-batch, so that DDP reduces gradients only after the last one.
 
-        FSDP2 adds them up over the shards of a copy every time, since what waits would be a whole gradient on
-        every rank; copies, which may be on other nodes, exchange theirs after the last one.
+        FSDP2 reduces them over the shards of a copy every time, since accumulating locally would take an
+        unsharded gradient on every rank; copies, which may be on other nodes, reduce theirs after the last
+        one.
         """
         if self.sharded and isinstance(self.core, FSDPModule):
             self.core.set_requires_all_reduce(last)
         return nullcontext() if last or self._ddp is None else self._ddp.no_sync()
 
     def rest(self) -> None:
-        """After a pass without gradients: let go of gathered weights, so that shards are left."""
+        """Reshard FSDP modules after a forward pass without backward, which would otherwise stay gathered."""
         for module in self.core.modules():
             if isinstance(module, FSDPModule):
                 module.reshard()
 
 
 def full(tensor: Tensor) -> Tensor:
-    """The whole of a tensor; collective where it is sharded.
+    """Return a tensor unsharded; collective where it is sharded.
 
-    Parts that wait on the CPU are put together on the device, where ranks can talk.
+    Shards on the CPU are gathered on the device, where ranks can communicate.
     """
     if isinstance(tensor, DTensor):
         part = cast("DTensor", tensor.to(tensor.device_mesh.device_type))
@@ -132,14 +135,16 @@ def full(tensor: Tensor) -> Tensor:
 
 
 def sum_over_ranks(tensor: Tensor, world: int) -> Tensor:
-    """The sum over all ranks, in place; collective."""
+    """Sum over all ranks, in place; collective."""
     if world > 1:
         dist.all_reduce(tensor)
     return tensor
 
 
 def _shard(core: ActorCritic, mesh: DeviceMesh, device: torch.device, *, half: bool, offload: bool) -> None:
-    """A group of weights for each decoder layer, and one for the rest, with tied weights in one group."""
+    """Shard the model: one FSDP group per decoder layer, and one for the rest, with tied weights in one
+    group.
+    """
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if half else MixedPrecisionPolicy()
     pinned = device.type == "cuda"
     place = CPUOffloadPolicy(pin_memory=pinned) if offload else OffloadPolicy()
@@ -147,5 +152,5 @@ def _shard(core: ActorCritic, mesh: DeviceMesh, device: torch.device, *, half: b
     for layer in layers:
         fully_shard(layer, mesh=mesh, mp_policy=policy, offload_policy=place)
     if core.value_head is not None:
-        fully_shard(core.value_head, mesh=mesh, offload_policy=place)  # in float32, always
+        fully_shard(core.value_head, mesh=mesh, offload_policy=place)  # always reduce gradients in float32
     fully_shard(core, mesh=mesh, mp_policy=policy, offload_policy=place)

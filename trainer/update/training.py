@@ -1,7 +1,7 @@
-"""One update: a minibatch, in micro-batches, over all ranks, with exact means.
+"""Run one update: a minibatch, in micro-batches, over all ranks, with exact means.
 
-Weights of tokens are shares of the whole minibatch, so that gradients only have to be summed: how rows are
-packed, and how many ranks there are, changes nothing but rounding.
+Token weights are shares of the whole minibatch, so that gradients only have to be summed: packing and the
+number of ranks change nothing but rounding.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 
 from trainer.types import Objective
 
-from .objective import LossInputs, Totals, imitation, objective, row_token_weights
+from .objective import LossInputs, Totals, objective, row_token_weights, sft_loss
 from .packing import lay_out
 from .partition import rank_micro_batches
 from .sharding import sum_over_ranks
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from trainer.config import AlgorithmConfig
 
-    from .material import Material
     from .model import TokenOutputs
     from .objective import ObjectiveOutput
     from .optimizer import Optimizer
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from .partition import Layout
     from .row_table import RowTable
     from .sharding import Parallel
+    from .training_tensors import TrainingTensors
 
 __all__ = ["Sums", "Updater"]
 
@@ -45,14 +45,14 @@ class Sums:
     sums: dict[str, Tensor] = field(default_factory=dict)
 
     def add(self, output: ObjectiveOutput, *, counts: bool = True) -> None:
-        """Count a micro-batch, or only its names where another rank counts it."""
+        """Add a micro-batch, or only its metric names where another rank counts it."""
         for into, given in ((self.losses, output.losses), (self.sums, output.sums)):
             for name, value in given.items():
                 counted = value.double() if counts else torch.zeros_like(value, dtype=torch.float64)
                 into[name] = into[name] + counted if name in into else counted
 
     def over_ranks(self, world: int) -> tuple[dict[str, float], dict[str, float]]:
-        """Losses and sums of all ranks; collective."""
+        """Return losses and sums over all ranks; collective."""
         values = [*self.losses.values(), *self.sums.values()]
         totals = sum_over_ranks(torch.stack(values), world).tolist() if values else []
         count = len(self.losses)
@@ -64,7 +64,7 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Updater:
-    """Learns from minibatches."""
+    """Updates the model with minibatches."""
 
     model: Parallel
     budget: int
@@ -72,27 +72,26 @@ class Updater:
     layout: Layout
     algorithm: AlgorithmConfig
     temperature: float = 1.0
-    """That turns are sampled with; demonstrations are not."""
+    """Sampling temperature of turns; demonstrations have none."""
 
     def update(
         self,
-        material: Material,
+        training_tensors: TrainingTensors,
         minibatch: Sequence[int],
         optimizer: Optimizer,
         sums: Sums,
         kl_coefficient: float,
         seen: RowTable | None = None,
     ) -> float:
-        """Learn from some rows; collective.
+        """Update the model with some rows; collective.
 
         Args:
-            material: the whole batch.
-            minibatch: which of its rows.
-            optimizer: of the stage.
-            sums: where metrics are added to.
-            kl_coefficient: of a KL in the loss.
-            seen: where log-probabilities are put down, if anywhere: the model's before the update, and the
-                engine's.
+            training_tensors: training tensors of the whole batch.
+            minibatch: its row indices.
+            optimizer: the stage's optimizer.
+            sums: accumulates metrics.
+            kl_coefficient: coefficient of a KL in the loss.
+            seen: receives log-probabilities, if given: the model's before the update, and the engine's.
 
         Returns:
             The norm of the gradient before clipping.
@@ -100,29 +99,32 @@ class Updater:
         model = self.model
         totals = Totals(
             tokens=sum(
-                material.weights[index] * int(material.rows[index].kept_T.sum()) for index in minibatch
+                training_tensors.weights[index] * int(training_tensors.rows[index].kept_T.sum())
+                for index in minibatch
             ),
-            sequences=sum(material.weights[index] for index in minibatch),
+            sequences=sum(training_tensors.weights[index] for index in minibatch),
         )
-        temperature = self.temperature if material.kind is Objective.REINFORCE else 1.0
-        lengths = [len(row) for row in material.rows]
+        temperature = self.temperature if training_tensors.kind is Objective.REINFORCE else 1.0
+        lengths = [len(row) for row in training_tensors.rows]
         plan = rank_micro_batches(lengths, minibatch, model.mesh, self.budget, self.layout)
         model.core.train()
         optimizer.clear()
         for place, indices in enumerate(plan, start=1):
             with model.accumulating(last=place == len(plan)):
-                micro = lay_out(material.rows, indices, self.layout, model.device, temperature)
+                micro = lay_out(training_tensors.rows, indices, self.layout, model.device, temperature)
                 outputs = model(micro)
-                output = self._loss(outputs, micro, material, totals, kl_coefficient)
-                # Gradients become the mean over ranks, and their sum is wanted. Ranks that share rows have
-                # the same loss, and each the gradient of its own part.
+                output = self._loss(outputs, micro, training_tensors, totals, kl_coefficient)
+                # DDP and FSDP average gradients over ranks, and the sum is needed. Ranks that share rows
+                # compute the same loss, and each the gradient of its own segment.
                 loss = output.loss * model.world
-                if outputs.values_K is not None:  # imitation has no use for them, and DDP waits for all
+                if (
+                    outputs.values_K is not None
+                ):  # SFT does not use the critic, and DDP waits for the gradients of all parameters
                     loss = loss + 0.0 * outputs.values_K.sum()
                 loss.backward()  # type: ignore[no-untyped-call]
             sums.add(output, counts=model.counts)
             if seen is not None and model.counts:
-                sampling_1K = material.column("logprobs_T", indices, model.device)
+                sampling_1K = training_tensors.column("logprobs_T", indices, model.device)
                 seen.put(indices, outputs.logprobs_K, None if sampling_1K is None else sampling_1K[0])
         return optimizer.step()
 
@@ -130,16 +132,16 @@ class Updater:
         self,
         outputs: TokenOutputs,
         micro: MicroBatch,
-        material: Material,
+        training_tensors: TrainingTensors,
         totals: Totals,
         kl_coefficient: float,
     ) -> ObjectiveOutput:
         algorithm = self.algorithm
-        reinforce = material.kind is Objective.REINFORCE
-        inputs = self._inputs(outputs, micro, material)
+        reinforce = training_tensors.kind is Objective.REINFORCE
+        inputs = self._inputs(outputs, micro, training_tensors)
         weights_1K = row_token_weights(
             inputs.mask_BT,
-            material.weight(micro.rows, self.model.device),
+            training_tensors.weight(micro.rows, self.model.device),
             algorithm.aggregation if reinforce else "token",
             totals,
             algorithm.constant_length,
@@ -147,13 +149,17 @@ class Updater:
         )
         if reinforce:
             return objective(inputs, algorithm, weights_1K, kl_coefficient)
-        return imitation(inputs, weights_1K)
+        return sft_loss(inputs, weights_1K)
 
-    def _inputs(self, outputs: TokenOutputs, micro: MicroBatch, material: Material) -> LossInputs:
-        """All kept tokens in one row, told apart by their sequence; with no rows, one that does not count."""
+    def _inputs(
+        self, outputs: TokenOutputs, micro: MicroBatch, training_tensors: TrainingTensors
+    ) -> LossInputs:
+        """Put all kept tokens in one row, separated by their sequence index; without rows, a token of weight
+        0.
+        """
 
         def given(name: str) -> Tensor | None:
-            return material.column(name, micro.rows, self.model.device)
+            return training_tensors.column(name, micro.rows, self.model.device)
 
         now_1K = outputs.logprobs_K[None]
         entropy_1K = outputs.entropy_K[None]
@@ -163,7 +169,7 @@ class Updater:
             given("advantages_T"),
         )
         if advantages_1K is None or sampling_1K is None:
-            raise ValueError("a batch is trained on after it was given advantages")
+            raise ValueError("the batch has no advantages; assign credit before training on it")
         return LossInputs(
             logprobs_BT=now_1K,
             old_logprobs_BT=now_1K.detach() if old_1K is None else old_1K,

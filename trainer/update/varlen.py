@@ -1,4 +1,4 @@
-"""Packed sequences in one launch of PyTorch's variable-length flash attention, on GPUs that have it."""
+"""Run PyTorch's variable-length flash attention on packed sequences, on GPUs that support it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 __all__ = ["VarlenKernel", "takes_varlen", "varlen_attention"]
 
 _MOST_SIZE = 256
-"""Greatest size of a head that flash attention has kernels for."""
+"""Greatest head size for which flash attention has kernels."""
 _LEAST_CAPABILITY = (8, 0)
-"""Ampere."""
+"""Least CUDA capability: Ampere."""
 
 
 class VarlenKernel(Protocol):
-    """``torch.nn.attention.varlen.varlen_attn``."""
+    """Signature of ``torch.nn.attention.varlen.varlen_attn``."""
 
     def __call__(  # noqa: PLR0913
         self,
@@ -38,7 +38,7 @@ class VarlenKernel(Protocol):
 
 
 def takes_varlen(query: Tensor, value: Tensor) -> bool:
-    """Whether the device, the precision and the sizes of heads are those that the kernel works with."""
+    """Return whether the kernel supports the device, the precision and the head sizes."""
     return (
         query.is_cuda
         and _dtype(query) in (torch.bfloat16, torch.float16)
@@ -56,16 +56,16 @@ def varlen_attention(
     window: int | None,
     kernel: VarlenKernel | None = None,
 ) -> Tensor:
-    """Causal attention within each sequence of a packed row.
+    """Compute causal attention within each sequence of a packed row.
 
     Args:
         query: (1, heads, tokens, size).
         key: like the query, with its own number of heads.
         value: like the key.
         lengths: tokens of each sequence, which add up to all tokens.
-        scaling: factor of the scores; one by the root of the size when None.
+        scaling: factor of the scores; 1/sqrt(size) when None.
         window: tokens that a token sees, itself included; all before it when None.
-        kernel: PyTorch's when None.
+        kernel: replaces PyTorch's kernel, for tests.
 
     Returns:
         (1, tokens, heads, size).
@@ -91,17 +91,19 @@ def varlen_attention(
 def _torch_kernel() -> VarlenKernel:
     from torch.nn.attention.varlen import varlen_attn
 
-    return cast("VarlenKernel", varlen_attn)  # which returns a tensor alone unless more is asked for
+    return cast(
+        "VarlenKernel", varlen_attn
+    )  # the kernel returns a lone tensor unless auxiliary outputs are requested
 
 
 def _dtype(query: Tensor) -> torch.dtype:
-    """What autocast would compute attention in; it does not know this kernel."""
+    """Return autocast's precision for attention; autocast does not know this kernel."""
     kind = query.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else query.dtype
 
 
 @lru_cache(maxsize=4)
 def _bounds(lengths: tuple[int, ...], device: torch.device) -> Tensor:
-    """Where sequences begin and end; every layer of a pass asks for the same."""
+    """Return cumulative sequence bounds, cached because every layer of a pass needs the same ones."""
     ends = torch.tensor([0, *lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32)
     return ends.to(device)

@@ -1,4 +1,4 @@
-"""The model's weights as others want them: whole, one at a time, under the names of the folder's files."""
+"""Yield the model's weights for export: unsharded, one at a time, under the names of the folder's files."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = ["adapter_weights", "merged_weights", "write_adapter"]
 
 @torch.no_grad()
 def merged_weights(core: ActorCritic, *, tied_head: bool = True) -> Iterator[tuple[str, Tensor]]:
-    """All weights, with adapters merged into them; collective, in the same order on every rank.
+    """Yield all weights, with adapters merged; collective, in the same order on every rank.
 
     Args:
         core: the model.
-        tied_head: give an output layer that is the input embedding under its own name, too; an engine that
-            keeps a copy of it goes stale without.
+        tied_head: also yield an output layer that is tied to the input embedding under its own name; an
+            engine that keeps a copy of it would keep the old one otherwise.
     """
     adapted = {
         f"{name}.weight": module
@@ -52,7 +52,7 @@ def merged_weights(core: ActorCritic, *, tied_head: bool = True) -> Iterator[tup
 
 
 def adapter_weights(core: ActorCritic) -> Iterator[tuple[str, Tensor]]:
-    """The adapter's weights under PEFT's names for the folder's model; collective."""
+    """Return the adapter's weights under PEFT's names for the folder's model; collective."""
     keys = _keys(core)
     for name, parameter in core.language.named_parameters():
         owner, found, rest = name.partition(".lora_")
@@ -62,7 +62,7 @@ def adapter_weights(core: ActorCritic) -> Iterator[tuple[str, Tensor]]:
 
 
 def write_adapter(core: ActorCritic, config: LoraConfig, base: str, folder: Path, *, write: bool) -> None:
-    """PEFT's files of the adapter on ``base``; collective, and only who is to write writes."""
+    """Write PEFT's files of the adapter on ``base``; collective, and only the designated rank writes."""
     weights = {name: weight.cpu().contiguous() for name, weight in adapter_weights(core)}
     if not write:
         return
@@ -74,13 +74,13 @@ def write_adapter(core: ActorCritic, config: LoraConfig, base: str, folder: Path
 
 
 def _keys(core: ActorCritic) -> Mapping[str, str]:
-    """How the folder's files call what only has another name there."""
+    """Return the folder's names for weights that are only renamed."""
     portions = core.origin.naming.portions
     return {portion.names[0]: portion.keys[0] for portion in portions if portion.converter is None}
 
 
 def _merged(tensor: Tensor, layer: LoraLayer | None) -> Tensor:
-    """The whole of a weight; with an adapter, in float32, to which it adds: scaling x B A."""
+    """Return a weight unsharded; with an adapter, in float32, with scaling x B A added."""
     weight = full(tensor)
     if layer is None:
         return weight

@@ -1,4 +1,4 @@
-"""How the losses of tokens become the loss of a minibatch: a weight for each token.
+"""Aggregate token losses to the loss of a minibatch by a weight for each token.
 
 ``token`` is the mean over all tokens (DAPO, Yu et al. 2025, https://arxiv.org/abs/2503.14476), ``sequence``
 the mean over sequences of their means (GRPO, Shao et al. 2024, https://arxiv.org/abs/2402.03300),
@@ -28,7 +28,7 @@ class Totals:
     """Size of a minibatch over all ranks; samples count by their weight."""
 
     tokens: float
-    """Masked ones."""
+    """Masked tokens."""
     sequences: float
     """Samples, whether or not they have masked tokens."""
 
@@ -41,13 +41,13 @@ def row_token_weights(
     constant_length: int,
     sequences_BT: Tensor | None = None,
 ) -> Tensor:
-    """Weight of each token in the loss, float32, shape (B, T), 0 outside of the mask.
+    """Return the weight of each token in the loss, float32, shape (B, T), 0 outside of the mask.
 
     Args:
         mask_BT: True where the token is trained on.
-        weights_S: weight of each sequence; one a row (S = B) unless ``sequences_BT`` is there.
-        mode: how tokens are weighed.
-        totals: of the minibatch, over all ranks.
+        weights_S: weight of each sequence; one a row (S = B) without ``sequences_BT``.
+        mode: the aggregation.
+        totals: size of the minibatch, over all ranks.
         constant_length: tokens, for ``constant``.
         sequences_BT: each token's sequence in a packed micro-batch.
     """

@@ -1,10 +1,10 @@
-"""Distance between two policies, estimated at sampled tokens, and a coefficient that keeps it in reach.
+"""KL divergence between two policies, estimated at sampled tokens, and an adaptive coefficient for it.
 
-With d = log p - log q at a token drawn from p, the estimators of KL(p | q) are k1 = d, k2 = d^2 / 2 and
-k3 = exp(-d) - 1 + d (Schulman 2020, http://joschu.net/blog/kl-approx.html). k1 and k3 have no bias, k2 and k3
-are never negative. As a term of the loss k1 has a gradient of mean zero, so that it is of use in the reward
-only; k2 has the gradient of KL(p | q); k3, which GRPO uses, has nearly that of KL(q | p).
-Left out: importance weights for tokens that were drawn by an older policy.
+With d = log p - log q at a token sampled from p, the estimators of KL(p | q) are k1 = d, k2 = d^2 / 2 and k3
+= exp(-d) - 1 + d (Schulman 2020, http://joschu.net/blog/kl-approx.html). k1 and k3 are unbiased, k2 and k3
+are never negative. As a term of the loss, k1 has a gradient of mean zero and is of use in the reward only;
+k2 has the gradient of KL(p | q); k3, which GRPO uses, has approximately that of KL(q | p). Left out:
+importance weights for tokens sampled by an older policy.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["AdaptiveCoefficient", "kl_estimate", "sequence_kl"]
 
 
 def kl_estimate(logprobs: Tensor, others: Tensor, estimator: Literal["k1", "k2", "k3"]) -> Tensor:
-    """Estimate of the KL to ``others`` at each token, in nats."""
+    """Estimate the KL to ``others`` at each token, in nats."""
     gap = bounded(logprobs - others)
     if estimator == "k1":
         return gap
@@ -38,10 +38,11 @@ def kl_estimate(logprobs: Tensor, others: Tensor, estimator: Literal["k1", "k2",
 
 
 def sequence_kl(samples: Sequence[Sample]) -> float | None:
-    """Mean over samples of their summed KL to the reference before the update, in nats (k1, without bias).
+    """Return the mean over samples of their summed KL to the reference before the update, in nats (k1,
+    unbiased).
 
-    It is what an adaptive coefficient keeps on its target. None where there is no reference, or nothing that
-    is trained on: samples of weight 0 do not count.
+    An adaptive coefficient steers this value to its target. None without a reference or without tokens to
+    train on; samples of weight 0 do not count.
     """
     sums = []
     for each in samples:
@@ -61,13 +62,13 @@ class AdaptiveCoefficient:
     value: float
     """The coefficient itself."""
     target: float | None
-    """KL a sequence, in nats; None: the coefficient stays."""
+    """KL of a sequence, in nats; None: the coefficient stays constant."""
     horizon: int
-    """Sequences over which it adapts."""
+    """Number of sequences over which the coefficient adapts."""
 
     @classmethod
     def of(cls, config: KlConfig) -> AdaptiveCoefficient:
-        """As a run begins."""
+        """Return the coefficient at the start of a run."""
         return cls(
             value=0.0 if config.place == "none" else config.coefficient,
             target=config.target,
@@ -75,11 +76,11 @@ class AdaptiveCoefficient:
         )
 
     def after(self, kl: float, sequences: int) -> AdaptiveCoefficient:
-        """The coefficient after a batch.
+        """Return the coefficient after a batch.
 
         Args:
             kl: measured mean over sequences of their summed KL, in nats.
-            sequences: how many there were.
+            sequences: number of sequences in the batch.
         """
         if self.target is None:
             return self

@@ -1,12 +1,12 @@
-"""Correction for engine and learner giving the same token different probabilities.
+"""Correct for differences between the engine's and the learner's probabilities of the same token.
 
-Tokens are drawn by the engine, whose kernels, precision and (when sampling runs ahead) weights are not the
-learner's. With r = p_learner / p_engine before the batch's first update, the loss of a token is multiplied by
-min(r, cap) (truncated importance sampling, Yao et al. 2025, https://fengyao.notion.site/off-policy-rl), or by
-r where r is within [floor, cap] and else by 0 (masked: IcePop, Ling Team 2025,
-https://arxiv.org/abs/2510.18855). At the level ``sequence`` r is the product over the sequence's sampled
-tokens. Denominators of the aggregation still count masked tokens. Left out: the geometric mean over a
-sequence, rejection by its worst token.
+Tokens are sampled by the engine, whose kernels, precision and (when sampling runs ahead) weights differ from
+the learner's. With r = p_learner / p_engine before the batch's first update, the loss of a token is
+multiplied by min(r, cap) (truncated importance sampling, Yao et al. 2025,
+https://fengyao.notion.site/off-policy-rl), or by r where r is within [floor, cap] and by 0 elsewhere
+(masked: IcePop, Ling Team 2025, https://arxiv.org/abs/2510.18855). At the level ``sequence``, r is the
+product over the sequence's sampled tokens. Denominators of the aggregation still count masked tokens. Left
+out: the geometric mean over a sequence, rejection by its worst token.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ __all__ = ["Correction", "correction", "mismatch_metrics"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Correction:
-    """Weights of tokens, without gradient."""
+    """Token weights, without gradient."""
 
     weights_BT: Tensor
     corrected_BT: Tensor
-    """Boolean: truncated, or masked."""
+    """Boolean: the weight is truncated or the token masked."""
 
 
 def correction(
@@ -47,7 +47,9 @@ def correction(
     config: MismatchConfig,
     sequences_BT: Tensor | None = None,
 ) -> Correction:
-    """Importance weights of each token, (B, T); 1 where the engine gave none, or with mode off."""
+    """Return the importance weight of each token, (B, T); 1 where the engine gave no log-probability, or
+    with mode off.
+    """
     gap_BT = bounded((old_logprobs_BT - sampling_logprobs_BT).detach().float()).masked_fill(~mask_BT, 0.0)
     if config.level == "sequence":
         gap_BT = bounded(sequence_sums(gap_BT, sequences_BT))
@@ -62,12 +64,13 @@ def correction(
 
 
 def mismatch_metrics(samples: Sequence[Sample], config: MismatchConfig) -> dict[str, float]:
-    """How far learner and engine are apart, over the sampled tokens of a whole batch.
+    """Return metrics of the difference between learner and engine over the sampled tokens of a batch.
 
     ``mismatch/kl`` is the k3 estimate of KL(engine | learner) in nats a token, ``mismatch/max`` the greatest
-    difference of log-probabilities, ``mismatch/ratio_p01`` (``_p50``, ``_p99``) quantiles of the tokens'
+    difference of log-probabilities, ``mismatch/ratio_p01`` (``_p50``, ``_p99``) quantiles of the token
     ratios, ``mismatch/share`` the share of tokens that are truncated or masked, ``mismatch/missing`` that of
-    tokens whose log-probability is not finite. Samples without the learner's raise ValueError.
+    tokens whose log-probability is not finite. Raises ValueError for samples without the learner's
+    log-probabilities.
     """
     kept = [sample for sample in samples if sample.weight > 0 and sample.mask_T.any()]
     names = ("kl", "max", "missing", "ratio_p01", "ratio_p50", "ratio_p99", "share")

@@ -1,4 +1,4 @@
-"""The loss of a micro-batch, put together from its parts, and its metrics."""
+"""Assemble the loss of a micro-batch from its parts, with metrics."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
     from trainer.config.algorithm import AlgorithmConfig, ValueConfig
 
-__all__ = ["imitation", "objective", "reported"]
+__all__ = ["objective", "reported", "sft_loss"]
 
 
 def objective(
     inputs: LossInputs, config: AlgorithmConfig, weights_BT: Tensor, kl_coefficient: float = 0.0
 ) -> ObjectiveOutput:
-    """Policy loss, KL, entropy bonus and the critic's loss, each a sum over tokens by the same weights.
+    """Compute policy loss, KL, entropy bonus and critic loss, each summed over tokens with the same weights.
 
     Args:
         inputs: the micro-batch, of any floating dtype.
         config: the algorithm.
-        weights_BT: of each token, from ``row_token_weights``; those of weight 0 are in no metric.
-        kl_coefficient: of the KL to the reference, used when ``config.kl.place`` is ``loss``.
+        weights_BT: token weights from ``row_token_weights``; tokens of weight 0 are in no metric.
+        kl_coefficient: coefficient of the KL to the reference, used when ``config.kl.place`` is ``loss``.
 
     Raises ValueError when the configuration needs a part of the inputs that is missing.
     """
@@ -58,21 +58,23 @@ def objective(
             losses["loss/kl"] = _weighed(kl_BT, weights_BT)
             loss = loss + kl_coefficient * losses["loss/kl"]
     elif config.kl.place == "loss":
-        raise ValueError("a KL in the loss needs the reference's log-probabilities")
+        raise ValueError(
+            "algorithm.kl.place=loss needs the reference model's log-probabilities, which the batch lacks"
+        )
     if inputs.entropy_BT is not None:
         sums["policy/entropy"] = _counted(inputs.entropy_BT, counted_BT)
         if config.entropy:
             loss = loss - config.entropy * _weighed(inputs.entropy_BT, weights_BT)
     elif config.entropy:
-        raise ValueError("an entropy bonus needs the entropy")
+        raise ValueError("algorithm.entropy_bonus needs the entropy, which the pass did not compute")
     if inputs.values_BT is not None:
         losses["loss/value"], sums["value/clip_share"] = _critic(inputs, config.value, weights_BT, counted_BT)
         loss = loss + config.value.coefficient * losses["loss/value"]
     return ObjectiveOutput(loss, {name: part.detach() for name, part in losses.items()}, sums)
 
 
-def imitation(inputs: LossInputs, weights_BT: Tensor) -> ObjectiveOutput:
-    """Negative log-likelihood of the tokens, weighed by their advantages (1 in plain imitation)."""
+def sft_loss(inputs: LossInputs, weights_BT: Tensor) -> ObjectiveOutput:
+    """Return the negative log-likelihood of the tokens, weighted by their advantages (1 in plain SFT)."""
     inputs = inputs.cleaned()
     counted_BT = inputs.mask_BT & (weights_BT > 0)
     loss = _weighed(-inputs.logprobs_BT * inputs.advantages_BT, weights_BT)
@@ -83,9 +85,10 @@ def imitation(inputs: LossInputs, weights_BT: Tensor) -> ObjectiveOutput:
 
 
 def reported(losses: Mapping[str, float], sums: Mapping[str, float], updates: int) -> dict[str, float]:
-    """Metrics from what micro-batches and ranks summed up to over a number of updates.
+    """Return metrics from sums over micro-batches, ranks and updates.
 
-    Losses are means over updates, the others means over tokens; ``tokens/trained`` counts a token each time.
+    Losses are means over updates, the others means over tokens; ``tokens/trained`` counts a token once per
+    update.
     """
     tokens = max(sums["tokens"], 1.0)
     means = {name: value / tokens for name, value in sums.items() if name != "tokens"}
@@ -99,9 +102,9 @@ def reported(losses: Mapping[str, float], sums: Mapping[str, float], updates: in
 def _critic(
     inputs: LossInputs, config: ValueConfig, weights_BT: Tensor, counted_BT: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The critic's loss and the number of tokens whose loss is clipped."""
+    """Return the critic's loss and the number of tokens whose loss is clipped."""
     if inputs.values_BT is None or inputs.old_values_BT is None or inputs.returns_BT is None:
-        raise ValueError("the critic's loss needs values, old values and returns")
+        raise ValueError("the critic's loss needs values, old values and returns, which the batch lacks")
     errors_BT, clipped_BT = value_loss(inputs.values_BT, inputs.old_values_BT, inputs.returns_BT, config.clip)
     return _weighed(errors_BT, weights_BT), _counted(clipped_BT.float(), counted_BT)
 

@@ -1,7 +1,7 @@
-"""Policy losses: of each token, before any weights.
+"""Per-token policy losses, before weighting.
 
-Each takes the model's and the old log-probabilities, advantages and the mask, all (B, T) and 0 outside of the
-mask, and gives what is to be minimised at each token and where clipping took the gradient away.
+Each takes the model's and the old log-probabilities, advantages and the mask, all (B, T) and 0 outside of
+the mask, and returns the loss of each token and where clipping removed the gradient.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ class PolicyLoss:
 
 
 def ppo(inputs: LossInputs, config: PpoLoss) -> PolicyLoss:
-    """Clipped surrogate, -min(r A, clip(r, 1 - low, 1 + high) A).
+    """Return the clipped surrogate, -min(r A, clip(r, 1 - low, 1 + high) A).
 
-    From Schulman et al. 2017, https://arxiv.org/abs/1707.06347. Bounds that differ are DAPO's clip-higher (Yu
-    et al. 2025, https://arxiv.org/abs/2503.14476). ``dual_clip`` c bounds the loss of bad actions at -c A (Ye
-    et al. 2020, https://arxiv.org/abs/1912.09729). Left out: early stopping by KL.
+    From Schulman et al. 2017, https://arxiv.org/abs/1707.06347. Asymmetric bounds are DAPO's clip-higher (Yu
+    et al. 2025, https://arxiv.org/abs/2503.14476). ``dual_clip`` c bounds the loss of bad actions at -c A
+    (Ye et al. 2020, https://arxiv.org/abs/1912.09729). Left out: early stopping by KL.
     """
     ratio_BT = ratio(inputs.logprobs_BT, inputs.old_logprobs_BT)
     return _clipped_surrogate(ratio_BT, inputs.advantages_BT, config)
 
 
 def gspo(inputs: LossInputs, config: GspoLoss) -> PolicyLoss:
-    """The clipped surrogate of a sequence's ratio, the geometric mean of its tokens'.
+    """Return the clipped surrogate of a sequence's ratio, the geometric mean of its tokens' ratios.
 
     From Zheng et al. 2025, https://arxiv.org/abs/2507.18071, in the paper's form GSPO-token: every token
     carries its sequence's ratio, and the gradient of its own log-probability. Where advantages and weights
-    are the same throughout a sequence its gradient is GSPO's, and turns may have advantages of their own. The
+    are constant within a sequence its gradient equals GSPO's; turns may have advantages of their own. The
     paper averages over sequences: that is the aggregation ``sequence``.
     """
     gap_BT = bounded(inputs.logprobs_BT - inputs.old_logprobs_BT)
@@ -62,9 +62,9 @@ def gspo(inputs: LossInputs, config: GspoLoss) -> PolicyLoss:
 
 
 def cispo(inputs: LossInputs, config: CispoLoss) -> PolicyLoss:
-    """REINFORCE with clipped, detached weights, -sg(clip(r)) A log p.
+    """Return REINFORCE with clipped, detached weights, -sg(clip(r)) A log p.
 
-    From MiniMax 2025, https://arxiv.org/abs/2506.13585. No token loses its gradient; ``clipped_BT`` tells
+    From MiniMax 2025, https://arxiv.org/abs/2506.13585. No token loses its gradient; ``clipped_BT`` is true
     where the weight is bounded.
     """
     ratio_BT = ratio(inputs.logprobs_BT, inputs.old_logprobs_BT).detach()
@@ -91,4 +91,4 @@ POLICY_LOSSES: Mapping[type, Callable[[LossInputs, Any], PolicyLoss]] = {
     GspoLoss: gspo,
     PpoLoss: ppo,
 }
-"""Configuration to function."""
+"""Policy losses by the name in the configuration."""

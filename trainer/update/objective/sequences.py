@@ -9,7 +9,7 @@ __all__ = ["lengths", "sequence_means", "sequence_sums"]
 
 
 def sequence_sums(values_BT: Tensor, sequences_BT: Tensor | None) -> Tensor:
-    """The sum over each token's sequence, at every token of it, shape (B, T).
+    """Return the sum over each token's sequence, at every token of it, shape (B, T).
 
     Values outside of the mask must be 0.
     """
@@ -21,11 +21,11 @@ def sequence_sums(values_BT: Tensor, sequences_BT: Tensor | None) -> Tensor:
 
 
 def lengths(mask_BT: Tensor, sequences_BT: Tensor | None) -> Tensor:
-    """Masked tokens of each token's sequence, float32, shape (B, T)."""
+    """Return the number of masked tokens of each token's sequence, float32, shape (B, T)."""
     return sequence_sums(mask_BT.to(torch.float32), sequences_BT)
 
 
 def sequence_means(values_BT: Tensor, mask_BT: Tensor, sequences_BT: Tensor | None) -> Tensor:
-    """The mean over the masked tokens of each token's sequence, shape (B, T); 0 where there are none."""
+    """Return the mean over the masked tokens of each token's sequence, shape (B, T); 0 without any."""
     inside_BT = values_BT.masked_fill(~mask_BT, 0.0)
     return sequence_sums(inside_BT, sequences_BT) / lengths(mask_BT, sequences_BT).clamp(min=1.0)

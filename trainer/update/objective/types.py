@@ -1,8 +1,8 @@
-"""What a loss looks at and what it gives back.
+"""Inputs and outputs of a loss.
 
-A micro-batch is padded (one sequence a row) or packed (several in a row); ``sequences_BT`` tells which. Every
-array has shape (B, T) and is aligned with the tokens: entry t speaks of token t, given those before it. What
-stands outside of the mask is never looked at and may be anything, NaN included.
+A micro-batch is padded (one sequence a row) or packed (several in a row, as in ``sequences_BT``). Every
+array has shape (B, T) and is aligned with the tokens: entry t belongs to token t, given those before it.
+Values outside of the mask are ignored and may be anything, NaN included.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class LossInputs:
     """One micro-batch."""
 
     logprobs_BT: Tensor
-    """The model's, with gradient."""
+    """The model's log-probabilities, with gradient."""
     old_logprobs_BT: Tensor
-    """The model's before the batch's first update."""
+    """The model's log-probabilities before the batch's first update."""
     sampling_logprobs_BT: Tensor
-    """The engine's; NaN where it gave none."""
+    """The engine's log-probabilities; NaN where it returned none."""
     advantages_BT: Tensor
     mask_BT: Tensor
     """Boolean: True where the token is trained on."""
@@ -33,16 +33,16 @@ class LossInputs:
     sequence b alone."""
     ref_logprobs_BT: Tensor | None = None
     entropy_BT: Tensor | None = None
-    """Of the model's distribution at each token, with gradient where there is an entropy bonus."""
+    """Entropy of the model's distribution at each token, with gradient where there is an entropy bonus."""
     values_BT: Tensor | None = None
-    """The critic's, with gradient: of what was there before the token."""
+    """The critic's value estimate before each token, with gradient."""
     old_values_BT: Tensor | None = None
-    """The critic's before the batch's first update."""
+    """The critic's values before the batch's first update."""
     returns_BT: Tensor | None = None
     """The critic's targets."""
 
     def cleaned(self) -> LossInputs:
-        """The same in float32, with zeros outside of the mask."""
+        """Return the inputs in float32, with zeros outside of the mask."""
         outside_BT = ~self.mask_BT
         changes = {
             name: value.float().masked_fill(outside_BT, 0.0)
@@ -55,15 +55,16 @@ class LossInputs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObjectiveOutput:
-    """The loss, and what is worth plotting about it, as sums that add up over micro-batches and ranks.
+    """The loss, and its metrics as sums that add up over micro-batches and ranks.
 
     The names are the same on every rank and for every micro-batch of a run, empty ones included.
     """
 
     loss: Tensor
-    """0-d, with gradient. Its sum over micro-batches and ranks is the loss of the minibatch, so that a rank
-    whose gradients are averaged with others' multiplies it by their number."""
+    """0-d, with gradient. The loss of the minibatch is the sum over micro-batches and ranks, so a rank whose
+    gradients are averaged with others multiplies it by their number.
+    """
     losses: dict[str, Tensor] = field(default_factory=dict)
-    """Parts of the loss, without their coefficients, 0-d and detached."""
+    """Parts of the loss, before their coefficients, 0-d and detached."""
     sums: dict[str, Tensor] = field(default_factory=dict)
     """Sums over the tokens that are trained on, 0-d and detached; ``tokens`` is their number."""

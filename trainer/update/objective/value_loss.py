@@ -1,7 +1,7 @@
 """The critic's loss (Schulman et al. 2017; clipping from OpenAI's baselines, see Huang et al. 2022).
 
-Half the squared error, and with a clip the greater one of two: of the value, and of the value moved no
-further than the clip from where it was. Left out: Huber and categorical losses.
+It is half the squared error. With a clip, it is the greater one of two: of the value, and of the value moved
+by at most the clip from the old one. Left out: Huber and categorical losses.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["value_loss"]
 def value_loss(
     values_BT: Tensor, old_values_BT: Tensor, returns_BT: Tensor, clip: float | None
 ) -> tuple[Tensor, Tensor]:
-    """Loss of each token, and where clipping bounds it (boolean), both (B, T)."""
+    """Return the loss of each token, and where clipping bounds it (boolean), both (B, T)."""
     free_BT = (values_BT - returns_BT).square()
     if clip is None:
         return free_BT / 2, torch.zeros_like(free_BT, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""A batch as the update uses it: rows, their weights, and numbers of the tokens that are trained on."""
+"""Training tensors of a batch: rows, their weights, and columns of the tokens that are trained on."""
 
 from __future__ import annotations
 
@@ -17,24 +17,26 @@ if TYPE_CHECKING:
 
     from trainer.types import Batch, FloatT, Objective
 
-__all__ = ["Material"]
+__all__ = ["TrainingTensors"]
 
 _COLUMNS = ("logprobs_T", "old_logprobs_T", "ref_logprobs_T", "values_T", "advantages_T", "returns_T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Material:
+class TrainingTensors:
     """Samples with a weight and with a token to train on; the others would change nothing."""
 
     kind: Objective
     rows: list[Row]
     weights: list[float]
     columns: dict[str, list[FloatT]]
-    """By the sample's own names, one array a row, of masked tokens only; what samples lack is not there."""
+    """By the sample's field names, one array a row, of masked tokens only; fields that samples lack are
+    absent.
+    """
 
     @classmethod
-    def of(cls, batch: Batch) -> Material:
-        """What there is to train on in a batch."""
+    def of(cls, batch: Batch) -> TrainingTensors:
+        """Return the training tensors of a batch."""
         samples = [sample for sample in batch.samples if sample.weight > 0 and sample.mask_T.any()]
         columns: dict[str, list[FloatT]] = {}
         for name in _COLUMNS:
@@ -45,14 +47,16 @@ class Material:
         return cls(batch.objective, rows, [sample.weight for sample in samples], columns)
 
     def column(self, name: str, indices: Sequence[int], device: torch.device) -> Tensor | None:
-        """A column of some rows' masked tokens, (1, K); one 0 for no rows, None when the batch lacks it."""
+        """Return a column of some rows' masked tokens, (1, K); a single 0 for no rows, None when the batch
+        lacks it.
+        """
         if name not in self.columns:
             return None
         parts = [self.columns[name][index] for index in indices]
         return torch.from_numpy(np.concatenate(parts) if parts else _NOTHING).float().to(device)[None]
 
     def weight(self, indices: Sequence[int], device: torch.device) -> Tensor:
-        """Weights of some rows; one 0 for no rows."""
+        """Return the weights of some rows; a single 0 for no rows."""
         return torch.tensor([self.weights[index] for index in indices] or [0.0], device=device)
 
 
