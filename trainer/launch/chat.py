@@ -1,4 +1,4 @@
-"""Checks a model's chat before anything is started for it."""
+"""Check a model's chat template before anything is started."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["check_chat"]
 
 
 def check_chat(config: RunConfig, model: Path) -> None:
-    """Check that a model's folder and the run's settings make a chat. Raises ConfigError.
+    """Check that a model's folder and the run's settings make a working chat. Raises ConfigError.
 
-    A tiny model with the template that it was made with needs no check.
+    A tiny model keeps the template that it was created with and needs no check.
     """
     if not isinstance(config.model, TinyModel) or config.chat.template is not None:
         ChatTokenizer(model, config.chat)

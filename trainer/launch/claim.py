@@ -1,7 +1,7 @@
-"""A folder belongs to one driver at a time, and what a killed driver left in shared memory is found.
+"""Lock a run's folder for one driver, and remove shared memory that killed drivers left.
 
-The driver holds a lock on a file in the folder. The kernel lets go of it when the process ends, however it
-ends, and other containers and machines that see the folder see the lock.
+The driver holds a lock on a file in the folder. The kernel releases it when the process ends, however it
+ends, and other containers and machines that mount the folder see the lock.
 """
 
 from __future__ import annotations
@@ -30,25 +30,24 @@ _LOCK = "driver.lock"
 
 @contextlib.contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Hold an existing folder while the block runs. Raises ConfigError when another process holds it.
+    """Lock an existing folder for the duration of the block. Raises ConfigError when another process holds
+    it.
 
-    Where the file system has no locks, the block runs without, and a warning says so.
+    On a file system without locks, the block runs without one and a warning is logged.
     """
     with (folder / _LOCK).open("a") as lock:
         try:
             taken = _taken(lock.fileno())
         except OSError as error:
-            LOG.warning("nothing keeps a second driver out of %s, which cannot be locked: %s", folder, error)
+            LOG.warning("cannot lock %s, so a second driver would not be detected: %s", folder, error)
             taken = True
         if not taken:
-            raise ConfigError(
-                f"another process is at work in {folder}; end it first, or choose another name=..."
-            )
+            raise ConfigError(f"another process uses {folder}; end it first, or choose another name=...")
         yield
 
 
 def is_claimed(folder: Path) -> bool:
-    """Whether a living process holds the folder. Raises OSError where that cannot be told."""
+    """Return whether a living process holds the folder. Raises OSError where that cannot be determined."""
     try:
         with (folder / _LOCK).open() as lock:
             return not _taken(lock.fileno())

@@ -1,4 +1,4 @@
-"""The Ray cluster of a run: the one that was named, or a local one that ends with the run."""
+"""Connect to the configured Ray cluster, or start a local one that ends with the run."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["NAMESPACE", "gpus", "ray_cluster", "ray_logs", "wanted_cpus"]
 NAMESPACE = "sandbox-trainer"
 
 _TRIES = 3
-"""Ray gives itself thirty seconds to start, which a busy machine may not have."""
+"""Ray's default start timeout is thirty seconds, which is too short on a busy machine."""
 
 
 @contextlib.contextmanager
 def ray_cluster(config: RunConfig, object_store: int) -> Iterator[None]:
-    """Be connected while the block runs; a local Ray has an object store of so many bytes.
+    """Connect to Ray for the duration of the block; a local Ray gets an object store of the given bytes.
 
     Raises TrainerError.
     """
@@ -38,7 +38,7 @@ def ray_cluster(config: RunConfig, object_store: int) -> Iterator[None]:
         try:
             _connect(config, object_store)
             break
-        except Exception as error:  # Ray tells by a plain Exception that it was not up in time
+        except Exception as error:  # Ray raises a plain Exception when it did not start in time
             ray.shutdown()
             if not left:
                 raise TrainerError(f"Ray did not start: {error}") from error
@@ -64,18 +64,18 @@ def _connect(config: RunConfig, object_store: int) -> None:
 
 
 def wanted_cpus(config: RunConfig) -> int:
-    """CPUs that a run's engines and workers reserve; a smaller machine shares its own among them."""
+    """Return the CPUs that a run's engines and workers reserve; a smaller machine overcommits its own."""
     learner, engine = config.learner, config.engine
     return math.ceil(engine.count * engine.cpus + learner.most_workers * learner.cpus)
 
 
 def ray_logs() -> Path:
-    """Where Ray keeps what processes on this machine wrote to their terminals."""
+    """Return the folder where Ray keeps the output of processes on this machine."""
     context = ray.get_runtime_context()
     return Path(context.get_temp_dir()) / context.get_session_name() / "logs"
 
 
 def gpus() -> float:
-    """How many GPUs the cluster has."""
+    """Return the number of GPUs in the cluster."""
     resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
     return resources.get("GPU", 0.0)

@@ -1,4 +1,4 @@
-"""The learner's worker group: Ray Train around the loop."""
+"""Run the learner's worker group: Ray Train around the training loop."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def fit(
     """Train to the last step, over restarts of the workers. Raises TrainerError with the cause.
 
     Args:
-        config: the run.
-        settings: what the workers are told.
+        config: the run's configuration.
+        settings: the workers' settings.
         checkpoints: the folder of checkpoints.
-        reserved: what is set aside for engines; workers that share GPUs with them go there.
+        reserved: the engines' reservation; workers that share GPUs with engines are placed in it.
     """
     shared = reserved is not None and reserved.shared
     folder = Path(settings.folder)
@@ -56,7 +56,7 @@ def fit(
         ),
     )
     try:
-        # In the main thread Ray Train takes Ctrl-C over, and then ends the process as if all had gone well.
+        # In the main thread, Ray Train would install its own handler for Ctrl-C, which exits with status 0.
         result = run_in_thread(trainer.fit, name="ray train")
     except ray.train.TrainingFailedError as error:
         raise _failure(folder, error) from error
@@ -72,7 +72,7 @@ def _failure(folder: Path, error: BaseException) -> TrainerError:
 
 
 def scaling(learner: LearnerConfig, reserved: Reservation | None) -> ray.train.ScalingConfig:
-    """How many workers there are, and what each reserves, or takes of what is reserved."""
+    """Return the number of workers, and what each reserves or takes from the reservation."""
     resources = {"CPU": learner.cpus}
     if learner.gpus:
         resources["GPU"] = learner.gpus
@@ -95,7 +95,7 @@ def _variables(config: RunConfig) -> dict[str, str]:
 
 
 def _cause(error: BaseException) -> str:
-    """The sentence of the innermost error, which is the one that a reader can act on."""
+    """Return the message of the innermost error, which is the actionable one."""
     while error.__cause__ is not None:
         error = error.__cause__
     return str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__

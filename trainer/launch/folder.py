@@ -1,4 +1,4 @@
-"""A run's folder: everything that a run leaves behind, and everything that it resumes from."""
+"""The folder of a run: everything that a run writes and resumes from."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ _FREE = frozenset(
     | {"learner.workers", "learner.cpus", "learner.max_failures", "learner.batch_timeout_s"}
     | {"sync.timeout_s", "sync.checksum_every", "warm_start.timeout_s", "warm_start.concurrency"}
 )
-"""What may change when a run goes on: settings, and whole branches."""
+"""Settings and whole branches that may change on resume."""
 _KEPT = frozenset({"evaluation.splits", "evaluation.limit"})
-"""What may not, although its branch may: held-out tasks are listed once, and evaluations comparable."""
+"""Settings that may not change although their branch may: the list of held-out tasks is made once, and
+evaluations stay comparable.
+"""
 
 
 class RunFolder:
@@ -37,17 +39,17 @@ class RunFolder:
 
     @property
     def checkpoints(self) -> Path:
-        """Ray Train's folder."""
+        """Ray Train's checkpoint folder."""
         return self.path / "checkpoints"
 
     @property
     def metrics(self) -> Path:
-        """A line of JSON a step."""
+        """One line of JSON per step."""
         return self.path / "metrics.jsonl"
 
     @property
     def evaluations(self) -> Path:
-        """A line of JSON an evaluation."""
+        """One line of JSON per evaluation."""
         return self.path / "evaluations.jsonl"
 
     @property
@@ -57,30 +59,32 @@ class RunFolder:
 
     @property
     def report(self) -> Path:
-        """The page with plots and trajectories."""
+        """HTML page with plots and trajectories."""
         return self.path / "report.html"
 
     @property
     def logs(self) -> Path:
-        """What processes of the run wrote."""
+        """Logs of the run's processes."""
         return self.path / "logs"
 
     @classmethod
     def open(cls, config: RunConfig, *, resume: bool) -> RunFolder:
-        """A new folder, or the one of a run that is to go on. Raises ConfigError."""
+        """Create a new folder, or open the one of a run to resume. Raises ConfigError."""
         folder = cls(config.folder)
         there = folder.path / _CONFIG
         if there.exists() and not resume:
             raise ConfigError(
-                f"there is a run in {folder.path}; go on with it by --resume, replace it by --force, "
-                "or choose another name=..."
+                f"a run exists already in {folder.path}; continue it with --resume, replace it "
+                "with --force, or choose another name=..."
             )
         if resume and not there.exists():
-            raise ConfigError(f"there is no run to resume in {folder.path}")
+            raise ConfigError(
+                f"no run to resume in {folder.path}; check name=... and folder=..., or start without --resume"
+            )
         if resume:
             folder._check(config, RunConfig.model_validate_json(there.read_text(encoding="utf-8")))
             _refuse_claimed(folder.path)
-        # Trajectories, tasks and weights are nothing for other users, agents' user ids among them.
+        # 0700: other users, agents' user ids among them, must not read trajectories, tasks or weights.
         folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not resume:
             folder.path.chmod(0o700)
@@ -90,24 +94,26 @@ class RunFolder:
 
     @staticmethod
     def remove(config: RunConfig) -> None:
-        """Forget a run. Raises ConfigError when the folder is not one of a run."""
+        """Delete a run. Raises ConfigError when the folder is not a run's folder."""
         if not config.folder.exists():
             return
         if not (config.folder / _CONFIG).exists():
-            raise ConfigError(f"{config.folder} holds no run; remove it yourself")
+            raise ConfigError(
+                f"{config.folder} is not the folder of a run and is not deleted; remove it yourself"
+            )
         _refuse_claimed(config.folder)
         shutil.rmtree(config.folder)
 
     @staticmethod
     def config_of(path: Path) -> RunConfig:
-        """The configuration of the run in a folder. Raises ConfigError."""
+        """Return the configuration of the run in a folder. Raises ConfigError."""
         try:
             return RunConfig.model_validate_json((path / _CONFIG).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise ConfigError(f"{path} holds no run: {error}") from error
+            raise ConfigError(f"{path} is not the folder of a run: {error}") from error
 
     def _check(self, config: RunConfig, before: RunConfig) -> None:
-        """What decides about weights and tokens has to stay as it was."""
+        """Check that all settings that affect weights and tokens are unchanged."""
         now, then = (dict(_settings(each.model_dump(mode="json"))) for each in (config, before))
         changed = sorted(
             name
@@ -116,19 +122,19 @@ class RunFolder:
         )
         if changed:
             raise ConfigError(
-                f"a run that goes on keeps its settings; changed are: {', '.join(changed)}. "
-                "Start another run under another name=..."
+                f"these settings cannot change on resume: {', '.join(changed)}. Restore them, "
+                "or start another run with another name=..."
             )
 
 
 def _refuse_claimed(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # a file system without locks cannot tell
+    with contextlib.suppress(OSError):  # a file system without locks: assume that no driver is running
         if is_claimed(folder):
-            raise ConfigError(f"the run in {folder} is going on; end it first, or choose another name=...")
+            raise ConfigError(f"the run in {folder} is in progress; end it first, or choose another name=...")
 
 
 def _settings(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """All leaves by their dotted names."""
+    """Return all leaf settings by their dotted names."""
     for name, value in tree.items():
         if isinstance(value, dict):
             yield from _settings(value, f"{prefix}{name}.")

@@ -1,4 +1,4 @@
-"""Tells whoever watches what a run writes, as it is written: metrics, and warnings of its log."""
+"""Follow a run's files and report new metrics and logged warnings to callbacks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOOK_S = 0.5
 
 @contextmanager
 def following(path: Path, told: OnMetrics | None) -> Iterator[None]:
-    """Tell of the metrics that come while the block runs; what is there already is not told."""
+    """Report metrics written while the block runs; earlier ones are skipped."""
 
     def tell(line: str) -> None:
         parsed = parsed_line(line)
@@ -38,7 +38,7 @@ def following(path: Path, told: OnMetrics | None) -> Iterator[None]:
 
 @contextmanager
 def warned(path: Path, told: OnWarning | None) -> Iterator[None]:
-    """Tell of the warnings that come into a log while the block runs, stall reports above all."""
+    """Report warnings appended to a log while the block runs, above all stall reports."""
 
     def tell(line: str) -> None:
         sentence = warning_in(line)

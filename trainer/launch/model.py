@@ -1,4 +1,4 @@
-"""Whether a run's model can be trained as configured, found out before anything is started."""
+"""Check that a run's model can be trained as configured, before anything is started."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 __all__ = ["check_model"]
 
 _LEAST_SHARE = 0.5
-"""Of the model's vocabulary that its tokenizer has at least; models have a few words to spare."""
+"""Least share of the model's vocabulary that its tokenizer must have; models have a few spare entries."""
 
 
 def check_model(config: RunConfig, folder: Path) -> None:
-    """Make the model without its weights, and look at its files' names and sizes, and at its tokenizer.
+    """Build the model without weights, and check its files' names and sizes and its tokenizer.
 
     Raises:
         ConfigError: an unknown architecture, a layout that it does not allow, weights that are missing or
@@ -36,18 +36,21 @@ def check_model(config: RunConfig, folder: Path) -> None:
         return
     if words > rows:
         raise ConfigError(
-            f"model.path: the tokenizer in {folder} has {words} tokens, and the model's embedding {rows}; "
-            "they are not of one model, or the embedding was not resized"
+            f"model.path: the tokenizer in {folder} has {words} tokens, but the model's "
+            f"embedding has {rows}; the tokenizer belongs to another model, or the "
+            "embedding has to be resized"
         )
     if words < _LEAST_SHARE * rows:
         raise ConfigError(
-            f"model.path: the tokenizer in {folder} has {words} tokens of the model's {rows}; it is that of "
-            "another model"
+            f"model.path: the tokenizer in {folder} has {words} tokens of the model's "
+            f"{rows}; it belongs to another model"
         )
 
 
 def _words(folder: Path) -> int | None:
-    """Tokens that the tokenizer may write; None where tokenizer.json does not say, which others check."""
+    """Return the number of tokens that the tokenizer may produce; None when tokenizer.json does not have it,
+    which is checked elsewhere.
+    """
     try:
         said = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
         words = said["model"]["vocab"]

@@ -1,4 +1,4 @@
-"""The wall clock of a run by what the loop did with it."""
+"""Sum the wall-clock time of a run by phase of the loop."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 __all__ = ["phase_seconds"]
 
 _PHASES = ("take", "annotate", "update", "publish", "evaluate")
-"""One after another; other times in the metrics are means of episodes, which overlap."""
+"""Sequential phases of the loop; other times in the metrics are means over concurrent episodes."""
 
 
 def phase_seconds(metrics: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
-    """Seconds of all steps by phase, of the phases that there were."""
+    """Return the seconds of all steps by phase, for phases that occurred."""
     seconds: dict[str, float] = defaultdict(float)
     for values in metrics.values():
         for name in _PHASES:

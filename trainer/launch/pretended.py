@@ -1,4 +1,4 @@
-"""The model of a simulation, told in numbers."""
+"""Latency model of a simulated run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["PretendedModel"]
 
 @dataclass(frozen=True, slots=True)
 class PretendedModel:
-    """What is said, and how long it takes."""
+    """Messages of the simulated model, and their latency."""
 
     demonstrations: Path | None = None
-    """What to say, by task; ``line`` for other tasks, and when they have no more to say."""
+    """Messages by task; ``line`` for other tasks and after the last message."""
     line: str = "I do not know."
     turn_s: float = 0.5
-    """Median of a turn."""
+    """Median seconds of a turn."""
     spread: float = 1.0
-    """Of the logarithm of a turn's seconds."""
+    """Standard deviation of the logarithm of a turn's seconds."""
     update_s: float = 1.0
     """Of a step's update and weight sync."""

@@ -1,4 +1,4 @@
-"""One run from the driver's side: what is started, in which order, and what is ended, whatever happens.
+"""Start and stop everything that a run needs, from the driver's process.
 
 folder ▶ sandbox service ▶ Ray ▶ engines ▶ experience ▶ Ray Train's workers, which loop
 """
@@ -50,7 +50,7 @@ __all__ = ["RunResult", "evaluate", "train"]
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended."""
+    """The result of a run."""
 
     folder: Path
     last_step: int
@@ -62,14 +62,14 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class _Started:
-    """What training needs around it."""
+    """Components that training depends on."""
 
     model: Path
     experience: ExperienceHandle
     engines: Sequence[RayEngine]
-    """Actors live as long as somebody holds them."""
+    """Handles of the engines' actors, which live as long as a handle exists."""
     reserved: Reservation | None
-    """Where they are; None without engines."""
+    """The engines' reservation; None without engines."""
 
 
 def train(
@@ -79,13 +79,13 @@ def train(
     on_metrics: OnMetrics | None = None,
     on_warning: OnWarning | None = None,
 ) -> RunResult:
-    """Train to the last step. Raises TrainerError; what was done until then is in the run's folder.
+    """Train to the last step. Raises TrainerError; completed work stays in the run's folder.
 
     Args:
-        config: the run.
-        resume: go on with the run of this name.
-        on_metrics: is told of each step's metrics, as they are written.
-        on_warning: is told what episodes wait for when they make no progress, and other warnings.
+        config: the run's configuration.
+        resume: continue the run of this name.
+        on_metrics: called with each step's metrics, as they are written.
+        on_warning: called with warnings, such as reports of stalled episodes.
     """
     config = config.model_copy(update={"root": config.root.absolute()})
     folder = RunFolder.open(config, resume=resume)
@@ -111,9 +111,11 @@ def train(
 
 
 def evaluate(config: RunConfig, model: Path | None = None) -> EvaluationResult:
-    """Success of a model on the held-out tasks. Raises TrainerError."""
+    """Return the success rate of a model on the held-out tasks. Raises TrainerError."""
     if not config.evaluation.splits:
-        raise ConfigError('say which tasks: evaluation.splits=["test"]')
+        raise ConfigError(
+            'no tasks to evaluate on; set evaluation.splits, for example evaluation.splits=["test"]'
+        )
     changes = {
         "root": config.root.absolute(),
         "name": f"{config.name}.evaluation",
@@ -137,7 +139,7 @@ def _started(
     *,
     learner: bool = True,
 ) -> Iterator[_Started]:
-    """Service, cluster, engines and experience while the block runs."""
+    """Start service, cluster, engines and experience for the duration of the block."""
     with ExitStack() as stack:
         stack.enter_context(claimed(folder.path))
         model = model or model_folder(config.model, config.root / "models")
@@ -157,7 +159,7 @@ def _started(
 def _reserved(config: RunConfig, *, learner: bool) -> Reservation:
     device = resolve_device(config)
     if device == "cuda" and config.ray.address is None and not gpus():
-        raise ConfigError("the run wants GPUs, and Ray finds none on this machine: set learner.gpus=0")
+        raise ConfigError("the run wants GPUs, but Ray finds none on this machine: set learner.gpus=0")
     return reserve(config, device, learner=learner)
 
 

@@ -1,4 +1,4 @@
-"""The sandbox service of a run: the one that was named, or one that is started for it and ends with it."""
+"""Connect to the configured sandbox service, or start one that ends with the run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _POLL_S = 0.25
 
 @contextlib.contextmanager
 def sandbox_service(config: RunConfig, logs: Path) -> Iterator[str]:
-    """The address of a service that is ready, while the block runs. Raises ServiceUnavailable."""
+    """Yield the URL of a service that is ready. Raises ServiceUnavailable."""
     if config.service.url is not None:
         _await_ready(config.service.url, config.service.start_timeout_s, None, None)
         yield config.service.url
@@ -40,12 +40,12 @@ def sandbox_service(config: RunConfig, logs: Path) -> Iterator[str]:
     log = logs / "service.log"
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [*_command(), "serve", f"server.port={port}", *_words(config)],
+            [*_command(), "serve", f"server.port={port}", *_arguments(config)],
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the trainer, which then ends the service
-            preexec_fn=end_with_parent,  # a trainer that is killed leaves no service behind
+            start_new_session=True,  # Ctrl-C goes to the trainer only, which then ends the service
+            preexec_fn=end_with_parent,  # PDEATHSIG: a killed trainer leaves no service behind
         )
     try:
         _await_ready(url, config.service.start_timeout_s, process, log)
@@ -55,16 +55,16 @@ def sandbox_service(config: RunConfig, logs: Path) -> Iterator[str]:
 
 
 def _command() -> list[str]:
-    """The service's command line of this very installation."""
+    """Return the command line that starts this installation's service."""
     beside = Path(sys.executable).with_name("sandbox-service")
     return [str(beside)] if beside.exists() else ["sandbox-service"]
 
 
-def _words(config: RunConfig) -> list[str]:
-    words = list(config.service.start)
-    if not any(word.startswith("environments.enabled=") for word in words):
-        words.append(f'environments.enabled=["{config.tasks.environment}"]')
-    return words
+def _arguments(config: RunConfig) -> list[str]:
+    arguments = list(config.service.start)
+    if not any(argument.startswith("environments.enabled=") for argument in arguments):
+        arguments.append(f'environments.enabled=["{config.tasks.environment}"]')
+    return arguments
 
 
 def _await_ready(
@@ -72,12 +72,12 @@ def _await_ready(
 ) -> None:
     def ready() -> bool:
         if process is not None and process.poll() is not None:
-            raise ServiceUnavailable(f"the sandbox service ended while it started:\n{_tail(log)}")
+            raise ServiceUnavailable(f"the sandbox service exited while starting:\n{_tail(log)}")
         return _ready(url)
 
     if not wait_until(ready, Deadline.after(timeout_s), poll_s=_POLL_S):
-        told = f":\n{_tail(log)}" if log else "; start one with: sandbox-service serve"
-        raise ServiceUnavailable(f"no sandbox service is ready at {url} after {timeout_s:g} s{told}")
+        hint = f":\n{_tail(log)}" if log else "; start one with: sandbox-service serve"
+        raise ServiceUnavailable(f"no sandbox service is ready at {url} after {timeout_s:g} s{hint}")
 
 
 def _ready(url: str) -> bool:
@@ -92,7 +92,7 @@ def _tail(log: Path | None) -> str:
     if log is None:
         return ""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return "\n".join(lines[-15:]) + f"\n(all of it: {log})"
+    return "\n".join(lines[-15:]) + f"\n(full log: {log})"
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

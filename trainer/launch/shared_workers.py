@@ -1,9 +1,9 @@
-"""Ray Train's workers inside of a placement group that is there already.
+"""Place Ray Train's workers in an existing placement group.
 
-Ray Train makes a placement group of its own for its workers, and has no setting for another. Where learner
-and engines share GPUs, shares that are placed apart do not meet: two small ones go to one GPU. Its
-controller takes the class of its worker group from an attribute, which is exchanged here, in the process of
-the controller, for one that takes the bundles of a ``Reservation``.
+Ray Train creates a placement group of its own for its workers and has no setting to use another. Learner and
+engines that share GPUs have to be in one group: fractions of a GPU that are placed separately end up on the
+same GPU. Ray Train's controller reads the class of its worker group from an attribute, which is replaced
+here, in the controller's process, by a class that uses the bundles of a ``Reservation``.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ __all__ = ["InGroup", "SharedScaling"]
 
 @dataclass
 class SharedScaling(ray.train.ScalingConfig):
-    """How many workers there are, and the placement group that has a bundle for each."""
+    """Scaling of the workers, with the placement group that has a bundle for each."""
 
     group: PlacementGroup | None = None
 
 
 class InGroup(ControllerCallback):
-    """Makes a controller place its workers in the group of its ``SharedScaling``."""
+    """Make a controller place its workers in the group of its ``SharedScaling``."""
 
     def after_controller_start(self, train_run_context: Any) -> None:  # noqa: ANN401 - of Ray Train, internal
-        """Called in the controller's process, before there are workers."""
+        """Replace the class of the worker group; runs in the controller's process, before workers exist."""
         TrainController.worker_group_cls = _GroupedWorkers
 
 
@@ -46,7 +46,7 @@ class _GroupedWorkers(WorkerGroup):
 
 
 class _Lent(DefaultPlacementGroupHandle):
-    """A placement group that stays when the workers end, for those that are started next, and for engines."""
+    """A placement group that survives the workers, for their successors and for engines."""
 
     def shutdown(self) -> None:
-        """Leave it."""
+        """Keep the group: it belongs to the driver."""

@@ -1,4 +1,4 @@
-"""A simulated run from the driver's side: a sandbox service and the rollout half, nothing that learns."""
+"""Run a simulation from the driver's process: a sandbox service and rollouts, without a learner."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["simulate"]
 
 
 def simulate(config: RunConfig, model: PretendedModel) -> SimulationResult:
-    """Go through a run's steps with a pretended model. Leaves nothing behind. Raises TrainerError."""
+    """Run all steps with a simulated model. Leaves nothing behind. Raises TrainerError."""
     pretence = Pretence(_script(config, model), Latency(model.turn_s, model.spread), model.update_s)
     key = os.environ.get(config.service.api_key_variable)
     with tempfile.TemporaryDirectory(prefix="simulation-") as name:

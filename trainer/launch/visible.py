@@ -1,7 +1,7 @@
-"""Which GPUs of this machine a run takes when it says nothing of GPUs.
+"""Choose the GPUs of this machine for a run that does not configure any.
 
-Decided once, by the command that starts the run: everything else goes by the configuration, which is recorded
-in the run's folder, so that a run that is resumed has the same.
+The command that starts the run decides once: everything else follows the configuration, which is recorded in
+the run's folder, so that a resumed run gets the same.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ __all__ = ["leaves_gpus_open", "on_visible_gpus", "usable_gpus"]
 _WHOLE: Mapping[str, object] = {"learner.gpus": 1.0, "engine.gpus": 1.0}
 _SHARED: Mapping[str, object] = {"learner.gpus": 0.5, "engine.gpus": 0.5, "engine.gpu_memory_share": 0.4}
 _CHOSEN_BY = frozenset({"learner.gpus", "engine.gpus", "engine.device"})
-"""A run that sets one of them has decided."""
+"""A run that sets one of these has chosen for itself."""
 
 
 def usable_gpus() -> int:
-    """GPUs that torch sees, where the vLLM that is installed is the build for GPUs; else 0."""
+    """Return the number of GPUs that torch sees if the installed vLLM is a GPU build; otherwise 0."""
     if installed_build() != "cuda":
         return 0
-    import torch  # takes seconds, and is needed with the CUDA build alone
+    import torch  # imported late: takes seconds, and only the CUDA build needs it
 
     return torch.cuda.device_count()
 
 
 def leaves_gpus_open(config: RunConfig) -> bool:
-    """Whether neither the run's file nor words say where learner and engines run.
+    """Return whether neither the run file nor overrides set where learner and engines run.
 
-    Machines of a named cluster are not seen from here: a run on one has to say.
+    Machines of a named cluster are not visible from here, so a run on one has to be explicit.
     """
     return config.ray.address is None and not any(_is_set(config, name) for name in _CHOSEN_BY)
 
 
 def on_visible_gpus(config: RunConfig, gpus: int, *, resume: bool = False) -> tuple[RunConfig, str | None]:
-    """The run on so many GPUs of this machine, and a sentence about it; as it is where it has decided.
+    """Return the run placed on this machine's GPUs and a notice; unchanged when it sets its own placement.
 
-    Each worker and each engine has a GPU of its own if there are enough; else a worker and an engine share
-    one. A run that is resumed takes what it had.
+    Each worker and each engine gets a GPU of its own if there are enough; otherwise a worker and an engine
+    share one. A resumed run keeps its recorded placement.
     """
     if not leaves_gpus_open(config):
         return config, None
@@ -61,11 +61,13 @@ def on_visible_gpus(config: RunConfig, gpus: int, *, resume: bool = False) -> tu
     placed = _with(config, chosen)
     taken = " ".join(f"{name}={_value(placed, name):g}" for name in chosen)
     there = "1 GPU is" if gpus == 1 else f"{gpus} GPUs are"
-    return placed, f"{there} visible, and the run says nothing of GPUs: it takes {taken}"
+    return placed, f"{there} visible and the run configures none: using {taken}"
 
 
 def _recorded(config: RunConfig) -> RunConfig | None:
-    """What the run began with; None without a run, which is told where its folder is opened."""
+    """Return the recorded settings of the run; None without a run, which is reported when the folder is
+    opened.
+    """
     try:
         return RunFolder.config_of(config.folder)
     except ConfigError:
@@ -73,7 +75,7 @@ def _recorded(config: RunConfig) -> RunConfig | None:
 
 
 def _with(config: RunConfig, values: Mapping[str, object]) -> RunConfig:
-    """The run with these settings; what it sets itself stays."""
+    """Return the run with these settings; settings of its own take precedence."""
     for name, value in values.items():
         if not _is_set(config, name):
             branch, _, key = name.partition(".")

@@ -1,7 +1,7 @@
-"""The model as others load it, while the run goes on and at its end, and on its way to a model hub.
+"""Export the model during the run and at its end, and push it to a model hub.
 
-Writing is collective, since ranks gather their shards; sending is rank 0's alone and happens beside the
-training. A hub that cannot be reached costs a warning: the folder is there, and can be sent by hand.
+Writing is collective, since ranks gather their shards; pushing is rank 0's alone and happens in the
+background. An unreachable hub causes a warning only: the folder is complete and can be pushed by hand.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Exportable(Protocol):
 
 
 class Hub(Protocol):
-    """Where folders are sent."""
+    """Destination of exported folders."""
 
     def push(self, folder: Path, message: str) -> Future[object]:
-        """Send a folder's files as one commit, in the background."""
+        """Push a folder's files as one commit, in the background."""
         ...
 
 
@@ -57,7 +57,7 @@ class Exporter:
         self._pushes: list[Future[object]] = []
 
     def during(self, done: int) -> None:
-        """After ``done`` steps: write, if it is due; collective."""
+        """Write the model after ``done`` steps, if due; collective."""
         every = self._config.export_every
         if every and done % every == 0:
             name = f"step-{done:07d}"
@@ -67,16 +67,26 @@ class Exporter:
                 self._forget(self._run / "adapters")
 
     def last(self) -> None:
-        """At the end of the run; collective. Waits for what is still on its way to the hub."""
+        """Write the model at the end of the run; collective. Waits for pushes in progress."""
         if self._config.export:
             self._write(self._run / "model", self._run / "adapter", "At the end")
         for push in self._pushes:
             try:
                 push.result(_PUSH_TIMEOUT_S)
             except FutureTimeout:
-                LOG.warning("%s was not reached within %g s", self._config.push_to, _PUSH_TIMEOUT_S)
+                LOG.warning(
+                    "could not push to %s within %g s; the exported folder is complete and can be "
+                    "pushed by hand",
+                    self._config.push_to,
+                    _PUSH_TIMEOUT_S,
+                )
             except Exception as error:  # noqa: BLE001 - whatever a hub says, the model is trained and written
-                LOG.warning("the model could not be pushed to %s: %s", self._config.push_to, error)
+                LOG.warning(
+                    "could not push the model to %s: %s; the exported folder is complete and can "
+                    "be pushed by hand",
+                    self._config.push_to,
+                    error,
+                )
 
     def _write(self, model: Path, adapter: Path, message: str) -> None:
         self._learner.export(model)
@@ -86,7 +96,7 @@ class Exporter:
             self._pushes.append(self._hub.push(model, message))
 
     def _forget(self, folder: Path) -> None:
-        """Only the newest stay, and what is still being sent."""
+        """Delete all exports but the newest and those still being pushed."""
         keep = self._config.export_keep
         if keep is None or not folder.is_dir() or any(not push.done() for push in self._pushes):
             return
@@ -95,7 +105,7 @@ class Exporter:
 
 
 def hub_of(config: CheckpointConfig) -> Hub | None:
-    """The hub that a run pushes to, if it does."""
+    """Return the hub that a run pushes to, if configured."""
     if config.push_to is None:
         return None
     from .hub import HuggingFaceHub

@@ -1,7 +1,7 @@
-"""Errors that would come again, however often the workers begin again: the run ends with the first of them.
+"""Fatal errors: a restart of the workers would hit them again, so the first one ends the run.
 
-Ray Train knows no error that is not worth a restart. So the worker that meets one writes it down in the run's
-folder, the group that is started next sees it and returns at once, and the driver raises it.
+Ray Train restarts workers after any error. So the worker that hits a fatal one records it in the run's
+folder, the next worker group sees the record and returns at once, and the driver raises the error.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ _NOTE = "final_error.json"
 
 @contextmanager
 def noting_final(folder: Path) -> Iterator[None]:
-    """An error of the block that would come again is written down in the run's folder, and goes on."""
+    """Record a fatal error of the block in the run's folder, and re-raise it."""
     try:
         yield
     except _FINAL as error:
-        kind = next(kind for kind in _FINAL if isinstance(error, kind))  # Ray's own subclasses are as good
+        kind = next(
+            kind for kind in _FINAL if isinstance(error, kind)
+        )  # Ray's wrappers are subclasses of both RayTaskError and the original class
         draft = folder / f"{_NOTE}.draft"
         draft.write_text(json.dumps({"kind": kind.__name__, "sentence": str(error)}), encoding="utf-8")
         draft.replace(folder / _NOTE)
@@ -37,7 +39,7 @@ def noting_final(folder: Path) -> Iterator[None]:
 
 
 def final_error(folder: Path) -> TrainerError | None:
-    """What a worker of this run met, if anything."""
+    """Return the fatal error that a worker of this run recorded, if any."""
     try:
         note = json.loads((folder / _NOTE).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -47,5 +49,5 @@ def final_error(folder: Path) -> TrainerError | None:
 
 
 def forget_final(folder: Path) -> None:
-    """The run is tried again."""
+    """Delete the record, for a new attempt."""
     (folder / _NOTE).unlink(missing_ok=True)

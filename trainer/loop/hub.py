@@ -1,4 +1,4 @@
-"""A repository on the Hugging Face hub, or on one that speaks like it (``HF_ENDPOINT``)."""
+"""Push to a repository on the Hugging Face hub, or on a compatible one (``HF_ENDPOINT``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["HuggingFaceHub"]
 
 
 class HuggingFaceHub:
-    """One repository; made with the first push. The login is that of ``hf auth login`` or ``HF_TOKEN``."""
+    """One repository, created with the first push. The login is that of ``hf auth login`` or ``HF_TOKEN``."""
 
     def __init__(self, repository: str, *, private: bool, endpoint: str | None = None) -> None:
         self._repository = repository
@@ -22,7 +22,7 @@ class HuggingFaceHub:
         self._api = HfApi(endpoint=endpoint)
 
     def push(self, folder: Path, message: str) -> Future[object]:
-        """One after another, in the order of the calls."""
+        """Push folders one after another, in the order of the calls."""
         return self._api.run_as_future(self._push, folder, message)
 
     def _push(self, folder: Path, message: str) -> object:

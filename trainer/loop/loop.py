@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     from trainer.types import Batch
     from trainer.update.outline import RowTokens
 
-    from .plan import Plan, Stage
+    from .plan import Stage, StagePlan
 
 __all__ = ["EngineSync", "Experience", "Learner", "Recorder", "TrainingLoop"]
 
 
-class Experience(Protocol):
-    """Where batches come from. Every call is idempotent and has a deadline."""
+class BatchSource(Protocol):
+    """The source of batches. Every call is idempotent and has a deadline."""
 
     def imitation(self, step: int) -> Batch:
-        """A step's demonstrations, which may come without tokens."""
+        """Return a step's demonstrations, which may come without tokens."""
         ...
 
     def take(self, step: int) -> Batch:
-        """A step's trajectories, scored, which may come without tokens."""
+        """Return a step's scored trajectories, which may come without tokens."""
         ...
 
     def tokens(self, step: int, objective: Objective, places: Sequence[int]) -> RowTokens:
-        """Tokens of some samples of a step's batch."""
+        """Return the tokens of some samples of a step's batch."""
         ...
 
     def weights_synced(self, version: int) -> None:
@@ -49,32 +49,32 @@ class Experience(Protocol):
         ...
 
     def evaluate(self, step: int) -> Mapping[str, float]:
-        """Success on held-out tasks; the same step is evaluated once."""
+        """Return the success rate on held-out tasks; the same step is evaluated once."""
         ...
 
 
-class Learner(Protocol):
-    """The model that is trained."""
+class TrainableModel(Protocol):
+    """The model in training."""
 
     @property
     def kl_coefficient(self) -> float:
-        """Weight of the distance to the reference model, as it has adapted."""
+        """Weight of the KL penalty to the reference model, as adapted so far."""
         ...
 
     def begin(self, optimizer: OptimizerConfig, steps: int) -> None:
-        """A fresh optimizer and schedule."""
+        """Begin a stage with a fresh optimizer and schedule."""
         ...
 
     def to_annotate(self, batch: Batch) -> Collection[int]:
-        """Places of the samples whose tokens this rank needs to annotate a batch."""
+        """Return indices of the samples whose tokens this rank needs to annotate a batch."""
         ...
 
     def to_learn(self, batch: Batch) -> Collection[int]:
-        """Places of the samples whose tokens this rank needs to learn from a batch."""
+        """Return indices of the samples whose tokens this rank needs to learn from a batch."""
         ...
 
     def annotate(self, batch: Batch) -> Batch:
-        """Log-probabilities and values as of now."""
+        """Return the batch with current log-probabilities and values."""
         ...
 
     def update(self, batch: Batch) -> dict[str, float]:
@@ -88,12 +88,12 @@ class EngineSync(Protocol):
     def sync_weights(self, version: int, batch: Batch | None = None) -> Mapping[str, float]:
         """Have the engines sample with the learner's weights, last trained on ``batch``. Raises StaleWeights.
 
-        When it returns, on any rank, the engines have them.
+        When it returns, on any rank, all engines have them.
         """
         ...
 
     def rest(self) -> None:
-        """The learner is about to compute: engines that share its GPUs may leave them to it."""
+        """Release GPUs that engines share with the learner, which is about to compute."""
         ...
 
     def wake(self) -> None:
@@ -101,35 +101,35 @@ class EngineSync(Protocol):
         ...
 
 
-class Recorder(Protocol):
-    """Who keeps what a step led to."""
+class StepRecorder(Protocol):
+    """Keeps the results of steps."""
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Metrics of a step."""
+        """Keep the metrics of a step."""
         ...
 
     def checkpoint(self, step: int, stage: int) -> None:
-        """Begin to keep everything that is needed to go on after ``step`` steps; collective."""
+        """Start a checkpoint of everything needed to resume after ``step`` steps; collective."""
         ...
 
     def settle(self) -> None:
-        """Wait for the checkpoint that is being kept, if there is one; collective."""
+        """Wait for the checkpoint in progress, if there is one; collective."""
         ...
 
     def export(self, step: int) -> None:
-        """Write the model as others load it after ``step`` steps, if that is due; collective."""
+        """Export the model after ``step`` steps, if due; collective."""
         ...
 
 
 @dataclass(slots=True)
-class Clock:
+class PhaseClock:
     """Seconds by phase."""
 
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
     def phase(self, name: str, *, more: bool = False) -> Iterator[None]:
-        """Count what the block takes, or takes ``more`` of a phase that was counted."""
+        """Measure the block, or add ``more`` to a phase that was measured."""
         began = time.monotonic()
         try:
             yield
@@ -151,7 +151,7 @@ class TrainingLoop:
     workers: int = 1
 
     def run(self, start: int = 0, begun: int | None = None) -> None:
-        """All steps from ``start`` on; ``begun`` is the stage whose optimizer is there already."""
+        """Run all steps from ``start`` on; ``begun`` is the stage whose optimizer was restored."""
         for stage in self.plan.from_step(start):
             if stage.index != begun:
                 self.learner.begin(stage.optimizer, stage.steps)
@@ -162,7 +162,7 @@ class TrainingLoop:
         self.recorder.settle()
 
     def _step(self, step: int, stage: Stage) -> None:
-        clock = Clock()
+        clock = PhaseClock()
         with clock.phase("take"):
             batch = self._take(stage, stage.local(step))
             batch = self._with_tokens(batch, self.learner.to_annotate(batch))
@@ -175,7 +175,7 @@ class TrainingLoop:
             batch = self._with_tokens(batch, self.learner.to_learn(batch))
         with clock.phase("update"):
             metrics = self.learner.update(batch)
-        with clock.phase("checkpoint"):  # of a step before, which was written meanwhile
+        with clock.phase("checkpoint"):  # the checkpoint of an earlier step, written in the meantime
             self.recorder.settle()
         with clock.phase("publish"):
             sync = self._sync_weights(step + 1, stage, batch)
@@ -189,7 +189,7 @@ class TrainingLoop:
         return self.experience.take(local)
 
     def _with_tokens(self, batch: Batch, places: Collection[int]) -> Batch:
-        """The batch with the tokens of these samples; those that it has already are not asked for again."""
+        """Return the batch with the tokens of these samples; only missing ones are requested."""
         missing = sorted(place for place in places if not is_filled(batch.samples[place]))
         if not missing:
             return batch
@@ -215,7 +215,7 @@ class TrainingLoop:
         self._evaluate(step, stage)
 
     def _milestones(self, done: int, stage: Stage) -> None:
-        """What is due after a step; a run that was checkpointed at its end is evaluated too."""
+        """Evaluate, checkpoint and export if due; a run that resumes at its end is evaluated too."""
         if stage.objective is Objective.REINFORCE:
             self._evaluate(done, stage)
         if done % self.config.checkpoint.every == 0 or done == stage.last:
@@ -226,7 +226,7 @@ class TrainingLoop:
         evaluation = self.config.evaluation
         due = evaluation.every and stage.local(step) % evaluation.every == 0
         if evaluation.splits and (due or step in (stage.first, stage.last)):
-            clock = Clock()
+            clock = PhaseClock()
             with clock.phase("evaluate"):
                 figures = self.experience.evaluate(stage.local(step))
             self.recorder.record(step, {**figures, **clock.seconds})

@@ -1,4 +1,4 @@
-"""Which step is for what: the warm start's steps come first, then reinforcement learning's."""
+"""Assign steps to stages: the warm start's steps come first, then reinforcement learning."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainer.types import Objective
 if TYPE_CHECKING:
     from trainer.config import OptimizerConfig, RunConfig
 
-__all__ = ["Plan", "Stage", "plan_of"]
+__all__ = ["Stage", "StagePlan", "plan_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,32 +25,32 @@ class Stage:
 
     @property
     def steps(self) -> int:
-        """How many."""
+        """Number of steps."""
         return self.last - self.first
 
     def local(self, step: int) -> int:
-        """The step as the stage counts it, from 0."""
+        """Return the step as counted by the stage, from 0."""
         return step - self.first
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StagePlan:
     """All stages of a run."""
 
     stages: tuple[Stage, ...]
 
     @property
     def total(self) -> int:
-        """Steps of the whole run."""
+        """Number of steps of the whole run."""
         return self.stages[-1].last
 
     def from_step(self, step: int) -> tuple[Stage, ...]:
-        """The stages with steps left, the one under way first."""
+        """Return the stages with remaining steps, the current one first."""
         return tuple(stage for stage in self.stages if stage.last > step)
 
 
-def plan_of(config: RunConfig) -> Plan:
-    """The stages that a run's configuration asks for."""
+def plan_of(config: RunConfig) -> StagePlan:
+    """Return the stages of a run's configuration."""
     stages: list[Stage] = []
     first = 0
     if config.warm_start is not None and config.warm_start.steps:
@@ -59,4 +59,4 @@ def plan_of(config: RunConfig) -> Plan:
     if config.steps:
         optimizer = config.learner.optimizer
         stages.append(Stage(len(stages), Objective.REINFORCE, first, first + config.steps, optimizer))
-    return Plan(tuple(stages))
+    return StagePlan(tuple(stages))

@@ -1,4 +1,4 @@
-"""Keeps what steps lead to: metrics by way of the experience actor, checkpoints by way of Ray Train."""
+"""Keep the results of steps: metrics through the experience actor, checkpoints through Ray Train."""
 
 from __future__ import annotations
 
@@ -28,38 +28,38 @@ _POSITION = "position.json"
 
 
 class Saver(Protocol):
-    """What can be written into a folder and read again, each rank its part."""
+    """State that can be written to a folder and restored, each rank its part."""
 
     def save(self, folder: Path) -> Future[object]:
-        """Begin to write this rank's part; what it saves may change at once. Done when all are."""
+        """Start writing this rank's part; the state may change at once. Done when all ranks are done."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a run was when it was checkpointed."""
+    """Position of a run at a checkpoint."""
 
     step: int
-    """Steps that were done."""
+    """Number of completed steps."""
     stage: int
-    """Stage of the last of them, whose optimizer was saved."""
+    """Stage of the last completed step, whose optimizer was saved."""
 
     @classmethod
     def read(cls, folder: Path) -> Position:
-        """The position in a checkpoint. Raises CheckpointError."""
+        """Read the position from a checkpoint. Raises CheckpointError."""
         try:
             return cls(**json.loads((folder / _POSITION).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError) as error:
-            raise CheckpointError(f"the checkpoint in {folder} has no position: {error}") from error
+            raise CheckpointError(f"the checkpoint in {folder} has no readable position: {error}") from error
 
     def write(self, folder: Path) -> None:
-        """Write it into a checkpoint's folder."""
+        """Write the position to a checkpoint's folder."""
         (folder / _POSITION).write_text(json.dumps(asdict(self)), encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)
 class _Writing:
-    """A checkpoint that is on its way to the disk."""
+    """A checkpoint in progress."""
 
     position: Position
     folder: Path
@@ -68,10 +68,10 @@ class _Writing:
 
 @dataclass(slots=True)
 class RunRecorder:
-    """Of one rank; rank 0 speaks for all.
+    """Recorder of one rank; rank 0 reports for all.
 
-    A checkpoint is written where it stays, while the next step is under way, and is told to Ray Train when it
-    is complete. Until then a run that is cut off goes on from the one before it.
+    A checkpoint is written in its final place while the next step runs, and is reported to Ray Train when it
+    is complete. Until then, an interrupted run resumes from the checkpoint before it.
     """
 
     experience: RemoteExperience
@@ -89,7 +89,7 @@ class RunRecorder:
         self.settle()
         storage = ray.train.get_context().get_storage()
         folder = Path(storage.build_checkpoint_path_from_name(f"step-{step:07d}"))
-        if self.rank == 0:  # what a run that was cut off had begun
+        if self.rank == 0:  # an incomplete checkpoint of an interrupted run
             shutil.rmtree(folder, ignore_errors=True)
         ray.train.collective.barrier()
         self._writing = _Writing(Position(step, stage), folder, self.saver.save(folder))

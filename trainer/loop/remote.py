@@ -1,5 +1,4 @@
-"""The experience actor as a rank sees it: found by name at every call, so that one that was restarted is
-found again."""
+"""Call the experience actor from a rank, looking it up by name so that a restarted actor is found."""
 
 from __future__ import annotations
 
@@ -24,12 +23,14 @@ _WAY_S = 60.0
 
 
 class RemoteExperience:
-    """Calls that survive a restart of the actor: each is idempotent, and made again until its deadline."""
+    """Calls that survive a restart of the actor: each is idempotent, and retried until its deadline."""
 
     def __init__(
         self, name: str, namespace: str, timeout_s: float, longer_s: Mapping[str, float] | None = None
     ) -> None:
-        """``timeout_s`` is for every call but those in ``longer_s``, which have deadlines of their own."""
+        """Connect lazily; ``timeout_s`` is for every call but those in ``longer_s``, which have their own
+        deadlines.
+        """
         self._name = name
         self._namespace = namespace
         self._timeout_s = timeout_s
@@ -53,11 +54,11 @@ class RemoteExperience:
         return cast("Mapping[str, float]", self._call("evaluate", step))
 
     def rewind(self, step: int) -> None:
-        """The learner goes on from a checkpoint of that step."""
+        """Rewind to the checkpoint of that step."""
         self._call("rewind", step)
 
     def committed(self, step: int) -> None:
-        """There is a checkpoint of that step."""
+        """Report that the checkpoint of that step is complete."""
         self._call("committed", step)
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -65,7 +66,7 @@ class RemoteExperience:
         self._call("record", step, dict(metrics))
 
     def _call(self, method: str, *arguments: object) -> object:
-        # The actor has the same deadline, and more to say when it passes.
+        # The actor has the same deadline, and its error is more specific, so wait a little longer.
         limit_s = self._longer_s.get(method, self._timeout_s) + _WAY_S
         deadline = time.monotonic() + limit_s
         lost: RayActorError | ValueError | None = None
@@ -77,12 +78,15 @@ class RemoteExperience:
                 break
             except RayTaskError as error:
                 raise (error.cause if isinstance(error.cause, TrainerError) else error) from None
-            except (RayActorError, ValueError) as error:  # gone, or not there again yet
+            except (RayActorError, ValueError) as error:  # the actor has died or is not restarted yet
                 if isinstance(error, ValueError) and "Failed to look up actor" not in str(error):
                     raise
                 lost = error
                 time.sleep(_AGAIN_S)
-        raise NoProgress(f"{self._name} gave no answer to {method} in {limit_s:g} s") from lost
+        raise NoProgress(
+            f"the experience actor {self._name} did not answer {method} within {limit_s:g} "
+            "s; its log is in the run's folder"
+        ) from lost
 
     def _actor(self, *, tell: bool) -> Any:  # noqa: ANN401 - Ray's handles have no types
         actor = ray.get_actor(self._name, namespace=self._namespace)

@@ -1,4 +1,4 @@
-"""How fast a run learns: tokens of a step's batch by the time of the whole step, waiting included."""
+"""Measure learning speed: tokens of a step's batch over the time of the whole step, waiting included."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["devices_of", "step_throughput"]
 
 
 def devices_of(config: RunConfig, workers: int) -> float:
-    """GPUs that a run holds, of learner and engines; without GPUs, its processes that compute."""
+    """Return the number of GPUs that learner and engines hold; without GPUs, that of computing processes."""
     learner, engine = config.learner, config.engine
     per_engine = engine.tensor_parallel * (1.0 if engine.gpus is None else engine.gpus)
     engines = engine.count if config.steps else 0
@@ -22,7 +22,7 @@ def devices_of(config: RunConfig, workers: int) -> float:
 
 
 def step_throughput(config: RunConfig, batch: Batch, seconds: float, workers: int) -> dict[str, float]:
-    """Tokens a second of a step, of the whole run and for each of its devices."""
+    """Return tokens per second of a step, for the whole run and per device."""
     rate = sum(len(sample) for sample in batch.samples) / seconds if seconds else 0.0
     return {
         "throughput/tokens_per_s": rate,

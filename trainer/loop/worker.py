@@ -1,8 +1,7 @@
-"""What a worker of the learner's group does: find everything by name, go on from the newest checkpoint, loop.
+"""Run a worker of the learner's group: look everything up by name, restore the newest checkpoint, loop.
 
-A worker group that is restarted, at the same size or another, begins here again. Nothing is handed over but
-the checkpoint: engines and experience are found by name, and the batches that were taken after the checkpoint
-are taken again.
+A restarted worker group, of the same size or another, starts here again. The checkpoint is its only input:
+engines and experience are found by name, and batches taken after the checkpoint are taken again.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from .recorder import Position, RunRecorder
 from .remote import RemoteExperience
 
 if TYPE_CHECKING:
-    from .plan import Plan
+    from .plan import StagePlan
 
 __all__ = ["WorkerSettings", "train_worker"]
 
@@ -40,12 +39,12 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """What the driver tells the workers."""
+    """Settings that the driver passes to the workers."""
 
     config: str
     """The run's configuration as JSON."""
     model: str
-    """Folder of the model that training starts from."""
+    """Folder of the model to start from."""
     folder: str
     """The run's folder."""
     experience: str
@@ -54,7 +53,7 @@ class WorkerSettings:
 
 
 def train_worker(settings: dict[str, WorkerSettings]) -> None:
-    """One rank of one run, from the newest checkpoint to the last step."""
+    """Run one rank of a run, from the newest checkpoint to the last step."""
     given = settings["settings"]
     folder = Path(given.folder)
     if final_error(folder) is not None:
@@ -66,7 +65,7 @@ def train_worker(settings: dict[str, WorkerSettings]) -> None:
         with noting_final(folder):
             _train(given, rank, context.get_world_size())
     except Exception:
-        _LOG.exception("rank %d ends", rank)
+        _LOG.exception("rank %d exits", rank)
         raise
 
 
@@ -80,7 +79,7 @@ def _train(given: WorkerSettings, rank: int, world: int) -> None:
     plan = plan_of(config)
     position = _restore(learner, plan)
     _LOG.info(
-        "rank %d of %d begins at step %d of %d", rank, world, position.step if position else 0, plan.total
+        "rank %d of %d starts at step %d of %d", rank, world, position.step if position else 0, plan.total
     )
     if rank == 0:
         experience.rewind(_trained(position, plan))
@@ -109,8 +108,8 @@ def _longer_s(config: RunConfig) -> dict[str, float]:
     )
 
 
-def _restore(learner: Learner, plan: Plan) -> Position | None:
-    """Load the newest checkpoint, if there is one."""
+def _restore(learner: Learner, plan: StagePlan) -> Position | None:
+    """Restore the newest checkpoint, if there is one."""
     checkpoint = ray.train.get_checkpoint()
     if checkpoint is None:
         return None
@@ -123,8 +122,8 @@ def _restore(learner: Learner, plan: Plan) -> Position | None:
     return position
 
 
-def _trained(position: Position | None, plan: Plan) -> int:
-    """Steps of reinforcement learning that the checkpoint has seen."""
+def _trained(position: Position | None, plan: StagePlan) -> int:
+    """Return the number of reinforcement learning steps before the checkpoint."""
     if position is None or plan.stages[position.stage].objective is Objective.IMITATE:
         return 0
     return plan.stages[position.stage].local(position.step)

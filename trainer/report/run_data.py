@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trainer.evaluate.results import EvaluationResult
-    from trainer.tracking.origin import Origin
+    from trainer.tracking.origin import RunOrigin
 
 __all__ = ["RunData", "read_run_data"]
 
@@ -37,7 +37,7 @@ class RunData:
     evaluations: tuple[EvaluationResult, ...]
     """Their steps are those of reinforcement learning."""
     config: RunConfig | None
-    origin: Origin | None
+    origin: RunOrigin | None
     steps_of_groups: dict[int, int]
     """The step of reinforcement learning that trained on a group first, by the group's index."""
 

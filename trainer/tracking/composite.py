@@ -1,4 +1,4 @@
-"""Several trackers as one: the first is the run's own record, the others are guests."""
+"""Several trackers as one: the run's own record first, then optional ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ _LOG = logging.getLogger(__name__)
 
 
 class CompositeTracker:
-    """Tells all of them. A guest that fails is reported once and left out: metrics are not worth a run."""
+    """Log to all trackers. An optional one that fails is disabled with a warning, since metrics must not end
+    a run.
+    """
 
     def __init__(self, own: Tracker, guests: Iterable[Tracker] = ()) -> None:
         self._own = own
@@ -29,7 +31,7 @@ class CompositeTracker:
                 guest.log(step, metrics)
             except Exception as error:  # noqa: BLE001 - services of others fail in ways of their own
                 self._guests.remove(guest)
-                _LOG.warning("%s failed, and is told nothing more: %s", type(guest).__name__, error)
+                _LOG.warning("tracker %s failed and was disabled: %s", type(guest).__name__, error)
 
     def close(self) -> None:
         self._own.close()
@@ -37,4 +39,4 @@ class CompositeTracker:
             try:
                 guest.close()
             except Exception as error:  # noqa: BLE001 - as above
-                _LOG.warning("%s could not be closed: %s", type(guest).__name__, error)
+                _LOG.warning("tracker %s could not be closed: %s", type(guest).__name__, error)

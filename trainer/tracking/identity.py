@@ -1,4 +1,4 @@
-"""The name of a run at a tracking service, kept in the run's folder: a resumed run goes on under it."""
+"""The id of a run at a tracking service, kept in the run's folder so that a resumed run continues it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["remembered_id"]
 
 
 def remembered_id(file: Path) -> str:
-    """The id in the file; a new one, written there, the first time."""
+    """Return the id in the file, or generate and write one."""
     if file.exists():
         return file.read_text(encoding="utf-8").strip()
     made = uuid.uuid4().hex[:16]

@@ -1,4 +1,4 @@
-"""``metrics.jsonl``: a line a step, flushed at once, so that a run that is killed leaves all of it behind."""
+"""``metrics.jsonl``: one line per log call, flushed at once, so that a killed run loses none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ __all__ = ["JsonlTracker", "parsed_line", "read_metrics"]
 
 
 class JsonlTracker:
-    """Appends ``{"step": ..., "time": unix seconds, "metrics": {...}}``; what is not finite becomes null."""
+    """Append ``{"step": ..., "time": unix seconds, "metrics": {...}}``; values that are not finite become
+    null.
+    """
 
     def __init__(self, file: Path, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -35,10 +37,10 @@ class JsonlTracker:
 
 
 def read_metrics(file: Path) -> dict[int, dict[str, float]]:
-    """Metrics by step, in order; nothing when there is no such file.
+    """Return metrics by step, in order; empty when the file does not exist.
 
-    Of a step that was logged more than once, as after a resume, the later value of each metric counts. A line
-    that a crash cut off is left out. ``time`` is there as ``clock``, in unix seconds.
+    For a step that was logged several times, as after a resume, the latest value of each metric wins. A line
+    truncated by a crash is skipped. ``time`` becomes ``clock``, in unix seconds.
     """
     steps: dict[int, dict[str, float]] = {}
     for step, metrics in _lines_of(file):
@@ -47,7 +49,9 @@ def read_metrics(file: Path) -> dict[int, dict[str, float]]:
 
 
 def parsed_line(text: str) -> tuple[int, dict[str, float]] | None:
-    """Step and metrics of a line, nulls as nan, its time as ``clock``; None when a crash cut it off."""
+    """Return step and metrics of a line, with nulls as nan and its time as ``clock``; None for a truncated
+    line.
+    """
     try:
         line = json.loads(text)
         metrics = {
@@ -69,7 +73,7 @@ def _lines_of(file: Path) -> Iterator[tuple[int, dict[str, float]]]:
 
 
 def _torn(file: Path) -> bool:
-    """Whether the last line has no end, because its writer was killed."""
+    """Return whether the last line is truncated because its writer was killed."""
     if not file.exists() or not file.stat().st_size:
         return False
     with file.open("rb") as lines:

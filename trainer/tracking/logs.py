@@ -1,4 +1,4 @@
-"""What a process of a run has to say, in a file of the run's folder, since Ray keeps it from the terminal."""
+"""Write the log of a process to a file in the run's folder, since Ray keeps it from the terminal."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _WARNING = re.compile(r"\S+ \S+ WARNING (?P<name>\S+): (?P<sentence>.*)")
 
 
 def keep_log(path: Path, logger: str = "") -> logging.Handler | None:
-    """Append what this process logs from now on: the trainer's own from INFO on, warnings of others.
+    """Append this process's log to a file: the trainer's own from INFO on, warnings of others.
 
     Args:
-        path: the file; its folder is made.
-        logger: the logger to listen at, all of them by default; one that does not propagate needs its own.
+        path: the file; its folder is created.
+        logger: the logger to attach to, the root by default; one that does not propagate needs its own.
 
     Returns:
         The handler; None where the file cannot be written, such as on a machine that lacks the folder.
@@ -30,7 +30,7 @@ def keep_log(path: Path, logger: str = "") -> logging.Handler | None:
         path.parent.mkdir(parents=True, exist_ok=True)
         handler = logging.FileHandler(path, encoding="utf-8")
     except OSError as error:
-        logging.getLogger(__name__).warning("no log is kept in %s: %s", path, error)
+        logging.getLogger(__name__).warning("cannot write a log to %s: %s", path, error)
         return None
     handler.setFormatter(logging.Formatter(_FORMAT))
     handler.addFilter(lambda record: record.levelno >= logging.WARNING or _is_own(record.name))
@@ -40,7 +40,7 @@ def keep_log(path: Path, logger: str = "") -> logging.Handler | None:
 
 
 def warning_in(line: str) -> str | None:
-    """The sentence of a line that is a warning of the trainer's own; None for other lines."""
+    """Return the message of a line that is a warning of the trainer; None for other lines."""
     found = _WARNING.match(line)
     return found["sentence"].rstrip() if found and _is_own(found["name"]) else None
 

@@ -1,4 +1,4 @@
-"""MLflow, by its client alone: no global state, any tracking address, files included."""
+"""Log to MLflow through its client only: no global state, any tracking address, files included."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 __all__ = ["MlflowTracker"]
 
 _BATCH = 500
-"""Metrics or parameters a call: the service takes 1000 and 100."""
+"""Metrics or parameters per call: the service takes 1000 and 100."""
 _PARAMETERS = 100
 _LONGEST = 500
-"""Characters of a parameter that every MLflow keeps."""
+"""Characters of a parameter that every MLflow version keeps."""
 
 
 class MlflowTracker:

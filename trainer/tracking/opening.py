@@ -1,4 +1,4 @@
-"""The trackers that a run is configured for. Packages of services are imported here, where asked for."""
+"""Open the trackers that a run configures. Their packages are imported here, only when needed."""
 
 from __future__ import annotations
 
@@ -28,14 +28,17 @@ Importer: TypeAlias = "Callable[[str], ModuleType]"
 
 
 def open_tracker(config: RunConfig, folder: Path, importer: Importer = importlib.import_module) -> Tracker:
-    """All trackers of a run as one. Raises ConfigError for a package that is missing, and TrainerError for a
-    service that cannot be reached: before the first step, not after it."""
+    """Return all trackers of a run as one.
+
+    They are opened before the first step, so that a run fails early: raises ConfigError for a missing
+    package, and TrainerError for a service that cannot be reached.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     own = JsonlTracker(folder / "metrics.jsonl")
     guests: list[Tracker] = []
     try:
         for guest in _guests(config, folder, importer):
-            guests.append(guest)  # one by one: those before one that fails are closed
+            guests.append(guest)  # one by one, so that those already open are closed when the next one fails
     except TrainerError:
         CompositeTracker(own, guests).close()
         raise
@@ -65,7 +68,7 @@ def _package(name: str, setting: str, importer: Importer) -> ModuleType:
         return importer(name)
     except ImportError as error:
         raise ConfigError(
-            f"{setting} is set, and the package {name} cannot be imported ({error}); "
+            f"{setting} is set, but the package {name} cannot be imported ({error}); "
             "install it with: pip install 'training-sandbox[trackers]'"
         ) from error
 
@@ -74,11 +77,11 @@ def _opened(name: str, open_it: Callable[[], Tracker]) -> Tracker:
     try:
         return open_it()
     except Exception as error:
-        raise TrainerError(f"{name} could not be opened: {error}") from error
+        raise TrainerError(f"cannot open tracker {name}: {error}") from error
 
 
 def flat(settings: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """A tree of settings as keys with dots; empty tables and lists are values."""
+    """Flatten a tree of settings to dotted keys; empty tables and lists are values."""
     keys: dict[str, object] = {}
     for name, value in settings.items():
         if isinstance(value, dict) and value:

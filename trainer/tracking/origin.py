@@ -1,4 +1,4 @@
-"""``origin.json``: where a run was started, with which code, and when."""
+"""``origin.json``: folder, code version and time of a run's start."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 
-__all__ = ["Origin", "read_origin", "write_origin"]
+__all__ = ["RunOrigin", "read_origin", "write_origin"]
 
 _FILE = "origin.json"
 _PACKAGE = "training-sandbox"
@@ -18,31 +18,31 @@ _GIT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """What is known of the start of a run."""
+class RunOrigin:
+    """Origin of a run."""
 
     host: str
     version: str
-    """Of the package."""
+    """Version of the package."""
     commit: str
-    """Of the checkout, with a ``+`` when files differ from it; empty without one."""
+    """Commit of the checkout, with a ``+`` when files are modified; empty without a checkout."""
     started: float
-    """Unix seconds of the first start."""
+    """Time of the first start in unix seconds."""
 
 
 def write_origin(folder: Path) -> None:
-    """Write it into a run's folder, unless an earlier start has."""
+    """Write the origin to a run's folder, unless an earlier start has."""
     file = folder / _FILE
     if file.exists():
         return
-    origin = Origin(platform.node(), _version(), _commit(Path(__file__).parent), time.time())
+    origin = RunOrigin(platform.node(), _version(), _commit(Path(__file__).parent), time.time())
     file.write_text(json.dumps(asdict(origin), indent=2) + "\n", encoding="utf-8")
 
 
-def read_origin(folder: Path) -> Origin | None:
-    """What the folder says; None when it says nothing."""
+def read_origin(folder: Path) -> RunOrigin | None:
+    """Return the origin in a run's folder; None without one."""
     try:
-        return Origin(**json.loads((folder / _FILE).read_text(encoding="utf-8")))
+        return RunOrigin(**json.loads((folder / _FILE).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -55,7 +55,7 @@ def _version() -> str:
 
 
 def _commit(source: Path) -> str:
-    """The commit of the checkout that holds our source; a package that merely lies in one has none."""
+    """Return the commit of the checkout that holds this source; None for an installed package."""
     if not (source.parents[1] / ".git").exists():
         return ""
     command = ["git", "-C", str(source), "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"]

@@ -14,7 +14,7 @@ __all__ = ["TensorboardTracker"]
 
 
 class TensorboardTracker:
-    """A scalar a metric. Look at them with ``tensorboard --logdir FOLDER``."""
+    """Write a scalar per metric. View them with ``tensorboard --logdir FOLDER``."""
 
     def __init__(self, folder: Path) -> None:
         writer = importlib.import_module("tensorboard.summary.writer.event_file_writer")

@@ -1,4 +1,4 @@
-"""Who is told of a run's metrics."""
+"""Interface of destinations for a run's metrics."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["Tracker"]
 
 
 class Tracker(Protocol):
-    """A place for metrics. A run that is resumed opens the same place again and goes on in it."""
+    """A destination for metrics. A resumed run opens the same one again and continues it."""
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Metrics of a step. It may be told in parts, and again after a resume: later values win."""
+        """Log metrics of a step. A step may be logged in parts, and again on resume: later values win."""
         ...
 
     def close(self) -> None:
-        """Everything is kept; nothing is told any more. May be called twice."""
+        """Flush and close. May be called twice."""
         ...

@@ -1,4 +1,4 @@
-"""Weights & Biases. ``WANDB_MODE=offline`` keeps everything in the run's folder."""
+"""Log to Weights & Biases. ``WANDB_MODE=offline`` keeps everything in the run's folder."""
 
 from __future__ import annotations
 

@@ -143,17 +143,15 @@ class Learner:
         """Learn from a batch with advantages. Returns metrics, the same on every rank."""
         began = time.monotonic()
         optimizer = self._ready()
-        training_tensors = TrainingTensors.of(batch)
+        data = TrainingTensors.of(batch)
         reinforce = batch.objective is Objective.REINFORCE
         coefficient = self._kl.value if kl_coefficient is None else kl_coefficient
-        seen = RowTable(training_tensors.rows, 2, self.device) if reinforce else None
-        once = min(self.config.learner.minibatches, len(training_tensors.rows))
+        seen = RowTable(data.rows, 2, self.device) if reinforce else None
+        once = min(self.config.learner.minibatches, len(data.rows))
         sums, norms = Sums(), []
-        for place, minibatch in enumerate(self._minibatches(batch, len(training_tensors.rows))):
+        for place, minibatch in enumerate(self._minibatches(batch, len(data.rows))):
             table = seen if place < once else None
-            norms.append(
-                self._updater.update(training_tensors, minibatch, optimizer, sums, coefficient, table)
-            )
+            norms.append(self._updater.update(data, minibatch, optimizer, sums, coefficient, table))
         rate = optimizer.rate
         optimizer.done += 1
         losses, totals = sums.over_ranks(self._model.world)
@@ -165,7 +163,7 @@ class Learner:
         seconds = time.monotonic() - began
         passes = self.config.learner.epochs if reinforce else 1
         return {
-            **self._meter.metrics(training_tensors.rows, passes, seconds),
+            **self._meter.metrics(data.rows, passes, seconds),
             **metrics,
             "policy/grad_norm": float(np.mean(finite)) if finite else 0.0,
             "policy/skipped": float(len(norms) - len(finite)),

@@ -16,7 +16,7 @@ from trainer.errors import ConfigError
 from .head import adjusted, chunked_statistics
 from .language import computes_in_half, make_language
 from .loading import fill
-from .naming import Origin
+from .naming import WeightOrigin
 from .pretrained import PretrainedFiles
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class ActorCritic(nn.Module):
     def __init__(
         self,
         language: PreTrainedModel,
-        origin: Origin,
+        origin: WeightOrigin,
         *,
         critic: bool,
         detach_values: bool = False,
@@ -132,7 +132,7 @@ def make_model(folder: Path, config: RunConfig, device: torch.device) -> ActorCr
     language = make_language(folder, config, half=computes_in_half(learner, device))
     return ActorCritic(
         language,
-        Origin.of(language, PretrainedFiles.of(folder)),
+        WeightOrigin.of(language, PretrainedFiles.of(folder)),
         critic=algorithm.needs_values,
         detach_values=algorithm.value.detach,
         logits_tokens=learner.logits_tokens,

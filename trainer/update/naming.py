@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from .pretrained import PretrainedFiles
 
-__all__ = ["Naming", "Origin", "Portion", "naming_of"]
+__all__ = ["Naming", "Portion", "WeightOrigin", "naming_of"]
 
 _LANGUAGE_MODEL = re.compile(r"^(?:model\.)?language_model\.(?:model\.)?(?=(lm_head\.)?)")
 """Prefixes of the language model in multimodal models."""
@@ -78,7 +78,7 @@ class Naming:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class WeightOrigin:
     """The source of a model's weights."""
 
     files: PretrainedFiles
@@ -91,7 +91,7 @@ class Origin:
     """Name of the output layer in the files."""
 
     @classmethod
-    def of(cls, language: PreTrainedModel, files: PretrainedFiles) -> Origin:
+    def of(cls, language: PreTrainedModel, files: PretrainedFiles) -> WeightOrigin:
         """Read the names in the files. Raises ConfigError when they do not belong to the model."""
         with files.opened() as reader:
             shapes = {name: reader.shape(name) for name in files.files}

@@ -76,7 +76,7 @@ class Updater:
 
     def update(
         self,
-        training_tensors: TrainingTensors,
+        data: TrainingTensors,
         minibatch: Sequence[int],
         optimizer: Optimizer,
         sums: Sums,
@@ -86,7 +86,7 @@ class Updater:
         """Update the model with some rows; collective.
 
         Args:
-            training_tensors: training tensors of the whole batch.
+            data: training tensors of the whole batch.
             minibatch: its row indices.
             optimizer: the stage's optimizer.
             sums: accumulates metrics.
@@ -98,22 +98,19 @@ class Updater:
         """
         model = self.model
         totals = Totals(
-            tokens=sum(
-                training_tensors.weights[index] * int(training_tensors.rows[index].kept_T.sum())
-                for index in minibatch
-            ),
-            sequences=sum(training_tensors.weights[index] for index in minibatch),
+            tokens=sum(data.weights[index] * int(data.rows[index].kept_T.sum()) for index in minibatch),
+            sequences=sum(data.weights[index] for index in minibatch),
         )
-        temperature = self.temperature if training_tensors.kind is Objective.REINFORCE else 1.0
-        lengths = [len(row) for row in training_tensors.rows]
+        temperature = self.temperature if data.kind is Objective.REINFORCE else 1.0
+        lengths = [len(row) for row in data.rows]
         plan = rank_micro_batches(lengths, minibatch, model.mesh, self.budget, self.layout)
         model.core.train()
         optimizer.clear()
         for place, indices in enumerate(plan, start=1):
             with model.accumulating(last=place == len(plan)):
-                micro = lay_out(training_tensors.rows, indices, self.layout, model.device, temperature)
+                micro = lay_out(data.rows, indices, self.layout, model.device, temperature)
                 outputs = model(micro)
-                output = self._loss(outputs, micro, training_tensors, totals, kl_coefficient)
+                output = self._loss(outputs, micro, data, totals, kl_coefficient)
                 # DDP and FSDP average gradients over ranks, and the sum is needed. Ranks that share rows
                 # compute the same loss, and each the gradient of its own segment.
                 loss = output.loss * model.world
@@ -124,7 +121,7 @@ class Updater:
                 loss.backward()  # type: ignore[no-untyped-call]
             sums.add(output, counts=model.counts)
             if seen is not None and model.counts:
-                sampling_1K = training_tensors.column("logprobs_T", indices, model.device)
+                sampling_1K = data.column("logprobs_T", indices, model.device)
                 seen.put(indices, outputs.logprobs_K, None if sampling_1K is None else sampling_1K[0])
         return optimizer.step()
 
@@ -132,16 +129,16 @@ class Updater:
         self,
         outputs: TokenOutputs,
         micro: MicroBatch,
-        training_tensors: TrainingTensors,
+        data: TrainingTensors,
         totals: Totals,
         kl_coefficient: float,
     ) -> ObjectiveOutput:
         algorithm = self.algorithm
-        reinforce = training_tensors.kind is Objective.REINFORCE
-        inputs = self._inputs(outputs, micro, training_tensors)
+        reinforce = data.kind is Objective.REINFORCE
+        inputs = self._inputs(outputs, micro, data)
         weights_1K = row_token_weights(
             inputs.mask_BT,
-            training_tensors.weight(micro.rows, self.model.device),
+            data.weight(micro.rows, self.model.device),
             algorithm.aggregation if reinforce else "token",
             totals,
             algorithm.constant_length,
@@ -151,15 +148,13 @@ class Updater:
             return objective(inputs, algorithm, weights_1K, kl_coefficient)
         return sft_loss(inputs, weights_1K)
 
-    def _inputs(
-        self, outputs: TokenOutputs, micro: MicroBatch, training_tensors: TrainingTensors
-    ) -> LossInputs:
+    def _inputs(self, outputs: TokenOutputs, micro: MicroBatch, data: TrainingTensors) -> LossInputs:
         """Put all kept tokens in one row, separated by their sequence index; without rows, a token of weight
         0.
         """
 
         def given(name: str) -> Tensor | None:
-            return training_tensors.column(name, micro.rows, self.model.device)
+            return data.column(name, micro.rows, self.model.device)
 
         now_1K = outputs.logprobs_K[None]
         entropy_1K = outputs.entropy_K[None]
