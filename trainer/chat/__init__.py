@@ -1,4 +1,4 @@
-"""Conversations as tokens, and tokens as actions."""
+"""Convert conversations to tokens, and tokens to actions."""
 
 from .tokenizer import HEAD_TOKENS, ChatTokenizer
 

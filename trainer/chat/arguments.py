@@ -18,16 +18,16 @@ _GIVEN = frozenset(
     {"messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "namespace"}
     | {"raise_exception", "strftime_now", "bos_token", "eos_token", "unk_token", "pad_token"}
 )
-"""Names that a template is given anyway."""
+"""Names that a template is always given."""
 _GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")
 _SET = re.compile(r"\bset\s+(\w+)\s*(?:=|-?%\})|\bfor\s+(\w+)(?:\s*,\s*(\w+))?\s+in\b")
 _ASKED = re.compile(r"\b(\w+)\s+is\s+(?:not\s+)?defined\b|\b(\w+)\s*\|\s*default\b")
 
 
 def known_arguments(source: str) -> frozenset[str]:
-    """Names of the arguments that a template takes, as far as its text tells.
+    """Return the names of the arguments that a template takes, as far as its source shows.
 
-    They are the names that it reads and does not set itself, or asks for before it does.
+    They are the names that it reads and does not set itself, or tests for before setting them.
     """
     try:
         tree = Environment(extensions=["jinja2.ext.loopcontrols"], autoescape=False).parse(
@@ -42,7 +42,7 @@ def known_arguments(source: str) -> frozenset[str]:
 
 
 def warn_of_unknown(source: str, names: Iterable[str]) -> None:
-    """Warn of arguments that the template does not mention: they change nothing."""
+    """Warn of arguments that the template does not mention, which have no effect."""
     unknown = [name for name in names if not re.search(rf"\b{re.escape(name)}\b", source)]
     if unknown:
         known = ", ".join(sorted(known_arguments(source))) or "none"

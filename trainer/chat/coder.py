@@ -1,7 +1,7 @@
-"""Text to tokens and back by the tokenizer's own library, which lets other threads run meanwhile.
+"""Encode and decode text with the tokenizer's own library, which releases the GIL.
 
-transformers sets truncation and padding anew for each text, which two threads may not do at a time, and asks
-for offsets that nobody reads. Tokenizers that are written in Python go by transformers.
+transformers sets truncation and padding for each text, which is not thread-safe, and requests offsets that
+are not used. Tokenizers written in Python go through transformers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Coder"]
 
 
 class Coder:
-    """Adds nothing to a text, and leaves out nothing of the tokens."""
+    """Encodes and decodes without adding or skipping tokens."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
@@ -30,7 +30,7 @@ class Coder:
         """Whether several threads may use it at a time."""
 
     def encode(self, text: str) -> list[int]:
-        """Tokens of a text. Lone surrogates, which no tokenizer takes, become ``?``."""
+        """Return the tokens of a text. Lone surrogates, which tokenizers reject, become ``?``."""
         clean = text.encode("utf-8", "replace").decode()
         if self._backend is None:
             return list(self._tokenizer.encode(clean, add_special_tokens=False))
@@ -38,7 +38,7 @@ class Coder:
         return list(encoding.ids)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of tokens, special ones included."""
+        """Return the text of tokens, special ones included."""
         if self._backend is None:
             given = list(ids)
             return str(

@@ -1,4 +1,4 @@
-"""Whether a rendered text holds what it was made of: templates leave out what they do not know, silently."""
+"""Check that a rendered text holds its messages: templates silently drop what they do not support."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["missing"]
 
 _MOST = 0.9
-"""The share of a content's characters that must be there, by lines: templates trim, and drop switches."""
+"""The share of a content's characters that must be present, by lines: templates trim, and drop switches."""
 
 
 def missing(text: str, messages: Iterable[Message]) -> str:
-    """What of the messages is not in the text, in a few words; empty when all is there."""
+    """Describe briefly which part of the messages is missing from the text; empty when all is there."""
     for message in messages:
         content = message.content or ""
         content = without_thoughts(content) if message.role == "assistant" else content

@@ -1,4 +1,4 @@
-"""What a model's folder says about its tokenizer, apart from the chat template."""
+"""Read a model folder's tokenizer and its declarations, apart from the chat template."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ __all__ = ["check_vocabulary", "context_tokens", "declared_ends", "load_tokenize
 
 _LOG = logging.getLogger(__name__)
 _SPARE = 1.1
-"""Rows of an embedding for each token: models pad their vocabulary by a few percent."""
+"""Embedding rows for each token: models pad their vocabulary by a few percent."""
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """The folder's tokenizer. Raises ConfigError where there is none that can be loaded."""
+    """Return the folder's tokenizer. Raises ConfigError where there is none that can be loaded."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-    # A folder that names this class says all in tokenizer.json; AutoTokenizer would go by the model's shape.
+    # With this class, tokenizer.json is complete; AutoTokenizer would choose by the model's type instead.
     named = _read(folder / "tokenizer_config.json").get("tokenizer_class")
     loader = PreTrainedTokenizerFast if named == "TokenizersBackend" else AutoTokenizer
     try:
         tokenizer: PreTrainedTokenizerBase = loader.from_pretrained(str(folder), local_files_only=True)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{folder} holds no tokenizer that can be loaded: {error}") from error
+        raise ConfigError(f"{folder} has no tokenizer that can be loaded: {error}") from error
     return tokenizer
 
 
 def declared_ends(folder: Path, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
-    """Ids of the tokens that end a generation, by ``generation_config.json`` and by the tokenizer."""
+    """Return ids of the tokens that end a generation, by ``generation_config.json`` and the tokenizer."""
     ends = _read(folder / "generation_config.json").get("eos_token_id")
     found = [end for end in (ends if isinstance(ends, list) else [ends]) if isinstance(end, int)]
     if tokenizer.eos_token_id is not None:
@@ -44,7 +44,7 @@ def declared_ends(folder: Path, tokenizer: PreTrainedTokenizerBase) -> tuple[int
 
 
 def context_tokens(folder: Path) -> int | None:
-    """Positions of the model; None when its config does not tell."""
+    """Return the number of positions of the model; None when its config does not have it."""
     return _number(_read(folder / "config.json"), "max_position_embeddings")
 
 
@@ -56,13 +56,14 @@ def check_vocabulary(folder: Path, tokenizer: PreTrainedTokenizerBase, ends: tup
     most = max(tokenizer.vocab_size - 1, *ends)
     if most >= rows:
         raise ConfigError(
-            f"the tokenizer in {folder} has a token {most}, and the model's vocab_size is {rows}: they do "
-            "not belong together; take both from one model, or resize the model's embeddings"
+            f"the tokenizer in {folder} has a token {most}, but the model's vocab_size is "
+            f"{rows}: they do not belong together; take both from one model, or resize the "
+            "model's embeddings"
         )
     if len(tokenizer) * _SPARE < rows:
         _LOG.warning(
-            "the model in %s has a vocabulary of %d, and its tokenizer knows %d tokens: what is sampled "
-            "beyond them has no text; check that both are of one model",
+            "the model in %s has a vocabulary of %d, but its tokenizer has %d tokens: "
+            "tokens sampled beyond them have no text; check that both belong to one model",
             folder,
             rows,
             len(tokenizer),

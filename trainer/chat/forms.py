@@ -1,7 +1,7 @@
-"""Forms of a conversation: the same messages in ways that one chat template or another accepts.
+"""Alternative forms of a conversation, one of which each chat template accepts.
 
-Templates differ in the roles and fields that they know, and some leave out what they do not know without a
-word. A form says how messages deviate from OpenAI's; the first one in which everything appears is used.
+Templates differ in the roles and fields that they support, and some silently drop others. A form describes
+how messages deviate from OpenAI's; the first one in which everything appears is used.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ Json: TypeAlias = "dict[str, object]"
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What a template does with fields that templates disagree about; found out once."""
+    """A template's handling of fields that templates disagree about; determined once."""
 
     calls: bool = True
-    """It writes an assistant's tool calls."""
+    """Whether it renders an assistant's tool calls."""
     tool_role: bool = True
-    """It writes messages of tools."""
+    """Whether it renders messages of tools."""
     arguments_as_text: bool = False
-    """It wants the arguments of a call as JSON text."""
+    """Whether it takes the arguments of a call as JSON text."""
     empty_as_none: bool = False
-    """It wants null for the content of a message that holds calls alone."""
+    """Whether it needs null as the content of a message with calls only."""
     named_ids: bool = False
-    """Ids of calls are ``functions.NAME:NUMBER``."""
+    """Whether ids of calls are ``functions.NAME:NUMBER``."""
     thought_fields: bool = False
-    """It takes thoughts from fields of their own, not from the content."""
+    """Whether it takes thoughts from fields of their own, not from the content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +47,17 @@ class Form:
 
     dialect: Dialect
     joined: bool = False
-    """Users who speak twice in a row speak once."""
+    """Consecutive user messages are joined."""
     system_as_user: bool = False
     written_calls: bool = False
     """Calls are text in the content."""
     tools_as_users: bool = False
 
     def messages(self, messages: Sequence[Message], written: Callable[[Message], str]) -> list[Message]:
-        """The messages in this form; ``written`` turns a message with calls into text."""
+        """Return the messages in this form; ``written`` turns a message with calls into text."""
         users = {"tool"} if self.tools_as_users else set[str]()
         users |= {"system"} if self.system_as_user else set()
-        told = [
+        prepared = [
             Message(role="user", content=message.content)
             if message.role in users
             else Message(role="assistant", content=written(message))
@@ -65,20 +65,20 @@ class Form:
             else message
             for message in messages
         ]
-        return _joined(told) if self.joined else told
+        return _joined(prepared) if self.joined else prepared
 
     def json(self, message: Message) -> Json:
-        """A message as templates expect it: text for content, an object or text for arguments."""
-        told = message.model_dump(mode="json", exclude_none=True, exclude={"tool_calls"})
-        told["content"] = message.content or ""
+        """Return a message as templates expect it: text for content, an object or text for arguments."""
+        prepared = message.model_dump(mode="json", exclude_none=True, exclude={"tool_calls"})
+        prepared["content"] = message.content or ""
         if message.role == "tool" and self.dialect.named_ids:
-            told["tool_call_id"] = _named_id(message.tool_call_id, message.name)
+            prepared["tool_call_id"] = _named_id(message.tool_call_id, message.name)
         if message.role == "assistant" and self.dialect.thought_fields:
-            told |= _apart(message.content or "")
+            prepared |= _apart(message.content or "")
         if message.tool_calls:
-            if self.dialect.empty_as_none and not told["content"]:
-                told["content"] = None
-            told["tool_calls"] = [
+            if self.dialect.empty_as_none and not prepared["content"]:
+                prepared["content"] = None
+            prepared["tool_calls"] = [
                 {
                     "id": _named_id(call.id, call.function.name) if self.dialect.named_ids else call.id,
                     "type": "function",
@@ -91,11 +91,11 @@ class Form:
                 }
                 for call in message.tool_calls
             ]
-        return told
+        return prepared
 
 
 def forms(dialect: Dialect, messages: Sequence[Message]) -> Iterator[Form]:
-    """The forms to try, the nearest to the messages as they are first."""
+    """Return the forms to try, the one closest to the original messages first."""
     calls = any(message.tool_calls for message in messages)
     tools = any(message.role == "tool" for message in messages)
     plain = Form(dialect)
@@ -112,12 +112,12 @@ def forms(dialect: Dialect, messages: Sequence[Message]) -> Iterator[Form]:
 
 
 def _named_id(number: str | None, name: str | None) -> str | None:
-    """The id of a call that the trainer numbered; others stay as they are."""
+    """Return the id of a call that the trainer numbered; others stay unchanged."""
     return f"functions.{name}:{int(number)}" if name and number and number.isdecimal() else number
 
 
 def _apart(content: str) -> Json:
-    """Content and thought in the fields that templates look for."""
+    """Return content and thought in the fields that templates look for."""
     thought, said = divide(content)
     if thought is None:
         return {}

@@ -1,7 +1,7 @@
-"""Where an assistant's turn ends in a rendered conversation, and what the template puts behind it.
+"""Find where an assistant's turn ends in a rendered conversation, and what the template appends.
 
-A made-up turn stands for the real one, so no turn is ever rendered, or tokenised, a second time. Its end is
-found by rendering it twice, alone and with an answer: up to its end both are alike.
+A placeholder turn stands for the real one, so no turn is rendered or tokenised twice. Its end is found by
+rendering it twice, alone and with an answer: up to its end both are equal.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["HEARD", "SAID", "TOOL_NAME", "Exchange", "Frame", "Marks", "calling", "spoken", "tool_answer"]
 
 SAID = "WHAT-WAS-SAID"
-"""Stands for the end of an assistant's turn."""
+"""Placeholder for the end of an assistant's turn."""
 HEARD = "WHAT-WAS-HEARD"
 TOOL_NAME = "made_up_tool"
 
@@ -32,14 +32,14 @@ class Frame:
     """How a template ends one kind of turn."""
 
     end: str
-    """The token's text that ends the turn in a history; empty where the next role's token does."""
+    """Text of the token that ends the turn in a history; empty where the next role's token does."""
     ends: frozenset[str]
-    """Tokens that a sampled turn of this kind ends with, by the template."""
+    """Tokens that a sampled turn of this kind ends with, according to the template."""
     closing: str
-    """What stands between the made-up word and the turn's end."""
+    """Text between the placeholder and the turn's end."""
 
     def behind(self, tail: str) -> str | None:
-        """What follows the turn in the text behind the made-up word; None where no such turn is in it."""
+        """Return the text after the turn, given the text after the placeholder; None without such a turn."""
         if self.end:
             _, end, rest = tail.partition(self.end)
             return rest if end else None
@@ -58,12 +58,12 @@ class Marks:
         self._ends = frozenset(ends)
 
     def frame(self, alone: str, followed: str, *, calls: bool, end: str = "") -> Frame:
-        """The frame of a made-up turn.
+        """Return the frame of a placeholder turn.
 
         Args:
-            alone: what follows the made-up word where nothing follows the turn.
-            followed: what follows it where there is an answer.
-            calls: the turn ends with calls, whose notation may hold added tokens of its own.
+            alone: the text after the placeholder when nothing follows the turn.
+            followed: the text after it when an answer follows.
+            calls: the turn ends with calls, whose notation may contain added tokens of its own.
             end: the token that ends a turn without calls.
         """
         first, second = self._pieces(alone), self._pieces(followed)
@@ -71,7 +71,7 @@ class Marks:
         declared = next((piece for piece in alike if piece in self._ends or piece == end), "")
         known = [piece for piece in alike if piece in (self._special if calls else self._added)]
         if calls:
-            # The notation of calls may hold added tokens, too; the one that ends the turn is the last.
+            # The notation of calls may contain added tokens, too; the last one ends the turn.
             known = [piece for piece in known[::-1] if alone.rstrip().endswith(piece)]
         found = declared or next(iter(known), "")
         if found:
@@ -83,13 +83,15 @@ class Marks:
         return Frame("", frozenset(), alone)
 
     def behind(self, head: str, whole: str) -> str:
-        """What a text has behind all that it shares with another one; marks are not divided."""
+        """Return the part of a text after its common prefix with another one, without splitting added
+        tokens.
+        """
         first, second = self._pieces(head), self._pieces(whole)
         alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
         return "".join(second[alike:])
 
     def first(self, text: str) -> str:
-        """The special token that a text begins with; empty where it begins with none."""
+        """Return the special token that a text begins with; empty where it begins with none."""
         piece = next(iter(self._pieces(text)), "")
         return piece if piece in self._special else ""
 
@@ -99,19 +101,19 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A made-up exchange that ends with a turn, which ends with the made-up word."""
+    """A placeholder exchange that ends with a turn, which ends with the placeholder."""
 
     messages: tuple[Message, ...]
     calls: bool
 
 
 def spoken() -> Exchange:
-    """A turn of plain words."""
+    """Return a turn of plain text."""
     return Exchange((_ASKED, Message(role="assistant", content=SAID)), calls=False)
 
 
 def calling(answers: Sequence[Message]) -> Exchange:
-    """A turn with the calls that the answers of tools belong to; the last call holds the word."""
+    """Return a turn with the calls that the tools' answers belong to; the last call holds the placeholder."""
     calls = tuple(
         ToolCall(
             id=answer.tool_call_id,
@@ -126,7 +128,7 @@ def calling(answers: Sequence[Message]) -> Exchange:
 
 
 def tool_answer() -> Message:
-    """A made-up answer of a tool."""
+    """Return a placeholder answer of a tool."""
     return Message(role="tool", content=HEARD, tool_call_id="000000000", name=TOOL_NAME)
 
 

@@ -1,7 +1,7 @@
-"""Text that looks like a special token and is none: what is said in an episode must not end a turn.
+"""Escape text that looks like a special token, so that message contents cannot end a turn.
 
-Before a conversation is rendered, such text in a content of anyone but the system is hidden behind a number
-between two private-use characters; when the rendered text is tokenised, it is spelt out as ordinary text.
+Before rendering, such text in contents of all roles but the system is replaced by a number between two
+private-use characters; when the rendered text is tokenised, it is encoded as ordinary text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Literals"]
 
 _BEGIN, _END = "\ue000", "\ue001"
-# Templates may write contents as JSON, where the two characters can appear escaped.
+# Templates may render contents as JSON, in which the two characters can appear escaped.
 _HIDDEN = re.compile(r"(?:\ue000|\\ue000)([0-9]+)(?:\ue001|\\ue001)")
 
 
@@ -29,30 +29,30 @@ class Literals:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, source: str) -> None:
         added = tokenizer.added_tokens_decoder.values()
         special = [str(token.content) for token in added if token.special]
-        # Marks of the template's frame, such as <tool_response>, which need not be special tokens.
+        # Markers of the template's own frame, such as <tool_response>, which need not be special tokens.
         frame = [
             str(token.content)
             for token in added
             if not token.special and _is_mark(str(token.content), source)
         ]
-        # The hiding characters themselves come last: a content cannot name a number of its own.
+        # The escape characters themselves come last, so that a content cannot forge an escape.
         self._texts = [*special, *frame, _BEGIN, _END]
         self._numbers = {text: number for number, text in enumerate(self._texts)}
         spoken = _any_of([*special, _BEGIN, _END])
         self._by_role = {"user": spoken, "assistant": spoken, "tool": _any_of(self._texts)}
 
     def hidden(self, messages: Sequence[Message]) -> list[Message]:
-        """The messages with such text hidden."""
+        """Return the messages with such text escaped."""
         return [self._hide(message) for message in messages]
 
     def encode(self, rendered: str, encode: Callable[[str], list[int]]) -> list[int]:
-        """Tokens of a rendered text, what is hidden spelt out."""
+        """Return the tokens of a rendered text, with escaped text encoded as ordinary text."""
         ids: list[int] = []
         for number, part in enumerate(_HIDDEN.split(rendered)):
             if number % 2 == 0:
                 ids += encode(part) if part else []
             else:
-                # No token spans the two parts, so the tokenizer cannot recognise the special one.
+                # Encode the text in two parts: no token spans them, so the special one is not recognised.
                 text = self._texts[int(part)]
                 ids += encode(text[:1]) + (encode(text[1:]) if text[1:] else [])
         return ids

@@ -1,7 +1,7 @@
-"""A tokenizer's chat template: messages in, text out, in the forms that templates of many families accept.
+"""Render conversations with a tokenizer's chat template, in forms that many model families accept.
 
-Whatever is rendered is checked for what it was made of: the content of each message, the name of each call
-and of each tool. A form in which something is left out counts as refused, and the next one is tried.
+Every rendered text is checked for its parts: the content of each message, the name of each call and of each
+tool. A form that drops something counts as rejected, and the next one is tried.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ if TYPE_CHECKING:
 __all__ = ["Template", "template_source"]
 
 _REFUSALS = (TemplateError, TypeError, ValueError, KeyError, AttributeError)
-"""What a template raises for messages that it was not written for."""
+"""Exceptions that templates raise for messages that they do not support."""
 _KIMI = "## Return of"
-"""Kimi K2 knows calls by ids that hold the tool's name."""
+"""Kimi K2 identifies calls by ids that contain the tool's name."""
 _SCHEMA: dict[str, JsonValue] = {
     "type": "object",
     "properties": {"said": {"type": "string", "description": "A made-up argument."}},
     "required": ["said"],
 }
 _TOOL = Tool(function=FunctionSchema(name=TOOL_NAME, description="A made-up tool.", parameters=_SCHEMA))
-"""With all that templates look for in a schema: some refuse a tool without properties."""
+"""A schema with all fields that templates read: some reject a tool without properties."""
 _FIELDS = re.compile(
     r"""(?:message|msg|m)(?:\.|\[['"]|\.get\(['"])(?:reasoning_content|reasoning|thinking)\b"""
 )
 
 
 class Template:
-    """One tokenizer's template. Raises ConfigError where it refuses a conversation in every form.
+    """One tokenizer's template. Raises ConfigError where it rejects a conversation in every form.
 
     Args:
         tokenizer: its tokens end turns.
-        source: the Jinja text.
+        source: the Jinja source.
         arguments: further arguments of the template.
         ends: texts of the tokens that the model's folder declares as ends.
-        written: turns a message with calls into text, for templates that write none.
+        written: turns a message with calls into text, for templates without a notation for calls.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Template:
         self._literals = Literals(tokenizer, source)
         self._marks = Marks(tokenizer, ends)
         self._unasked: tuple[Tool, ...] = ()
-        """Tools of renderings that need none, for templates that are nothing without."""
+        """Tools for renderings that need none, for templates that require some."""
         plain = None
         for tools in ((), (_TOOL,)):
             self._unasked = tools
@@ -83,8 +83,8 @@ class Template:
                 break
         else:
             raise ConfigError(
-                "the chat template does not render a user's and an assistant's message; "
-                "name one that does with chat.template"
+                "the chat template does not render a user message followed by an assistant "
+                "message; set chat.template to one that does"
             )
         self._plain = plain
         self._calls: Frame | None = None
@@ -92,11 +92,11 @@ class Template:
 
     @property
     def ends(self) -> tuple[str, ...]:
-        """Texts of the tokens that end a turn, by the template; the one of plain words is the first."""
+        """Return texts of the tokens that end a turn, by the template; the one for plain text comes first."""
         return tuple(dict.fromkeys(end for calls in (False, True) if (end := self.end(calls=calls))))
 
     def end(self, *, calls: bool) -> str:
-        """The token that the model itself writes at the end of a turn, with calls or without."""
+        """Return the token that the model itself writes at the end of a turn, with calls or without."""
         frame = self._calls if calls and self._calls is not None else self._plain
         if frame.end:
             return next(iter(frame.ends - {frame.end}), frame.end)
@@ -108,8 +108,8 @@ class Template:
         """Whether the template has a notation for tool calls."""
         return self._dialect.calls
 
-    def tells(self) -> bool:
-        """Whether the template tells tools."""
+    def renders_tools(self) -> bool:
+        """Whether the template renders tools."""
         asked = [Message(role="user", content=".")]
         for head in ([], [Message(role="system", content=".")]):
             try:
@@ -121,32 +121,32 @@ class Template:
     def render(
         self, messages: Sequence[Message], tools: Sequence[Tool] = (), *, generation: bool = True
     ) -> str:
-        """A whole conversation; with ``generation`` up to where the assistant speaks."""
+        """Render a whole conversation; with ``generation`` up to the start of the assistant's turn."""
         refusal = ""
         messages = self._literals.hidden(messages)
         for form in forms(self._dialect, messages):
-            told = form.messages(messages, self._written)
-            text, refused = self._attempt(form, told, tools, generation)
-            refused = refused or _left_out(missing(text, told) or _untold(text, tools))
+            prepared = form.messages(messages, self._written)
+            text, refused = self._attempt(form, prepared, tools, generation)
+            refused = refused or _left_out(missing(text, prepared) or _missing_tools(text, tools))
             if not refused:
                 return text
             refusal = refusal or refused
         raise _refusal(refusal)
 
     def following(self, messages: Sequence[Message], last: str | None) -> str:
-        """What comes behind an assistant's turn, up to where it speaks again.
+        """Render what follows an assistant's turn, up to the start of its next one.
 
-        ``last`` is the text of the turn's last token; None stands for the template's own end. Where the turn
-        did not end with it, it comes first.
+        ``last`` is the text of the turn's last token; None stands for the template's own end. If the turn
+        did not end with the template's end token, that token comes first.
         """
         refusal = ""
         messages = self._literals.hidden(messages)
         for form in forms(self._dialect, messages):
-            told = form.messages(messages, self._written)
-            for frame, exchange in self._exchanges(told):
-                text, refused = self._attempt(form, [*exchange.messages, *told], self._unasked, True)
+            prepared = form.messages(messages, self._written)
+            for frame, exchange in self._exchanges(prepared):
+                text, refused = self._attempt(form, [*exchange.messages, *prepared], self._unasked, True)
                 behind = frame.behind(text.partition(SAID)[2])
-                lost = "an assistant's turn" if behind is None else missing(behind, told)
+                lost = "an assistant's turn" if behind is None else missing(behind, prepared)
                 refused = refused or _left_out(lost)
                 if behind is not None and not refused:
                     return self._joined(frame, behind, last)
@@ -154,10 +154,10 @@ class Template:
         raise _refusal(refusal)
 
     def turn(self, message: Message) -> str | None:
-        """What the template writes for a turn between its head and its end; None where the two differ.
+        """Render a turn between its head and its end; None where the two differ from a sampled turn's.
 
-        They differ where the head that is written before a turn is sampled is not the one in a history. If
-        the head differs only in that it opens a thought, and the history closes one, the turn closes it.
+        They differ where the head before a sampled turn is not the one in a history. If the head differs
+        only in that it opens a thought, and the history closes one, the turn closes it.
         """
         try:
             head, whole = self._turn_in_history(message)
@@ -170,11 +170,11 @@ class Template:
         return self._unended(turn, message) if closes else None
 
     def notation(self, message: Message) -> str:
-        """How the template writes a turn, as far as it differs from the head of a turn to be sampled."""
+        """Return the template's notation of a turn, after the common part with the head of a sampled turn."""
         return self._unended(self._marks.behind(*self._turn_in_history(message)), message)
 
     def _turn_in_history(self, message: Message) -> tuple[str, str]:
-        """A rendered question up to where the turn begins, and the question with the turn."""
+        """Return a rendered question up to the start of the turn, and the question with the turn."""
         asked = Message(role="user", content=".")
         head = self.render([asked], self._unasked)
         return head, self.render([asked, message], self._unasked, generation=False)
@@ -184,11 +184,13 @@ class Template:
         return text.rpartition(end)[0] if end and end in text else text
 
     def encode(self, rendered: str, encode: Callable[[str], list[int]]) -> list[int]:
-        """Tokens of a text that the template rendered."""
+        """Return the tokens of a text that the template rendered."""
         return self._literals.encode(rendered, encode)
 
     def _exchanges(self, messages: Sequence[Message]) -> Iterator[tuple[Frame, Exchange]]:
-        """Exchanges that the messages may follow; templates want calls before a tool's message, or none."""
+        """Yield exchanges that may precede the messages; templates want calls before a tool's message, or
+        none.
+        """
         answers = [message for message in messages if message.role == "tool"]
         if answers and self._calls is not None:
             yield self._calls, calling(answers)
@@ -197,14 +199,14 @@ class Template:
 
     def _joined(self, frame: Frame, behind: str, last: str | None) -> str:
         if not frame.end:
-            # The next role's token ends the turn; where it was sampled, it is there already.
+            # The next role's token ends the turn; if it was sampled, do not add it again.
             return behind.removeprefix(last) if last and last == self._marks.first(behind) else behind
         return behind if last is None or last in frame.ends else frame.end + behind
 
     def _attempt(
         self, form: Form, messages: Sequence[Message], tools: Sequence[Tool], generation: bool
     ) -> tuple[str, str]:
-        """The rendered text, and why there is none."""
+        """Return the rendered text, and the reason when there is none."""
         apply: Callable[..., object] = self._tokenizer.apply_chat_template
         try:
             rendered = apply(
@@ -231,7 +233,7 @@ class Template:
         return None if exchange.calls and self._ends_each_call(frame.end) else frame
 
     def _ends_each_call(self, end: str) -> bool:
-        """Whether a token ends calls and not the turn: a template that forgets the turn's own end."""
+        """Return whether a token ends calls but not the turn: the template omits the turn's own end."""
         two = calling([tool_answer(), tool_answer()]).messages
         text, _ = self._attempt(Form(self._dialect), two, self._unasked, False)
         return bool(end) and text.partition(TOOL_NAME)[2].count(end) > 1
@@ -239,12 +241,12 @@ class Template:
     def _found_dialect(self) -> Dialect:
         fields = "</think>" not in self._source and bool(_FIELDS.search(self._source))
         plain = Dialect(thought_fields=fields, named_ids=_KIMI in self._source)
-        heard = tool_answer()
+        answer = tool_answer()
         for as_text, as_none in ((False, False), (True, True), (False, True), (True, False)):
             dialect = replace(plain, arguments_as_text=as_text, empty_as_none=as_none)
-            for answers in ([heard], []):
-                told = [*calling([heard]).messages, *answers]
-                text, _ = self._attempt(Form(dialect), told, self._unasked, False)
+            for answers in ([answer], []):
+                prepared = [*calling([answer]).messages, *answers]
+                text, _ = self._attempt(Form(dialect), prepared, self._unasked, False)
                 if SAID in text and TOOL_NAME in text:
                     return replace(dialect, tool_role=HEARD in text or self._hears(dialect))
         return replace(plain, calls=False, tool_role=self._hears(plain))
@@ -255,7 +257,7 @@ class Template:
 
 
 def template_source(tokenizer: PreTrainedTokenizerBase, *, tools: bool) -> str | None:
-    """The tokenizer's template; of several, the one for tools where they are told by it."""
+    """Return the tokenizer's template; of several, the one for tools where it renders them."""
     found: object = tokenizer.chat_template
     if isinstance(found, dict):
         names = ("tool_use", "default") if tools else ("default",)
@@ -265,7 +267,7 @@ def template_source(tokenizer: PreTrainedTokenizerBase, *, tools: bool) -> str |
     return found if isinstance(found, str) and found else None
 
 
-def _untold(text: str, tools: Sequence[Tool]) -> str:
+def _missing_tools(text: str, tools: Sequence[Tool]) -> str:
     name = next((tool.function.name for tool in tools if tool.function.name not in text), None)
     return f"the tool {name!r}" if name is not None else ""
 
@@ -276,5 +278,5 @@ def _left_out(what: str) -> str:
 
 def _refusal(why: str) -> ConfigError:
     return ConfigError(
-        f"the chat template refuses a conversation: {why}; name a template that takes it with chat.template"
+        f"the chat template rejects a conversation: {why}; set chat.template to one that accepts it"
     )

@@ -1,8 +1,8 @@
-"""A model's thoughts in the one notation that the rest of the trainer knows: ``<think>...</think>``.
+"""Normalise a model's thoughts to one notation for the whole trainer: ``<think>...</think>``.
 
-Families mark them differently. What the environment receives and what is rendered again has the common
-marks, so a call within a thought is recognised as a draft whatever the family. A chat template may open the
-thought itself, at the end of the prompt; ``opened`` finds the mark that the turn then lacks.
+Families mark thoughts differently. Environments and renderings get the common marks, so a call within a
+thought is recognised as a draft for every family. A chat template may open the thought itself, at the end of
+the prompt; ``opened`` finds the mark that the turn then lacks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HARMONY = "<|channel|>analysis<|message|>"
 
 
 def marked(text: str) -> str:
-    """The text with the common marks in place of a family's own."""
+    """Return the text with a family's own marks replaced by the common ones."""
     for begin, end in _OTHER_MARKS:
         if begin in text or end in text:
             text = text.replace(begin, OPEN).replace(end, CLOSE)
@@ -29,14 +29,14 @@ def marked(text: str) -> str:
 
 
 def opened(prompt: str) -> str:
-    """The mark of the thought that a prompt ends in, as it is written there; empty where there is none."""
+    """Return the mark of the thought that a prompt ends in, as written there; empty where there is none."""
     end = prompt.rstrip()
     marks = (OPEN, *(begin for begin, _ in _OTHER_MARKS), _HARMONY)
     return next((mark for mark in marks if end.endswith(mark)), "")
 
 
 def divide(content: str) -> tuple[str | None, str]:
-    """The thought that a content begins with, without its marks, or None; and what follows."""
+    """Split a content into its leading thought, without marks, or None, and the rest."""
     head, tag, said = content.rpartition(CLOSE)
     if not tag:
         return (content.partition(OPEN)[2], "") if content.lstrip().startswith(OPEN) else (None, content)
@@ -44,5 +44,5 @@ def divide(content: str) -> tuple[str | None, str]:
 
 
 def without_thoughts(content: str) -> str:
-    """What a content says, drafts left out."""
+    """Return a content without thoughts."""
     return divide(content)[1]

@@ -1,7 +1,7 @@
-"""Conversations as tokens, for token-in-token-out episodes.
+"""Convert conversations to tokens for token-in-token-out episodes.
 
-The template is applied once to the opening and once to each observation; what an assistant said is kept as
-the tokens that were sampled. Text is derived from tokens, never the other way round.
+The template is applied once to the opening and once to each observation; assistant turns are kept as the
+sampled tokens. Text is derived from tokens, never the other way round.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ __all__ = ["HEAD_TOKENS", "ChatTokenizer"]
 
 _LOG = logging.getLogger(__name__)
 _WINDOW = 16
-"""Tokens before a turn that its text is tokenised with again, when it is checked for drift."""
+"""Tokens of context with which a turn's text is tokenised again to check it for drift."""
 HEAD_TOKENS = 16
 """Tokens at the end of a prompt in which a thought may be opened."""
 
 
 class ChatTokenizer:
-    """The tokenizer of a model's folder with its template, and a way to read tool calls.
+    """The tokenizer of a model's folder with its chat template and tool format.
 
-    Raises ConfigError where the folder has no tokenizer, or a template that cannot be used, or where
-    tokenizer and model do not belong together.
+    Raises ConfigError where the folder has no tokenizer, or an unusable template, or where tokenizer and
+    model do not belong together.
     """
 
     def __init__(self, folder: Path, config: ChatConfig) -> None:
@@ -47,11 +47,11 @@ class ChatTokenizer:
         self._tokenizer = load_tokenizer(folder)
         self._coder = Coder(self._tokenizer)
         self.format = TOOL_FORMATS[config.tool_format]
-        """How tool calls are written."""
+        """The notation of tool calls."""
         by_template = config.tools == "template"
         source = _read(config.template) or template_source(self._tokenizer, tools=by_template)
         if source is None:
-            raise ConfigError("the model's tokenizer has no chat template; name one with chat.template")
+            raise ConfigError("the model's tokenizer has no chat template; set chat.template to one")
         warn_of_unknown(source, config.template_kwargs)
         declared = declared_ends(folder, self._tokenizer)
         ends = [self.decode([end]) for end in declared]
@@ -59,9 +59,9 @@ class ChatTokenizer:
         self.stop_ids = self._found_stop_ids(declared)
         """Token ids that end a turn; the template's own is the first."""
         self.context_tokens = context_tokens(folder)
-        """Positions of the model; None when its config does not tell."""
+        """Number of positions of the model; None when its config does not have it."""
         check_vocabulary(folder, self._tokenizer, self.stop_ids)
-        self._by_template = by_template and self._template.tells()
+        self._by_template = by_template and self._template.renders_tools()
         self._warned = False
         self._warn_of_notation()
 
@@ -76,29 +76,30 @@ class ChatTokenizer:
         return self._config.tools != "none"
 
     def opening(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
-        """Tokens of a conversation so far, up to where the assistant speaks."""
+        """Return the tokens of a conversation so far, up to the start of the assistant's turn."""
         if tools and self._by_template:
             try:
-                return self._rendered(self._told(messages, tools, in_prompt=False), tools)
+                return self._rendered(self._prepared(messages, tools, in_prompt=False), tools)
             except ConfigError as error:
                 self._warn_of_tools(str(error))
         elif tools and self._config.tools == "template":
-            self._warn_of_tools("the chat template does not tell tools")
-        return self._rendered(self._told(messages, tools, in_prompt=self.tells_tools), ())
+            self._warn_of_tools("the chat template does not render tools")
+        return self._rendered(self._prepared(messages, tools, in_prompt=self.tells_tools), ())
 
     def continuation(self, messages: Sequence[Message], last: int | None = None) -> list[int]:
-        """Tokens behind an assistant's turn: the rest of its frame, new messages, and the next turn's head.
+        """Return the tokens after an assistant's turn: the rest of its frame, new messages, the next turn's
+        head.
 
-        ``last`` is the turn's last token. Where it is not the token that the template ends such a turn with,
+        ``last`` is the turn's last token. If it is not the token that the template ends such a turn with,
         that token comes first. None stands for the template's own end.
         """
         text = None if last is None else self.decode([last])
         return self._template.encode(self._template.following(messages, text), self.encode)
 
     def turn(self, message: Message | str) -> list[int]:
-        """Tokens of an assistant's turn with its stop token, as the model would have to write it.
+        """Return the tokens of an assistant's turn with its stop token, as the model would have to write it.
 
-        A message is written as the chat template writes it; a text is taken as it is.
+        A message is rendered by the chat template; a text is used unchanged.
         """
         calls = not isinstance(message, str) and bool(message.tool_calls) and not self._in_text
         ids = self.encode(message) if isinstance(message, str) else self._written(message)
@@ -106,34 +107,36 @@ class ChatTokenizer:
         return [*ids, *(self.encode(end) if end else self.stop_ids[:1])]
 
     def said(self, turn_ids: Sequence[int]) -> str:
-        """Text of a turn without its stop token."""
+        """Return the text of a turn without its stop token."""
         ended = bool(turn_ids) and turn_ids[-1] in self.stop_ids
         return self.decode(turn_ids[:-1] if ended else turn_ids)
 
     def parse(
         self, text: str, first_call: int = 0, *, tools: Sequence[Tool] = (), prompt: Sequence[int] = ()
     ) -> Message:
-        """The assistant's message of a turn's text.
+        """Parse a turn's text into an assistant message.
 
         Args:
-            text: what was sampled, without its stop token.
+            text: the sampled text, without its stop token.
             first_call: number of the first tool call.
-            tools: their schemas tell numbers from text, in notations that do not.
+            tools: their schemas distinguish numbers from text, in notations that do not.
             prompt: the tokens before the turn, which may have opened a thought.
         """
         mark = opened(self.decode(prompt[-HEAD_TOKENS:])) if prompt else ""
         return self.format.parse(marked(mark + text), first_call, tools)
 
     def encode(self, text: str) -> list[int]:
-        """Tokens of a text, nothing added. Lone surrogates, which no tokenizer takes, become ``?``."""
+        """Return the tokens of a text, nothing added. Lone surrogates, which tokenizers reject, become
+        ``?``.
+        """
         return self._coder.encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of tokens, special ones included."""
+        """Return the text of tokens, special ones included."""
         return self._coder.decode(ids)
 
     def drifted(self, token_ids: Sequence[int], start: int, end: int) -> bool:
-        """Whether the text of ``[start, end)`` would be tokenised to other tokens than these."""
+        """Return whether the text of ``[start, end)`` would be tokenised differently."""
         turn = list(token_ids[start:end])
         again = self.encode(self.decode(token_ids[max(0, start - _WINDOW) : end]))
         return again[len(again) - len(turn) :] != turn
@@ -146,7 +149,7 @@ class ChatTokenizer:
         return self._config.tool_format == "text"
 
     def _written(self, message: Message) -> list[int]:
-        """A message as the template writes it, where the tool format reads the same calls from it."""
+        """Return a message as the template renders it, if the tool format parses the same calls from it."""
         plain = self.format.render(message)
         shown = Message(role="assistant", content=plain) if self._in_text else message
         text = self._template.turn(shown)
@@ -157,8 +160,10 @@ class ChatTokenizer:
             plain = plain.lstrip().removeprefix(OPEN) if CLOSE in plain else f"\n{CLOSE}\n\n{plain}"
         return self.encode(plain)
 
-    def _told(self, messages: Sequence[Message], tools: Sequence[Tool], *, in_prompt: bool) -> list[Message]:
-        """The messages with the configured system prompt, and with the tools in it where it tells them."""
+    def _prepared(
+        self, messages: Sequence[Message], tools: Sequence[Tool], *, in_prompt: bool
+    ) -> list[Message]:
+        """Return the messages with the configured system prompt, and tools in it where they belong there."""
         in_prompt = in_prompt and bool(tools)
         system = [message.content or "" for message in messages if message.role == "system"]
         if self._config.system_prompt is not None:
@@ -175,17 +180,20 @@ class ChatTokenizer:
         own = [token for end in self._template.ends for token in self.encode(end)[:1]]
         found = [*own, *declared]
         if not found:
-            raise ConfigError("nothing ends a turn: neither chat template nor tokenizer has an end token")
+            raise ConfigError(
+                "no end-of-turn token in chat template or tokenizer; set chat.template to a "
+                "template that ends turns with a special token"
+            )
         return tuple(dict.fromkeys(found))
 
     def _warn_of_tools(self, why: str) -> None:
-        """Say once that tools are told otherwise than it was asked for."""
+        """Warn once that tools are rendered differently than configured."""
         if not self._warned:
             self._warned = True
-            _LOG.warning('%s; tools are told in the system prompt, as with chat.tools="prompt"', why)
+            _LOG.warning('%s; tools are rendered into the system prompt, as with chat.tools="prompt"', why)
 
     def _warn_of_notation(self) -> None:
-        """Warn where the template writes calls in another notation than the one that is read."""
+        """Warn where the template's notation of calls differs from the configured one."""
         if not self._by_template or not self._template.writes_calls:
             return
         function = FunctionCall(name="look_up", arguments='{"word": "a", "times": 2}')
@@ -194,7 +202,8 @@ class ChatTokenizer:
         readers = [name for name, each in TOOL_FORMATS.items() if _calls(each.parse(text)) == _calls(made)]
         if readers and self._config.tool_format not in readers:
             _LOG.warning(
-                "the chat template writes tool calls as %r, which chat.tool_format=%r does not read; set %s",
+                "the chat template renders tool calls as %r, which chat.tool_format=%r does "
+                "not parse; set %s",
                 text,
                 self._config.tool_format,
                 " or ".join(f"chat.tool_format={name!r}" for name in readers),

@@ -1,4 +1,4 @@
-"""The root of ``sandbox-trainer``: its commands, and the help that teaches them."""
+"""The root of ``sandbox-trainer``: its commands and their help."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["build_cli", "main"]
 
 _HELP = """Train language-model agents by reinforcement learning on episodes in sandboxes.
 
-Begin with the demo, which needs no GPU: a tiny model learns to solve tasks with code.
+Start with the demo, which needs no GPU: a tiny model learns to solve tasks with code.
 
     sandbox-trainer train deploy/runs/cpu_demo.toml
 
-A run is a TOML file of what differs from the defaults, and words that win over it:
+A run is a TOML file of what differs from the defaults, and overrides that win over it:
 
     sandbox-trainer train RUN.toml name=mine rollout.groups=32 learner.optimizer.learning_rate=2e-6
 
@@ -23,18 +23,20 @@ A run is a TOML file of what differs from the defaults, and words that win over 
 
     sandbox-trainer config --settings
 
-Then look at it, and use it:
+View the report of a run, and evaluate its model:
 
     sandbox-trainer report var/runs/mine
 
     sandbox-trainer evaluate RUN.toml name=mine
 
-Exit codes: 0 done, 1 failed, 2 asked for in a wrong way, 130 interrupted.
+Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.
 """
 
 
 def build_cli() -> typer.Typer:
-    """All commands. They are made here and not at import, so that importing a command does nothing."""
+    """Return the command line with all commands. They are created here, so that importing a command has no
+    effect.
+    """
     cli = typer.Typer(
         name="sandbox-trainer",
         help=_HELP,

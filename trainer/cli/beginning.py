@@ -1,4 +1,4 @@
-"""What a run does before its first step, which may take minutes: a line at once, then every ten seconds."""
+"""Show what a run does before its first step, which may take minutes."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = ["Beginning"]
 _LOOK_S = 0.5
 _QUIET_S = 10.0
 _FOR_OTHERS = ("try: ", "starting; ")
-"""Lines of the service's log that are for somebody who started it by hand."""
+"""Lines of the service's log that matter only when the service was started by hand."""
 
 
 class Beginning:
-    """Prints what the service of the run says, which sandboxes it takes among it, until a step is done."""
+    """Print the log of the run's service, such as its sandboxes, until the first step is done."""
 
     def __init__(self, log: Path, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log
         self._console = console
         self._clock = clock
-        self._began = self._told = clock()
+        self._began = self._printed_at = clock()
         self._position = log.stat().st_size if log.exists() else 0
         self._doing = "starting the sandbox service, Ray, the engine and the learner"
         self._over = threading.Event()
@@ -47,18 +47,18 @@ class Beginning:
         self.end()
 
     def end(self) -> None:
-        """Say nothing more."""
+        """Stop printing."""
         self._over.set()
         self._thread.join()
 
     def look(self) -> None:
-        """Print what is new in the log, or, after ten quiet seconds, how long the run has been starting."""
+        """Print new lines of the log or, after ten quiet seconds, how long the run has been starting."""
         for line in self._fresh():
             if line.strip() and not line.startswith(_FOR_OTHERS):
                 self._say(f"sandboxes: {line}")
             if line.startswith("ready: "):
                 self._doing = "starting Ray, the engine and the learner"
-        if self._clock() - self._told >= _QUIET_S:
+        if self._clock() - self._printed_at >= _QUIET_S:
             self._say(f"{self._doing}: {clock_text(self._clock() - self._began)} so far")
 
     def _watch(self) -> None:
@@ -76,5 +76,5 @@ class Beginning:
         return whole.decode(errors="replace").splitlines()
 
     def _say(self, line: str) -> None:
-        self._told = self._clock()
+        self._printed_at = self._clock()
         self._console.print(line, markup=False, soft_wrap=True)

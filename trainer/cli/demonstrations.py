@@ -1,4 +1,4 @@
-"""``sandbox-trainer demonstrations``: plain questions and answers made into tasks and demonstrations."""
+"""``sandbox-trainer demonstrations``: turn plain questions and answers into tasks and demonstrations."""
 
 from __future__ import annotations
 
@@ -24,26 +24,24 @@ def demonstrations(
     tasks: Annotated[
         Path | None,
         typer.Option(
-            "--tasks", metavar="FILE", help="The task file for the service; beside the source when missing."
+            "--tasks", metavar="FILE", help="The task file for the service; default: beside the source."
         ),
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="The demonstrations; beside the source when missing."
+            "--output", "-o", metavar="FILE", help="The demonstrations; default: beside the source."
         ),
     ] = None,
     native: Annotated[
-        bool, typer.Option("--native", help="Demonstrate with tool calls as such, in place of text.")
+        bool, typer.Option("--native", help="Write demonstrations with tool calls instead of text.")
     ] = False,
-    bare: Annotated[
-        bool, typer.Option("--bare", help="The agent is told the question and nothing else.")
-    ] = False,
+    bare: Annotated[bool, typer.Option("--bare", help="Give the agent the question only.")] = False,
 ) -> None:
-    """Make tasks and demonstrations for the warm start out of plain questions with answers.
+    """Make tasks and warm-start demonstrations from plain questions with answers.
 
     A question with a program becomes a conversation in which the program is run in the sandbox, its real
-    output is seen, and the answer is submitted. For tasks that environments solve themselves, use
+    output is observed, and the answer is submitted. For environments with reference solutions, use
     `sandbox-service envs references` instead.
 
     Examples:

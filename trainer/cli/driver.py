@@ -1,4 +1,4 @@
-"""What the commands ask of the trainer, and the real one, which loads the heavy parts when it is asked."""
+"""The interface between the commands and the trainer, and its implementation, which imports torch lazily."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 __all__ = ["Driver", "OnMetrics", "OnWarning", "RealDriver", "RunSummary"]
 
 OnMetrics: TypeAlias = "Callable[[int, dict[str, float]], None]"
-"""Is told of a step and its metrics, in the process of the command."""
+"""Called with a step and its metrics, in the process of the command."""
 
 OnWarning: TypeAlias = "Callable[[str], None]"
-"""Is told what a run waits for, when nothing moves."""
+"""Called with warnings, such as reports of a stalled run."""
 
 
 class RunSummary(Protocol):
-    """How a run ended."""
+    """The result of a run."""
 
     @property
     def folder(self) -> Path:
@@ -32,7 +32,7 @@ class RunSummary(Protocol):
 
     @property
     def last_step(self) -> int:
-        """Steps that were done, those of the warm start included."""
+        """Completed steps, those of the warm start included."""
         ...
 
     @property
@@ -52,24 +52,24 @@ class RunSummary(Protocol):
 
 
 class Driver(Protocol):
-    """The work behind the commands. Everything raises TrainerError."""
+    """The work behind the commands. All methods raise TrainerError."""
 
     def usable_gpus(self) -> int:
-        """GPUs of this machine that a run can take."""
+        """Return the number of GPUs of this machine that a run can use."""
         ...
 
     def train(
         self, config: RunConfig, *, resume: bool, on_metrics: OnMetrics | None, on_warning: OnWarning
     ) -> RunSummary:
-        """Train, or go on with a run that was interrupted."""
+        """Train, or resume an interrupted run."""
         ...
 
     def remove(self, config: RunConfig) -> None:
-        """Forget an earlier run of this name."""
+        """Delete an earlier run of this name."""
         ...
 
     def evaluate(self, config: RunConfig, model: Path | None) -> EvaluationResult:
-        """Success of a model on the held-out tasks; of the configured one when none is named."""
+        """Evaluate a model on the held-out tasks; the configured one by default."""
         ...
 
     def simulate(self, config: RunConfig, model: PretendedModel) -> SimulationResult:
@@ -82,7 +82,7 @@ class Driver(Protocol):
 
 
 class RealDriver:
-    """Imports torch, Ray and vLLM at the first call, so that help and mistakes are answered at once."""
+    """Imports torch, Ray and vLLM at the first call, so that help and usage errors appear at once."""
 
     def usable_gpus(self) -> int:
         from trainer.launch.visible import usable_gpus

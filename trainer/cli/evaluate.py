@@ -1,4 +1,4 @@
-"""``sandbox-trainer evaluate``: how often a model solves held-out tasks."""
+"""``sandbox-trainer evaluate``: measure how often a model solves held-out tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from trainer.config.reading import read_run
 from trainer.errors import ConfigError
 
-from .options import JsonOption, RunArgument, WordsArgument, driver_of
+from .options import JsonOption, OverridesArgument, RunArgument, driver_of
 from .placing import on_this_machine
 from .tables import evaluation_view
 from .terminal import FAILED, explained, notes, results, write_json
@@ -22,27 +22,27 @@ __all__ = ["evaluate"]
 def evaluate(
     context: typer.Context,
     run: RunArgument,
-    words: WordsArgument = None,
+    overrides: OverridesArgument = None,
     model: Annotated[
         Path | None,
         typer.Option(
             "--model",
             "-m",
             metavar="FOLDER",
-            help="A model in Hugging Face's format. Without it: what the run exported, or else the model "
-            "that it would begin with.",
+            help="A model in Hugging Face's format; default: the run's exported model, or else "
+            "its initial one.",
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the outcomes of all tasks here, as JSON."),
+        typer.Option("--output", "-o", metavar="FILE", help="Also write all results to this file, as JSON."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Play held-out tasks with a model, and print success by difficulty with 95 per cent intervals.
+    """Play held-out tasks with a model, and print success by difficulty with 95% intervals.
 
-    The tasks are those of evaluation.splits. An episode whose sandbox broke has no verdict and does not
-    count as a miss. The exit code is 1 when no episode at all has a verdict.
+    The tasks are those of evaluation.splits. An episode that failed for reasons outside the policy has no
+    score and does not count as unsolved. The exit code is 1 when no episode has a score.
 
     Examples:
 
@@ -53,15 +53,17 @@ def evaluate(
         sandbox-trainer evaluate RUN.toml --model Qwen3-0.6B -o before.json
     """
     with explained():
-        config = read_run(run, words or ())
+        config = read_run(run, overrides or ())
         if not config.evaluation.splits:
-            raise ConfigError('there is nothing to evaluate on; say evaluation.splits=["test"]')
+            raise ConfigError(
+                'no tasks to evaluate on; set evaluation.splits, for example evaluation.splits=["test"]'
+            )
         exported = config.folder / "model"
         chosen = model if model is not None else exported if exported.exists() else None
         if chosen is not None and not chosen.is_dir():
-            raise ConfigError(f"--model {chosen} is no folder")
+            raise ConfigError(f"--model {chosen} is not a folder")
         config = on_this_machine(driver_of(context), config)
-        notes().print(f"evaluating {chosen or 'the model that the run begins with'} ...", markup=False)
+        notes().print(f"evaluating {chosen or 'the initial model'} ...", markup=False)
         result = driver_of(context).evaluate(config, chosen)
         if output is not None:
             output.write_text(result.to_json() + "\n", encoding="utf-8")

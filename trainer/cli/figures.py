@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Format numbers for display."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def percent(share: float) -> str:
-    """``0.624`` as ``62 %``."""
-    return f"{100 * share:.0f} %"
+    """Format ``0.624`` as ``62%``."""
+    return f"{100 * share:.0f}%"
 
 
 def interval_text(interval: Interval) -> str:
-    """A share's interval as ``55 to 68 %``."""
-    return f"{100 * interval.low:.0f} to {100 * interval.high:.0f} %"
+    """Format a share's interval as ``55 to 68%``."""
+    return f"{100 * interval.low:.0f} to {100 * interval.high:.0f}%"
 
 
 def clock_text(seconds: float) -> str:
-    """``3725`` as ``1:02:05``."""
+    """Format ``3725`` seconds as ``1:02:05``."""
     whole = round(seconds)
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
 
 
 def sparkline(values: Iterable[float]) -> str:
-    """A block a value, from the least to the greatest of them."""
+    """Draw a block for each value, scaled from the least to the greatest."""
     shown = [value for value in values if math.isfinite(value)]
     if len(shown) < 2:
         return ""

@@ -1,4 +1,4 @@
-"""``sandbox-trainer model``: a tiny model of one's own, made offline in seconds."""
+"""``sandbox-trainer model``: create a tiny model, offline and in seconds."""
 
 from __future__ import annotations
 
@@ -19,19 +19,22 @@ __all__ = ["model"]
 def model(
     context: typer.Context,
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Where to write it, in Hugging Face's format.")
+        Path, typer.Argument(metavar="FOLDER", help="Where to write the model, in Hugging Face's format.")
     ],
-    words: Annotated[
+    overrides: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[KEY=VALUE]...",
-            help="Its settings, such as family=llama layers=2; those of model.* of a run.",
+            help=(
+                "Settings of the model, such as family=llama layers=2; the same as a run's model.* settings."
+            ),
         ),
     ] = None,
 ) -> None:
-    """Make a small model with random weights and a tokenizer of its own, without a download.
+    """Create a small model with random weights and a tokenizer, without a download.
 
-    A run makes the same by itself (model.kind=tiny). This is for looking at it, or for other programs.
+    A run creates the same model by itself (model.kind=tiny). This command is for inspecting it, or for other
+    programs.
 
     Examples:
 
@@ -40,6 +43,6 @@ def model(
         sandbox-trainer model var/wide hidden=256 layers=6 vocabulary=1024 tokenizer=bytes
     """
     with explained():
-        settings = read_part(TinyModel, words or (), example="hidden=256")
+        settings = read_part(TinyModel, overrides or (), example="hidden=256")
         driver_of(context).make_model(settings, folder)
-    results().print(f"made {folder}", markup=False)
+    results().print(f"wrote {folder}", markup=False)

@@ -9,23 +9,24 @@ import typer
 
 from .driver import Driver
 
-__all__ = ["ForceOption", "JsonOption", "RunArgument", "WordsArgument", "driver_of"]
+__all__ = ["ForceOption", "JsonOption", "OverridesArgument", "RunArgument", "driver_of"]
 
 RunArgument: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="RUN.toml", help="The run's file: settings that differ from the defaults.")
+    Path, typer.Argument(metavar="RUN.toml", help="Run file: settings that differ from the defaults.")
 ]
-WordsArgument: TypeAlias = Annotated[
+OverridesArgument: TypeAlias = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[KEY=VALUE]...", help="Settings that win over the file, such as rollout.groups=8 seed=1."
+        metavar="[KEY=VALUE]...",
+        help="Overrides of the run file's settings, such as rollout.groups=8 seed=1.",
     ),
 ]
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 ForceOption: TypeAlias = Annotated[
-    bool, typer.Option("--force", help="Remove an earlier run of the same name first.")
+    bool, typer.Option("--force", help="Delete an earlier run of the same name first.")
 ]
 
 
 def driver_of(context: typer.Context) -> Driver:
-    """Who does the work of this command line."""
+    """Return the driver of this command line."""
     return cast("Driver", context.obj)

@@ -1,4 +1,4 @@
-"""Where a run takes place, before anything of it starts."""
+"""Place a run on this machine's GPUs before anything is started."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ __all__ = ["on_this_machine"]
 
 
 def on_this_machine(driver: Driver, config: RunConfig, *, resume: bool = False) -> RunConfig:
-    """The run on this machine's GPUs, where there are any and it leaves that open; tells which it takes."""
+    """Return the run on this machine's GPUs, if there are any and the run does not set GPUs; print the
+    choice.
+    """
     if not leaves_gpus_open(config):
         return config
     placed, sentence = on_visible_gpus(config, driver.usable_gpus(), resume=resume)

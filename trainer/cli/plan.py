@@ -1,4 +1,4 @@
-"""``sandbox-trainer plan``: what a run needs of GPUs, memory and disk, and what does not fit."""
+"""``sandbox-trainer plan``: compute a run's GPUs, memory and disk, and what does not fit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from trainer.config.reading import read_run
 
-from .options import JsonOption, RunArgument, WordsArgument, driver_of
+from .options import JsonOption, OverridesArgument, RunArgument, driver_of
 from .placing import on_this_machine
 from .terminal import FAILED, explained, results, write_json
 
@@ -27,30 +27,33 @@ if TYPE_CHECKING:
 __all__ = ["plan"]
 
 _SizeOption = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Such as 80GiB; this machine's if missing.")
+    str | None,
+    typer.Option(metavar="SIZE", help="Memory of each GPU, such as 80GiB; default: this machine's."),
 ]
 
 
 def plan(
     context: typer.Context,
     run: RunArgument,
-    words: WordsArgument = None,
+    overrides: OverridesArgument = None,
     gpus: Annotated[
         int | None,
         typer.Option("--gpus", min=0, metavar="N", help="GPUs of each machine."),
     ] = None,
     gpu_memory: _SizeOption = None,
-    machines: Annotated[int, typer.Option("--machines", min=1, metavar="N", help="Machines, all alike.")] = 1,
+    machines: Annotated[
+        int, typer.Option("--machines", min=1, metavar="N", help="Number of machines, all alike.")
+    ] = 1,
     host_memory: _SizeOption = None,
     shared_memory: _SizeOption = None,
     disk: _SizeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a run needs of GPUs, host memory, /dev/shm and disk, before anything starts.
+    """Show what a run needs of GPUs, host memory, /dev/shm and disk, before starting it.
 
-    Everything is computed from the run file and the model's configuration: weights are not loaded, and no GPU
-    is needed. With --gpus or --gpu-memory the plan is for other machines, of which only what is named is
-    compared. Ends with status 1 if something does not fit.
+    Everything is computed from the run file and the model's configuration: no weights are loaded, and no GPU
+    is needed. With --gpus or --gpu-memory the plan is for other machines, and only the given sizes are
+    compared. The exit code is 1 if something does not fit.
 
     Examples:
 
@@ -61,7 +64,7 @@ def plan(
     from trainer.capacity.plan import capacity_plan
 
     with explained():
-        config = read_run(run, words or ())
+        config = read_run(run, overrides or ())
         if gpus is None and gpu_memory is None:
             config = on_this_machine(driver_of(context), config)
         sizes = {
@@ -80,7 +83,7 @@ def plan(
 
 
 def _machine(config: RunConfig, gpus: int | None, sizes: dict[str, str | None], count: int) -> Machine:
-    """The machine that options describe; this one where they say nothing of GPUs."""
+    """Return the machine that the options describe; this one without options about GPUs."""
     from trainer.capacity.machine import Machine, bytes_of, this_machine
 
     named = {name: bytes_of(text) for name, text in sizes.items() if text is not None}
@@ -98,8 +101,8 @@ def _view(plan: CapacityPlan) -> RenderableType:
         parts.append(_table(f"{len(group.seats)} x GPU: {group.kind}", group.parts, group.available))
     machine = plan.machine
     parts += [
-        _table("host memory of a machine", plan.host, machine.host_memory),
-        _table("/dev/shm of a machine", plan.storage.shared_memory, machine.shared_memory),
+        _table("host memory per machine", plan.host, machine.host_memory),
+        _table("/dev/shm per machine", plan.storage.shared_memory, machine.shared_memory),
         _table("disk", plan.storage.disk, machine.disk),
         Text(_tokens(plan)),
     ]
@@ -123,10 +126,11 @@ def _table(title: str, rows: dict[str, int], available: int | None) -> Renderabl
 
 def _tokens(plan: CapacityPlan) -> str:
     tokens = plan.tokens
-    cache = f"; each engine keeps {plan.cache_tokens:,} tokens" if plan.cache_tokens else ""
+    cache = f"; each engine caches {plan.cache_tokens:,} tokens" if plan.cache_tokens else ""
     return (
-        f"a step: {tokens.episodes:,} episodes of at most {plan.context:,} tokens; {tokens.expected:,} "
-        f"tokens if they fill half of it, {tokens.most:,} at most; {tokens.passes:,} passes a worker{cache}"
+        f"a step: {tokens.episodes:,} episodes of at most {plan.context:,} tokens; "
+        f"{tokens.expected:,} tokens if they fill half of it, {tokens.most:,} at most; "
+        f"{tokens.passes:,} passes per worker{cache}"
     )
 
 

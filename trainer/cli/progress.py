@@ -1,4 +1,4 @@
-"""A run as it goes on: a bar of its steps, and beneath it what the last step was like."""
+"""Show a run's progress: a bar of its steps, with the metrics of the last step below."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = ["RunProgress"]
 
 _REMEMBERED = 24
 _QUIET_S = 10.0
-"""Where there is no terminal, a line at most so often."""
+"""Least seconds between lines when there is no terminal."""
 _PHASES = ("take", "annotate", "update", "publish")
 
 
 class RunProgress:
-    """Is called with each step's metrics. Where there is no terminal, it writes plain lines instead."""
+    """Show each step's metrics. Without a terminal, print plain lines instead."""
 
     def __init__(
         self, config: RunConfig, console: Console, clock: Callable[[], float] = time.monotonic
@@ -42,7 +42,7 @@ class RunProgress:
         self._rewards: deque[float] = deque(maxlen=_REMEMBERED)
         self._held_out = ""
         self._stage = ""
-        self._told = float("-inf")
+        self._printed_at = float("-inf")
         self._bars: dict[str, TaskID] = {}
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -64,7 +64,7 @@ class RunProgress:
         self._progress.stop()
 
     def __call__(self, step: int, metrics: dict[str, float]) -> None:
-        """A step was done, or an evaluation between steps."""
+        """Show a completed step, or an evaluation between steps."""
         if "time/update" not in metrics:
             self._evaluated(metrics)
             return
@@ -81,7 +81,7 @@ class RunProgress:
         self._show(stage, done, total, self._left(total - done), self._facts(metrics))
 
     def warn(self, sentence: str) -> None:
-        """Something that whoever watches should know, above the bars."""
+        """Print a warning above the bars."""
         warn(sentence, self._console)
 
     def _evaluated(self, metrics: dict[str, float]) -> None:
@@ -98,9 +98,9 @@ class RunProgress:
 
     def _line(self, line: str, *, due: bool) -> None:
         now = self._clock()
-        if self._console.is_terminal or not (due or now - self._told >= _QUIET_S):
+        if self._console.is_terminal or not (due or now - self._printed_at >= _QUIET_S):
             return
-        self._told = now
+        self._printed_at = now
         self._console.print(line, markup=False, soft_wrap=True)
 
     def _left(self, steps: int) -> str:
@@ -131,7 +131,7 @@ class RunProgress:
 
 
 def _shares(metrics: dict[str, float]) -> str:
-    """Where a step's time goes."""
+    """Format how a step's time divides into phases."""
     spent = {name: metrics.get(f"time/{name}", 0.0) for name in _PHASES}
     total = sum(spent.values())
     shown = [

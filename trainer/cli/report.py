@@ -1,4 +1,4 @@
-"""``sandbox-trainer report``: a run on one page, or several beside each other; written, or served."""
+"""``sandbox-trainer report``: write or serve a page about one run, or a comparison of several."""
 
 from __future__ import annotations
 
@@ -23,34 +23,45 @@ _COMPARISON = "comparison.html"
 def report(
     run: Annotated[
         Path,
-        typer.Argument(metavar="FOLDER|RUN.toml", help="A run's folder, or the file that it was run by."),
+        typer.Argument(metavar="FOLDER|RUN.toml", help="A run's folder, or its run file."),
     ],
-    words: Annotated[
+    overrides: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[FOLDER|KEY=VALUE]...",
-            help="Folders of runs to compare with; with RUN.toml, settings of the run, such as name=.",
+            help=(
+                "Folders of runs to compare with; with RUN.toml, overrides of the run's "
+                "settings, such as name=."
+            ),
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to write it; report.html in the folder."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Where to write the page; default: report.html in the run's folder.",
+        ),
     ] = None,
     episodes: Annotated[
-        int, typer.Option("--episodes", min=0, help="At most about so many episodes are in it.")
+        int, typer.Option("--episodes", min=0, help="Approximate limit of episodes on the page.")
     ] = 400,
     serve: Annotated[
         bool,
-        typer.Option("--serve", help="Serve the page on this machine, and renew it while the run goes on."),
+        typer.Option(
+            "--serve", help="Serve the page on this machine, and update it while the run is in progress."
+        ),
     ] = False,
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="With --serve; 0 takes a free one.")
+        int, typer.Option("--port", min=0, max=65535, help="Port for --serve; 0 takes a free one.")
     ] = 0,
 ) -> None:
-    """Write a page with plots, evaluations and episodes of a run, also of one that goes on.
+    """Write a page with plots, evaluations and episodes of a run, finished or in progress.
 
-    The page needs no network and no server: open it in a browser, or send it to somebody. Of long runs it
-    holds episodes from all over the run, and some that failed. Several folders make a page of all these runs.
+    The page needs no network and no server: open it in a browser, or send it to others. For long runs it
+    holds a sample of episodes from the whole run, and some failed ones. Several folders make a page that
+    compares the runs.
 
     Examples:
 
@@ -63,7 +74,7 @@ def report(
         sandbox-trainer report var/runs/one var/runs/other -o both.html
     """
     with explained():
-        folders = _folders(run, words or [])
+        folders = _folders(run, overrides or [])
         if serve:
             _serve(folders, episodes, port)
             return
@@ -71,13 +82,15 @@ def report(
     results().print(f"wrote {written} ({written.stat().st_size / 1e6:.1f} MB)", markup=False, soft_wrap=True)
 
 
-def _folders(run: Path, words: Sequence[str]) -> list[Path]:
-    """The folders of the runs that are meant."""
-    settings = [word for word in words if "=" in word]
-    others = [Path(word) for word in words if word not in settings]
+def _folders(run: Path, overrides: Sequence[str]) -> list[Path]:
+    """Return the folders of the given runs."""
+    settings = [override for override in overrides if "=" in override]
+    others = [Path(override) for override in overrides if override not in settings]
     for other in others:
         if not other.is_dir():
-            raise ConfigError(f"{other} is neither the folder of a run nor of the form key=value")
+            raise ConfigError(
+                f"{other!r} is neither the folder of a run nor an override of the form key=value"
+            )
     return [run if run.is_dir() else read_run(run, settings).folder, *others]
 
 
@@ -106,6 +119,6 @@ def _serve(folders: Sequence[Path], episodes: int, port: int) -> None:
     except OSError as error:
         raise ConfigError(f"port {port} cannot be used: {error.strerror}; choose another --port") from error
     with server:
-        results().print(f"serving {server.url}", soft_wrap=True)
-        notes().print("Ctrl-C ends it; the run goes on")
+        results().print(f"serving on {server.url}", soft_wrap=True)
+        notes().print("Ctrl-C stops the server; the run continues")
         server.serve_forever()

@@ -1,4 +1,4 @@
-"""``sandbox-trainer config``: what a run would do, or all that one could say."""
+"""``sandbox-trainer config``: print a run's configuration, or list all settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sandbox_settings import settings_of, to_toml
 from trainer.config import RunConfig
 from trainer.config.reading import read_run
 
-from .options import JsonOption, WordsArgument
+from .options import JsonOption, OverridesArgument
 from .terminal import explained, results, write_json
 
 if TYPE_CHECKING:
@@ -26,15 +26,15 @@ __all__ = ["config"]
 
 def config(
     run: Annotated[
-        Path | None, typer.Argument(metavar="[RUN.toml]", help="The run's file; the defaults when missing.")
+        Path | None, typer.Argument(metavar="[RUN.toml]", help="Run file; default: the default settings.")
     ] = None,
-    words: WordsArgument = None,
+    overrides: OverridesArgument = None,
     settings: Annotated[
         bool, typer.Option("--settings", help="List every setting with its values, default and meaning.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the whole configuration of a run as TOML, defaults included; it is read by the other commands.
+    """Print the whole configuration of a run as TOML, defaults included; other commands can read it.
 
     Examples:
 
@@ -52,9 +52,9 @@ def config(
             results().print(_settings_view(listed))
         return
     if run is not None and "=" in str(run) and not run.exists():
-        words, run = [str(run), *(words or ())], None
+        overrides, run = [str(run), *(overrides or ())], None
     with explained():
-        resolved = read_run(run, words or ())
+        resolved = read_run(run, overrides or ())
     if as_json:
         write_json(resolved.model_dump(mode="json"))
     else:

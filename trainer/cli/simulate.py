@@ -15,7 +15,7 @@ from trainer.config.reading import read_run
 from trainer.launch.pretended import PretendedModel
 
 from .figures import percent
-from .options import JsonOption, RunArgument, WordsArgument, driver_of
+from .options import JsonOption, OverridesArgument, RunArgument, driver_of
 from .terminal import FAILED, explained, notes, results, write_json
 
 if TYPE_CHECKING:
@@ -29,40 +29,46 @@ __all__ = ["simulate"]
 def simulate(
     context: typer.Context,
     run: RunArgument,
-    words: WordsArgument = None,
+    overrides: OverridesArgument = None,
     demonstrations: Annotated[
         Path | None,
         typer.Option(
             "--demonstrations",
             "-d",
             metavar="FILE",
-            help="What to say, by task; the warm start's file when missing.",
+            help="Messages by task; default: the warm start's demonstrations.",
         ),
     ] = None,
     line: Annotated[
-        str, typer.Option("--line", metavar="TEXT", help="What to say where there is no demonstration.")
+        str, typer.Option("--line", metavar="TEXT", help="Message for tasks without a demonstration.")
     ] = "I do not know.",
     turn_s: Annotated[
-        float, typer.Option("--turn", min=0, metavar="SECONDS", help="A turn takes this long, in the median.")
+        float, typer.Option("--turn", min=0, metavar="SECONDS", help="Median duration of a turn.")
     ] = 0.5,
     spread: Annotated[
         float,
         typer.Option(
             "--spread",
             min=0,
-            help="Of the logarithm of a turn's time: at 1, one in a hundred takes ten times it.",
+            help=(
+                "Standard deviation of the logarithm of a turn's duration: at 1, one turn in a "
+                "hundred takes ten times the median."
+            ),
         ),
     ] = 1.0,
     update_s: Annotated[
         float,
-        typer.Option("--update", min=0, metavar="SECONDS", help="An update of the weights takes this long."),
+        typer.Option(
+            "--update", min=0, metavar="SECONDS", help="Duration of an update with its weight sync."
+        ),
     ] = 1.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the rollout half at full speed: real sandboxes and the real loop, scripted turns, no model.
+    """Play rollouts at full speed: real sandboxes and the real loop, scripted turns, no model.
 
-    It shows what a fleet can take, and what rollout.max_staleness is worth when some episodes take much
-    longer than most: with 0 the sandboxes wait for each update, and the update for the slowest episode.
+    The result shows the throughput of a fleet, and the benefit of rollout.max_staleness when some episodes
+    take much longer than most: with 0 the sandboxes wait for each update, and the update for the slowest
+    episode.
 
     Examples:
 
@@ -71,7 +77,7 @@ def simulate(
         sandbox-trainer simulate RUN.toml rollout.max_staleness=1 service.url=http://fleet:8080 --json
     """
     with explained():
-        config = read_run(run, words or ())
+        config = read_run(run, overrides or ())
         shown = demonstrations
         if shown is None and config.warm_start is not None:
             shown = config.warm_start.demonstrations
@@ -111,8 +117,8 @@ def _view(result: SimulationResult) -> RenderableType:
     lines = (
         f"{result.episodes} episodes in {result.seconds:.1f} s: {result.episodes_per_s:.1f} a second, "
         f"{percent(result.success)} solved",
-        f"the learner waited {result.take_s:.1f} s for {result.steps} batches; "
-        f"no turn was being sampled in {percent(result.idle_share)} of the time",
+        f"the learner waited {result.take_s:.1f} s for {result.steps} batches; no turn "
+        f"was being sampled for {percent(result.idle_share)} of the time",
         f"tokens were {result.staleness:.2f} updates old, failed attempts: {failures}",
     )
     return Group(Text(lines[0], style="bold"), table, *(Text(line) for line in lines[1:]))

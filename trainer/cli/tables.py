@@ -1,4 +1,4 @@
-"""Evaluations and runs on the terminal."""
+"""Tables of evaluations and runs for the terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["evaluation_view", "run_json", "run_view"]
 
 
 def evaluation_view(result: EvaluationResult) -> RenderableType:
-    """One evaluation: all tasks, and each difficulty."""
+    """Show one evaluation: all tasks, and each difficulty."""
     table = Table(box=SIMPLE_HEAD)
     table.add_column("tasks", overflow="fold")
     for column in ("episodes", "solved", "success", "95 %", "score", "no verdict"):
@@ -48,7 +48,7 @@ def evaluation_view(result: EvaluationResult) -> RenderableType:
 
 
 def run_view(summary: RunSummary) -> RenderableType:
-    """A run that has ended: success before and after, where time went, and what to do with it."""
+    """Show a finished run: success before and after, time by phase, and next steps."""
     parts: list[RenderableType] = [Text(f"{summary.last_step} steps done, in {summary.folder}", style="bold")]
     if summary.before is not None or summary.after is not None:
         parts.append(_before_after(summary.before, summary.after))
@@ -60,7 +60,7 @@ def run_view(summary: RunSummary) -> RenderableType:
 
 
 def run_json(summary: RunSummary) -> dict[str, object]:
-    """The same for other programs."""
+    """Return the same result for other programs."""
     rates = {
         name: None if result is None else {"success": result.success_rate, "episodes": result.episodes}
         for name, result in (("before", summary.before), ("after", summary.after))
@@ -95,5 +95,5 @@ def _before_after(before: EvaluationResult | None, after: EvaluationResult | Non
 
 
 def _time(seconds: Mapping[str, float]) -> str:
-    told = ", ".join(f"{name} {clock_text(spent)}" for name, spent in seconds.items())
-    return f"time: {told}" if told else ""
+    parts = ", ".join(f"{name} {clock_text(spent)}" for name, spent in seconds.items())
+    return f"time: {parts}" if parts else ""

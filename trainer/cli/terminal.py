@@ -1,4 +1,4 @@
-"""Where the commands write: results on standard output, everything else on standard error."""
+"""Terminal output of the commands: results on standard output, everything else on standard error."""
 
 from __future__ import annotations
 
@@ -30,42 +30,43 @@ if TYPE_CHECKING:
 __all__ = ["FAILED", "INTERRUPTED", "WRONG", "explained", "notes", "results", "warn", "write_json"]
 
 FAILED = 1
-"""Exit code: it could not be done."""
+"""Exit code for a failure."""
 WRONG = 2
-"""Exit code: it was asked for in a wrong way; the same as of a wrong option."""
+"""Exit code for wrong usage; the same as for a wrong option."""
 INTERRUPTED = 130
-"""Exit code: Ctrl-C."""
+"""Exit code after Ctrl-C."""
 
 _NEXT: Mapping[type[TrainerError], str] = {
     ConfigError: "See all settings with: sandbox-trainer config --settings",
     DataError: "Correct the file, or choose another one.",
-    ServiceUnavailable: "Start a service with `sandbox-service serve`, or leave service.url out, "
-    "and one is started for the run.",
-    Stalled: "Look at the sandboxes with `sandbox-service status`, then go on with: sandbox-trainer train "
+    ServiceUnavailable: "Start a service with `sandbox-service serve`, or leave service.url out to "
+    "start one for the run.",
+    Stalled: "Check the sandboxes with `sandbox-service status`, then resume with: "
+    "sandbox-trainer train RUN.toml --resume",
+    CheckpointError: "Start over under another name=..., or with --force in place of --resume.",
+    EngineError: "The engines' logs are in the run's folder, under logs, and vLLM's output is "
+    "in Ray's, /tmp/ray/session_latest/logs. Resume with: sandbox-trainer train "
     "RUN.toml --resume",
-    CheckpointError: "Begin anew under another name=..., or with --force in place of --resume.",
-    EngineError: "What engines logged is in the run's folder, under logs, and what vLLM printed in Ray's, "
-    "/tmp/ray/session_latest/logs. Go on with: sandbox-trainer train RUN.toml --resume",
 }
 
 
 def results() -> Console:
-    """What the user asked for."""
+    """Console for results."""
     return Console(highlight=False)
 
 
 def notes() -> Console:
-    """Progress and remarks."""
+    """Console for progress and notices."""
     return Console(stderr=True, highlight=False)
 
 
 def warn(sentence: str, console: Console | None = None) -> None:
-    """What goes on for now, and may be trouble."""
+    """Print a warning: the command continues."""
     (console or notes()).print(f"[yellow]warning:[/] {_plain(sentence)}", soft_wrap=True)
 
 
 def write_json(value: object, also: Path | None = None) -> None:
-    """Plain JSON for other programs: no colour, no wrapping."""
+    """Print plain JSON for other programs: no colour, no wrapping."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
     sys.stdout.write(text)
     if also is not None:
@@ -74,9 +75,10 @@ def write_json(value: object, also: Path | None = None) -> None:
 
 @contextmanager
 def explained(interrupted: str = "interrupted") -> Iterator[None]:
-    """Errors become a sentence, what to do next and an exit code; Ctrl-C becomes ``interrupted``.
+    """Turn errors into a message, a hint and an exit code; Ctrl-C into ``interrupted``.
 
-    Sandboxes and engines take a while to end, so Ctrl-C is answered at once and told again when they have.
+    Sandboxes and engines take a while to stop, so Ctrl-C is acknowledged at once and reported again when
+    they have.
     """
     try:
         with _answered():
@@ -94,16 +96,16 @@ def explained(interrupted: str = "interrupted") -> Iterator[None]:
 
 @contextmanager
 def _answered() -> Iterator[None]:
-    """Say that Ctrl-C was heard, then do what it does."""
+    """Acknowledge Ctrl-C, then call the previous handler."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def hear(number: int, frame: FrameType | None) -> None:
+    def acknowledge(number: int, frame: FrameType | None) -> None:
         notes().print("stopping ...")
         signal.default_int_handler(number, frame)
 
-    before = signal.signal(signal.SIGINT, hear)
+    before = signal.signal(signal.SIGINT, acknowledge)
     try:
         yield
     finally:

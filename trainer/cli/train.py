@@ -1,4 +1,4 @@
-"""``sandbox-trainer train`` and ``sft``: run a run, with its progress."""
+"""``sandbox-trainer train`` and ``sft``: train a model and show the progress."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainer.config.reading import read_run
 from trainer.errors import ConfigError
 
 from .beginning import Beginning
-from .options import ForceOption, JsonOption, RunArgument, WordsArgument, driver_of
+from .options import ForceOption, JsonOption, OverridesArgument, RunArgument, driver_of
 from .placing import on_this_machine
 from .progress import RunProgress
 from .tables import run_json, run_view
@@ -25,24 +25,24 @@ __all__ = ["sft", "train"]
 
 ResumeOption = Annotated[
     bool,
-    typer.Option("--resume", help="Go on with the run of this name where its last checkpoint is."),
+    typer.Option("--resume", help="Resume the run of this name from its last checkpoint."),
 ]
 
 
 def train(
     context: typer.Context,
     run: RunArgument,
-    words: WordsArgument = None,
+    overrides: OverridesArgument = None,
     resume: ResumeOption = False,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train a model on episodes in sandboxes: the warm start first, where there is one, then RL.
+    """Train a model on episodes in sandboxes: the warm start first, if configured, then RL.
 
-    A service is started for the run unless service.url names one. With vLLM's CUDA build, a run that says
-    nothing of GPUs takes those that are visible, and says so. Everything that the run leaves behind is
-    in its folder, root/name: metrics.jsonl, trajectories.jsonl, checkpoints, the model, report.html.
-    Ctrl-C ends it at once; --resume goes on from the last checkpoint, and loses and repeats nothing.
+    A service is started for the run unless service.url names one. With vLLM's CUDA build, a run that does
+    not set GPUs uses the visible ones, and prints its choice. All output is in the run's folder, root/name:
+    metrics.jsonl, trajectories.jsonl, checkpoints, the model, report.html. Ctrl-C stops the run; --resume
+    continues from the last checkpoint without losing or repeating a step.
 
     Examples:
 
@@ -53,21 +53,21 @@ def train(
         sandbox-trainer train deploy/runs/code_grpo.toml name=wide rollout.groups=32 seed=1 --resume
     """
     with explained():
-        config = read_run(run, words or ())
+        config = read_run(run, overrides or ())
     _run(driver_of(context), config, resume=resume, force=force, as_json=as_json)
 
 
 def sft(
     context: typer.Context,
     run: RunArgument,
-    words: WordsArgument = None,
+    overrides: OverridesArgument = None,
     resume: ResumeOption = False,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Only the supervised warm start of a run: learn from demonstrations that are played in sandboxes.
+    """Run only the supervised warm start: fine-tune on demonstrations that are played in sandboxes.
 
-    The same as train with steps=0. The model that comes out is in the run's folder, under model.
+    The same as train with steps=0. The resulting model is in the run's folder, under model.
 
     Examples:
 
@@ -76,20 +76,21 @@ def sft(
         sandbox-trainer sft RUN.toml warm_start.demonstrations=references.jsonl warm_start.steps=300
     """
     with explained():
-        if read_run(run, [*(words or ()), "steps=1"]).warm_start is None:
+        if read_run(run, [*(overrides or ()), "steps=1"]).warm_start is None:
             raise ConfigError(
-                "the run has no warm start; say warm_start.demonstrations=FILE, as "
-                "`sandbox-service envs references` or `sandbox-trainer demonstrations` write it"
+                "the run has no warm start; set warm_start.demonstrations=FILE, with a file "
+                "written by `sandbox-service envs references` or `sandbox-trainer "
+                "demonstrations`"
             )
-        config = read_run(run, [*(words or ()), "steps=0"])
+        config = read_run(run, [*(overrides or ()), "steps=0"])
     _run(driver_of(context), config, resume=resume, force=force, as_json=as_json)
 
 
 def _run(driver: Driver, config: RunConfig, *, resume: bool, force: bool, as_json: bool) -> None:
-    interrupted = f"interrupted; {config.folder} is as it was at the last checkpoint: go on with --resume"
+    interrupted = f"interrupted; {config.folder} is at its last checkpoint: continue with --resume"
     with explained(interrupted):
         if force and resume:
-            raise ConfigError("--force begins anew and --resume goes on: choose one of them")
+            raise ConfigError("--force starts over and --resume continues: choose one of them")
         config = on_this_machine(driver, config, resume=resume)
         if force:
             driver.remove(config)

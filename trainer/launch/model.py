@@ -31,31 +31,31 @@ def check_model(config: RunConfig, folder: Path) -> None:
     device = torch.device("cuda" if config.learner.gpus else "cpu")
     core = make_model(folder, config, device)
     rows = cast("torch.Tensor", core.language.get_input_embeddings().weight).shape[0]
-    words = _words(folder)
-    if words is None:
+    tokens = _vocabulary_size(folder)
+    if tokens is None:
         return
-    if words > rows:
+    if tokens > rows:
         raise ConfigError(
-            f"model.path: the tokenizer in {folder} has {words} tokens, but the model's "
+            f"model.path: the tokenizer in {folder} has {tokens} tokens, but the model's "
             f"embedding has {rows}; the tokenizer belongs to another model, or the "
             "embedding has to be resized"
         )
-    if words < _LEAST_SHARE * rows:
+    if tokens < _LEAST_SHARE * rows:
         raise ConfigError(
-            f"model.path: the tokenizer in {folder} has {words} tokens of the model's "
+            f"model.path: the tokenizer in {folder} has {tokens} tokens of the model's "
             f"{rows}; it belongs to another model"
         )
 
 
-def _words(folder: Path) -> int | None:
+def _vocabulary_size(folder: Path) -> int | None:
     """Return the number of tokens that the tokenizer may produce; None when tokenizer.json does not have it,
     which is checked elsewhere.
     """
     try:
-        said = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-        words = said["model"]["vocab"]
-        ids = words.values() if isinstance(words, dict) else range(len(words))
-        added = [each["id"] for each in said.get("added_tokens", ())]
+        content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+        tokens = content["model"]["vocab"]
+        ids = tokens.values() if isinstance(tokens, dict) else range(len(tokens))
+        added = [each["id"] for each in content.get("added_tokens", ())]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return max((*ids, *added), default=-1) + 1

@@ -46,8 +46,8 @@ def _script(config: RunConfig, model: PretendedModel) -> Script:
     shown = read_demonstrations(file, config.tasks.environment) if file is not None else ()
     lines = {each.task_id: each.messages for each in shown}
 
-    def say(key: EpisodeKey) -> Message | str:
+    def respond(key: EpisodeKey) -> Message | str:
         said = lines.get(key.task.task_id, ())
         return said[key.turn] if key.turn < len(said) else model.line
 
-    return say
+    return respond

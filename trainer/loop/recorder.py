@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from .export import Exporter
-    from .plan import Plan
+    from .plan import StagePlan
     from .remote import RemoteExperience
 
 __all__ = ["Position", "RunRecorder", "Saver"]
@@ -76,7 +76,7 @@ class RunRecorder:
 
     experience: RemoteExperience
     saver: Saver
-    plan: Plan
+    plan: StagePlan
     rank: int
     exporter: Exporter
     _writing: _Writing | None = field(default=None, init=False)

@@ -1,4 +1,4 @@
-"""Ways of writing tool calls, one file a family of models."""
+"""Notations of tool calls: one file for each family of models."""
 
 from __future__ import annotations
 
@@ -47,4 +47,4 @@ TOOL_FORMATS: Mapping[str, ToolFormat] = MappingProxyType(
         "qwen3_coder": Qwen3CoderFormat(),
     }
 )
-"""By the configuration's word for it."""
+"""Tool formats by the name in the configuration."""

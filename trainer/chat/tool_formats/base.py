@@ -1,4 +1,4 @@
-"""What every way of writing tool calls offers, and what they share."""
+"""The interface of tool formats, and helpers that they share."""
 
 from __future__ import annotations
 
@@ -32,31 +32,30 @@ _SPACE = re.compile(r"\s*")
 
 
 class ToolFormat(Protocol):
-    """How a family of models writes tool calls.
+    """A notation of tool calls.
 
-    A call is what can be read as one, and nothing is made up: what is malformed stays in the content, where
-    the environment sees it and can answer. Parsing takes time in proportion to the text: all episodes of a
-    run wait for it.
+    Only well-formed calls are parsed: malformed ones stay in the content, where the environment sees them
+    and can answer. Parsing takes time linear in the text, since all episodes of a run wait for it.
     """
 
     def parse(self, text: str, first: int = 0, tools: Sequence[Tool] = ()) -> Message:
-        """The assistant's message of a sampled text; its calls are numbered from ``first``.
+        """Parse a sampled text into an assistant message; its calls are numbered from ``first``.
 
-        ``tools`` are those that the model was told: notations that write numbers and text alike need them.
+        ``tools`` are those in the prompt: notations that write numbers and text alike need them.
         """
         ...
 
     def render(self, message: Message) -> str:
-        """What a model would write for a message."""
+        """Return a message as a model would write it."""
         ...
 
     def paragraph(self, tools: Iterable[Tool]) -> str:
-        """The tools and the way to call them, for a system prompt."""
+        """Return the tools and how to call them, for a system prompt."""
         ...
 
 
 def split_thoughts(text: str) -> tuple[str, str]:
-    """The thoughts with their closing tag, and what follows. Calls in thoughts are drafts, not calls."""
+    """Split off the thoughts with their closing tag. Calls in thoughts are drafts, not calls."""
     if "<think>" in text and _THOUGHT_END not in text.rpartition("<think>")[2]:
         return text, ""
     head, tag, tail = text.rpartition(_THOUGHT_END)
@@ -64,7 +63,7 @@ def split_thoughts(text: str) -> tuple[str, str]:
 
 
 def decode_json(text: str, start: int = 0) -> tuple[object, int] | None:
-    """The JSON value that begins at ``start``, spaces skipped, and where it ends; None when there is none."""
+    """Decode the JSON value at ``start`` after spaces, and return it with its end; None without one."""
     try:
         return json.JSONDecoder(strict=False).raw_decode(text, space_after(text, start))
     except (ValueError, RecursionError):
@@ -78,7 +77,7 @@ def space_after(text: str, start: int) -> int:
 
 
 def call_of(value: object, number: int) -> ToolCall | None:
-    """The call that a JSON object stands for; None when it stands for none."""
+    """Return the call that a JSON object stands for; None when it stands for none."""
     if not isinstance(value, dict):
         return None
     given: object = next((value[key] for key in _CALL_KEYS if value.get(key) is not None), {})
@@ -89,10 +88,10 @@ def call_of(value: object, number: int) -> ToolCall | None:
 
 
 def named_call(name: object, arguments: dict[str, object] | str, number: int) -> ToolCall | None:
-    """A call under an id of nine digits, the form that the strictest templates ask for."""
+    """Return a call with an id of nine digits, which the strictest templates require."""
     if not isinstance(name, str) or not name or not name.isprintable():
         return None
-    # Arguments travel as text, as models wrote them: what is wrong with them is for the environment to say.
+    # Arguments stay text as the model wrote them: the environment reports errors in them.
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     return ToolCall(id=f"{number:09d}", function=FunctionCall(name=name, arguments=text))
 
@@ -109,7 +108,7 @@ def message_of(text: str, content: str = "", calls: Sequence[ToolCall] = ()) -> 
 
 
 def arguments_of(call: ToolCall) -> object:
-    """The arguments as a value, or as their text when that is no JSON."""
+    """Return the arguments as a value, or as text when they are not JSON."""
     given = call.function.arguments
     if not isinstance(given, str):
         return given
@@ -120,5 +119,5 @@ def arguments_of(call: ToolCall) -> object:
 
 
 def listed(tools: Iterable[Tool]) -> str:
-    """The tools' schemas, one a line."""
+    """Return the tools' schemas, one per line."""
     return "\n".join(json.dumps(tool.model_dump(mode="json"), ensure_ascii=False) for tool in tools)

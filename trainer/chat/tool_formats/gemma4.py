@@ -56,7 +56,7 @@ class Gemma4Format:
 
 
 def _call(text: str, start: int, number: int) -> tuple[ToolCall, int]:
-    """The call behind its opening mark, and where it ends. Raises _MalformedError."""
+    """Parse the call after its opening mark, and return it with its end. Raises _MalformedError."""
     begin = space_after(text, start)
     brace = text.find("{", begin, begin + 512)
     if not text.startswith(_CALL, begin) or brace < 0:
@@ -126,7 +126,7 @@ def _name(text: str, start: int) -> tuple[str, int]:
 
 
 def _separated(text: str, position: int, close: str) -> int:
-    """Behind the comma that follows a value, or at the closing mark."""
+    """Return the position after the comma that follows a value, or at the closing mark."""
     position = space_after(text, position)
     if text.startswith(",", position):
         return space_after(text, position + 1)

@@ -35,7 +35,7 @@ To call one, write a message to it in the commentary channel, with a JSON object
 
 
 class HarmonyFormat:
-    """Channels in, content and calls out. A call that is no JSON object leaves the whole message as text."""
+    """Parse and render channels. A call that is not a JSON object leaves the whole message as text."""
 
     def parse(self, text: str, first: int = 0, tools: Sequence[Tool] = ()) -> Message:
         if _MESSAGE not in text:
@@ -79,13 +79,13 @@ class HarmonyFormat:
 
 
 def _body(rest: str) -> tuple[str, bool]:
-    """A message's body, and whether it was ended by a token of the notation."""
+    """Return a message's body, and whether a token of the notation ended it."""
     ends = [(found, end) for end in _ENDS if (found := rest.find(end)) >= 0]
     return (rest[: min(ends)[0]], True) if ends else (rest, False)
 
 
 def _content(thoughts: Sequence[str], said: Sequence[str], *, thinking: bool) -> str:
-    """Thoughts in the common marks, then what was said; a thought that was cut off stays open."""
+    """Return thoughts in the common marks, then the content; an unfinished thought stays open."""
     thought = "\n".join(thoughts)
     if not thoughts:
         return "\n".join(said)

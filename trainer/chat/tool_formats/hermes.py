@@ -21,8 +21,9 @@ _TAG_END = "</tool_call>"
 
 
 class HermesFormat:
-    """Tagged JSON. Environments read this notation in plain text, too, and say what is wrong with it: so one
-    malformed call leaves the whole message as text, and every call gets its answer."""
+    """Tagged JSON. Environments parse this notation in plain text, too, and report errors in it: so one
+    malformed call leaves the whole message as text, and every call gets its answer.
+    """
 
     def parse(self, text: str, first: int = 0, tools: Sequence[Tool] = ()) -> Message:
         thoughts, said = split_thoughts(text)
@@ -48,12 +49,12 @@ class HermesFormat:
 
 
 def tagged(call: ToolCall, space: str) -> str:
-    """A call between its tags, with ``space`` around the JSON."""
+    """Return a call between its tags, with ``space`` around the JSON."""
     body = {"name": call.function.name, "arguments": arguments_of(call)}
     return f"{_TAG}{space}{json.dumps(body, ensure_ascii=False)}{space}{_TAG_END}"
 
 
 def _closed(text: str, position: int) -> int:
-    """Behind the closing tag, where one follows: models forget it."""
+    """Return the position after the closing tag, if there is one: models omit it."""
     end = space_after(text, position)
     return end + len(_TAG_END) if text.startswith(_TAG_END, end) else position

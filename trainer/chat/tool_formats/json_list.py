@@ -36,8 +36,8 @@ class JsonListFormat:
     """Mark behind the list, which may be missing."""
     name_key: str = "name"
     arguments_key: str = "arguments"
-    words: tuple[str, ...] = ()
-    """Marks around plain words, which are no part of them."""
+    text_marks: tuple[str, ...] = ()
+    """Marks around plain text, which are not part of it."""
 
     def parse(self, text: str, first: int = 0, tools: Sequence[Tool] = ()) -> Message:
         thoughts, said = split_thoughts(text)
@@ -63,7 +63,7 @@ class JsonListFormat:
         return _PARAGRAPH.format(tools=listed(tools), example=example)
 
     def _bare(self, text: str) -> str:
-        for mark in self.words:
+        for mark in self.text_marks:
             text = text.replace(mark, "")
         return text
 
@@ -86,7 +86,7 @@ COHERE = JsonListFormat(
     "<|END_ACTION|>",
     name_key="tool_name",
     arguments_key="parameters",
-    words=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
+    text_marks=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
 )
 """Command R7B, Command A."""
 NEMOTRON_V2 = JsonListFormat(("<TOOLCALL>",), "</TOOLCALL>")

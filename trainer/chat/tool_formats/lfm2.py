@@ -25,7 +25,7 @@ To call tools, write a list of Python calls with named arguments:
 
 
 class Lfm2Format:
-    """One list between its marks, with words before or behind it."""
+    """One list between its marks, with text before or after it."""
 
     def parse(self, text: str, first: int = 0, tools: Sequence[Tool] = ()) -> Message:
         thoughts, said = split_thoughts(text)
@@ -45,5 +45,5 @@ class Lfm2Format:
 
 
 def _calls(listing: str, first: int) -> list[ToolCall]:
-    # Templates of LFM2.5 write line ends within quotes as they are, which is no Python.
+    # Templates of LFM2.5 write newlines within quotes unescaped, which is not valid Python.
     return python_calls(listing, first) or python_calls(listing.replace("\n", "\\n"), first)

@@ -29,10 +29,10 @@ To call functions, answer with nothing but a JSON object for each, several with 
 
 
 class Llama3Format:
-    """JSON objects and nothing else, or behind a mark: an object amid prose is an example.
+    """JSON objects and nothing else, or after a mark: an object amid prose is an example.
 
     The mark is ``<|python_tag|>``. Llama 4 has ``<|python_start|>`` and ``<|python_end|>``; its template
-    writes what is said between the two and the calls behind them.
+    puts the content between the two and the calls after them.
     """
 
     def parse(self, text: str, first: int = 0, tools: Sequence[Tool] = ()) -> Message:
@@ -50,7 +50,7 @@ class Llama3Format:
 
 
 def _divided(said: str) -> tuple[str, str]:
-    """What is said beside the calls, and where the calls must be."""
+    """Return the content beside the calls, and where the calls must be."""
     before, tag, after = said.partition(_PYTHON_TAG)
     if tag:
         return before, after
@@ -62,7 +62,7 @@ def _divided(said: str) -> tuple[str, str]:
 
 
 def _calls(text: str, first: int) -> list[ToolCall]:
-    """All calls of a text that holds nothing else; none of another text."""
+    """Return the calls of a text that consists of calls; none of another text."""
     calls: list[ToolCall] = []
     position = _behind_separators(text, 0)
     while position < len(text):

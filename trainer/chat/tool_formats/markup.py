@@ -1,4 +1,4 @@
-"""What notations with tags around each argument share: where a value ends, and what it stands for."""
+"""Helpers of notations with tags around each argument: the end of a value, and its type."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _NO_TEXT = frozenset({"integer", "number", "boolean", "object", "array", "null"}
 def message_with_calls(
     text: str, opening: str, read: Callable[[str, int, int], tuple[Sequence[ToolCall], int] | None]
 ) -> Message:
-    """The message of a text whose calls stand behind an opening tag; all of it is text if one is malformed.
+    """Parse a text with calls after an opening tag; all of it stays text if one call is malformed.
 
-    ``read`` is given the text without its thoughts, where an opening tag ends, and how many calls came
-    before; it returns the calls that stand there and where their closing tag ends, or None.
+    ``read`` gets the text without its thoughts, the end of an opening tag, and the number of calls before
+    it; it returns the calls at that position and the end of their closing tag, or None.
     """
     thoughts, said = split_thoughts(text)
     calls: list[ToolCall] = []
@@ -40,13 +40,13 @@ def message_with_calls(
 
 
 def expect(text: str, position: int, tag: str) -> int | None:
-    """Where a tag ends that stands here, white space skipped; None where another thing does."""
+    """Return the end of a tag at this position after white space; None where there is something else."""
     start = space_after(text, position)
     return start + len(tag) if text.startswith(tag, start) else None
 
 
 def value_until(text: str, start: int, close: str, followers: Sequence[str]) -> tuple[str, int] | None:
-    """The value from ``start`` to its closing tag, and where that ends; None where it is never closed.
+    """Return the value from ``start`` to its closing tag, and its end; None where it is never closed.
 
     A closing tag counts where one of ``followers`` comes next, so a value may hold the tag as text.
     """
@@ -61,17 +61,17 @@ def value_until(text: str, start: int, close: str, followers: Sequence[str]) -> 
 
 
 def types_of(tools: Iterable[Tool], name: str) -> dict[str, object]:
-    """The schemas of a tool's arguments by name; none for a tool that was not told."""
+    """Return the schemas of a tool's arguments by name; empty for an unknown tool."""
     schema = next((tool.function.parameters for tool in tools if tool.function.name == name), {})
     properties = schema.get("properties")
     return dict(properties) if isinstance(properties, dict) else {}
 
 
 def typed(value: str, schema: object) -> object:
-    """What the text of an argument stands for.
+    """Convert the text of an argument to a value.
 
-    Text for an argument that the schema calls a string; JSON where it names other types. Without a type, what
-    is JSON and no string is taken as such: templates write strings as they are and all else as JSON.
+    It stays text if the schema says string, and is decoded as JSON if it names other types. Without a type,
+    JSON other than strings is decoded: templates write strings unquoted and all else as JSON.
     """
     kinds = _kinds(schema)
     if kinds and not kinds & _NO_TEXT:
@@ -83,13 +83,13 @@ def typed(value: str, schema: object) -> object:
 
 
 def items(call: ToolCall) -> Iterable[tuple[str, object]]:
-    """The arguments of a call by name."""
+    """Return the arguments of a call by name."""
     arguments = arguments_of(call)
     return arguments.items() if isinstance(arguments, dict) else ()
 
 
 def spelt(value: object) -> str:
-    """An argument as templates write it: text as it is, all else as JSON."""
+    """Return an argument as templates write it: text unquoted, all else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -63,7 +63,7 @@ class MinimaxFormat:
 
 
 def _call(text: str, start: int, number: int, tools: Sequence[Tool]) -> tuple[ToolCall, int] | None:
-    """The invocation whose name begins at ``start``, and where it ends."""
+    """Parse the invocation whose name begins at ``start``, and return it with its end."""
     name_end = text.find(_NAMED, start)
     if name_end < 0:
         return None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["MistralFormat"]
 
 _TAG = "[TOOL_CALLS]"
-# An id without spaces: it would share them with what follows, and a run of them take quadratic time.
+# An id has no spaces: with them, the pattern would backtrack in quadratic time over a run of spaces.
 _NAMED = re.compile(r"\s*([^\s\[\]{}]+)(?:\[CALL_ID\][^\s\[\]{}]*)?(?:\[ARGS\])?\s*(?=\{)")
 _PARAGRAPH = """\
 [AVAILABLE_TOOLS]

@@ -18,7 +18,7 @@ __all__ = ["PythonicFormat", "python_calls", "written_calls"]
 
 _TAGS = re.compile(r"^<\|python_(?:start|tag)\|>|<\|python_end\|>$")
 _CONSTANTS = {"true": True, "false": False, "null": None}
-"""JSON's names, which models mix into Python."""
+"""JSON's constants, which models mix into Python."""
 _PARAGRAPH = """\
 # Tools
 
@@ -30,7 +30,7 @@ To call functions, answer with nothing but a list of Python calls with named arg
 
 
 class PythonicFormat:
-    """A list of calls with literal arguments and nothing else; the text is parsed, never run."""
+    """A list of calls with literal arguments and nothing else; the text is parsed, never executed."""
 
     def parse(self, text: str, first: int = 0, tools: Sequence[Tool] = ()) -> Message:
         thoughts, said = split_thoughts(text)
@@ -46,12 +46,12 @@ class PythonicFormat:
 
 
 def written_calls(calls: Iterable[ToolCall]) -> str:
-    """A list of Python calls."""
+    """Return a list of Python calls."""
     return f"[{', '.join(map(_written, calls))}]"
 
 
 def python_calls(text: str, first: int) -> list[ToolCall]:
-    """The calls of a text that is a list of Python calls; none of another text."""
+    """Return the calls of a text that is a list of Python calls; none of another text."""
     if not text.startswith("["):
         return []
     try:
@@ -65,7 +65,7 @@ def python_calls(text: str, first: int) -> list[ToolCall]:
 
 
 def _call(node: ast.expr, number: int) -> ToolCall | None:
-    """Raises ValueError or TypeError for arguments that are no JSON."""
+    """Convert a call. Raises ValueError or TypeError for arguments that are not JSON."""
     if not isinstance(node, ast.Call) or node.args or any(word.arg is None for word in node.keywords):
         return None
     arguments: dict[str, object] = {str(word.arg): _value(word.value) for word in node.keywords}
@@ -82,7 +82,7 @@ def _name(node: ast.expr) -> str | None:
 
 
 def _value(node: ast.expr) -> object:
-    """A literal, in which JSON's own names may stand for Python's."""
+    """Return a literal, in which JSON's own names may stand for Python's."""
     match node:
         case ast.Name(id=name) if name in _CONSTANTS:
             return _CONSTANTS[name]

@@ -40,7 +40,7 @@ value
 
 
 class Qwen3CoderFormat:
-    """Tags around the name and each argument. The outer tags may be missing: Qwen3-Coder forgets them."""
+    """Tags around the name and each argument. The outer tags may be missing: Qwen3-Coder omits them."""
 
     def parse(self, text: str, first: int = 0, tools: Sequence[Tool] = ()) -> Message:
         thoughts, said = split_thoughts(text)
@@ -66,13 +66,13 @@ class Qwen3CoderFormat:
 
 
 def _unopened(text: str) -> str:
-    """The text before a function, without the tag that opens the call."""
+    """Return the text before a function, without the tag that opens the call."""
     bare = text.rstrip()
     return bare.removesuffix(_OPEN) if bare.endswith(_OPEN) else text
 
 
 def _call(text: str, start: int, number: int, tools: Sequence[Tool]) -> tuple[ToolCall, int] | None:
-    """The call whose name begins at ``start``, and where its function ends."""
+    """Parse the call whose name begins at ``start``, and return it with the end of its function."""
     close = text.find(">", start)
     name = text[start:close] if close >= 0 else ""
     types = types_of(tools, name)

@@ -30,20 +30,20 @@ To call functions, end your answer with calls in this form:
 class SectionFormat:
     """A section of calls; each has its name, and its arguments as a JSON object.
 
-    What stands behind the section is kept as content. The section's own end may be missing, since models stop
-    before it.
+    Text after the section is kept as content. The section's own end may be missing, since models stop before
+    it.
     """
 
     section: str
     section_end: str
     call: str
     before_name: str
-    """What stands before the name, where it does."""
+    """Text before the name, if any."""
     before_arguments: tuple[str, ...]
-    """What stands between name and arguments; the first is written, all are read."""
+    """Text between name and arguments; the first is written, all are read."""
     after_arguments: tuple[str, ...]
     named: Callable[[str], str]
-    """The function's name from what is written in its place."""
+    """Extracts the function's name from the text in its place."""
     numbered: bool = False
     """Names are written with a prefix and the call's number."""
 
@@ -107,7 +107,7 @@ class SectionFormat:
 
 
 def _without_number(written: str) -> str:
-    """``functions.f:0`` names ``f``."""
+    """Return ``f`` for ``functions.f:0``."""
     return written.removeprefix("functions.").rpartition(":")[0] or written
 
 

@@ -1,4 +1,4 @@
-"""Plain text: what the model wrote goes to the environment as it is, and the environment reads it."""
+"""Plain text: the model's message goes to the environment unchanged, which parses it."""
 
 from __future__ import annotations
 

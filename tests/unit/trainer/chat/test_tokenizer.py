@@ -17,7 +17,7 @@ ANSWER = Message(role="user", content="95\n")
 TOOL = Tool(function=FunctionSchema(name="submit", description="Finish."))
 
 
-def heard(text: str, number: int = 0) -> Message:
+def answer(text: str, number: int = 0) -> Message:
     return Message(role="tool", content=text, tool_call_id=f"{number:09d}", name="python")
 
 
@@ -96,7 +96,7 @@ def test_what_follows_a_turn_is_the_rest_of_its_frame_and_the_next_head(name, te
 )
 def test_answers_of_tools_take_the_form_that_the_template_knows(name, text, tmp_path) -> None:
     chat = chat_of(tmp_path, TEMPLATES[name][0])
-    assert chat.decode(chat.continuation([heard("a"), heard("b", 1)])) == text
+    assert chat.decode(chat.continuation([answer("a"), answer("b", 1)])) == text
 
 
 def test_a_template_that_leaves_tools_out_hears_them_as_users(tmp_path) -> None:
@@ -105,7 +105,7 @@ def test_a_template_that_leaves_tools_out_hears_them_as_users(tmp_path) -> None:
     )
     assert deaf.count("elif m.role != 'tool'") == 1
     chat = chat_of(tmp_path, deaf)
-    assert "<|im_start|>user\na<|im_end|>" in chat.decode(chat.continuation([heard("a")]))
+    assert "<|im_start|>user\na<|im_end|>" in chat.decode(chat.continuation([answer("a")]))
 
 
 def test_users_in_a_row_and_system_prompts_fit_strict_templates(tmp_path) -> None:
@@ -207,7 +207,7 @@ def test_a_cut_turn_is_read_as_far_as_it_goes() -> None:
 def test_history_with_calls_is_rendered_with_arguments_as_objects(tmp_path) -> None:
     chat = chat_of(tmp_path, tool_format="hermes")
     said = chat.parse('<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>')
-    text = chat.decode(chat.opening([TASK, said, heard("ok")]))
+    text = chat.decode(chat.opening([TASK, said, answer("ok")]))
     assert '<tool_call>\n{"name": "f", "arguments": {"x": 1}}\n</tool_call><|im_end|>' in text
 
 
