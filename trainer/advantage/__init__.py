@@ -1,4 +1,4 @@
-"""From rewards to advantages: arithmetic on numpy arrays, one algorithm a file."""
+"""Compute advantages from rewards: arithmetic on numpy arrays, one algorithm per file."""
 
 from __future__ import annotations
 

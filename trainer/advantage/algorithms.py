@@ -1,6 +1,6 @@
-"""Each algorithm over the trajectories of a batch: configuration to function.
+"""Apply the configured algorithm to the trajectories of a batch.
 
-The formulas have files of their own; here they are given the right rewards, group by group or turn by turn.
+The formulas have files of their own; this module passes them the rewards, group by group or turn by turn.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ __all__ = ["ALGORITHMS", "Credit"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Credit:
-    """What a trajectory's actions get."""
+    """Credit of a trajectory's actions."""
 
     advantages_A: Array
     returns_A: Array | None = None
 
 
 def _by_group(episodes: Sequence[Chain], advantages: Callable[[Array], Array]) -> list[Credit]:
-    """One advantage a trajectory, from the rewards of its group."""
+    """Return one advantage per trajectory, from the rewards of its group."""
     totals_N = np.array([chain.total for chain in episodes], dtype=np.float64)
     advantages_N = np.zeros_like(totals_N)
     for members in groups(episodes):
@@ -49,7 +49,7 @@ def _by_group(episodes: Sequence[Chain], advantages: Callable[[Array], Array]) -
 
 
 def _group_means(episodes: Sequence[Chain], values_N: Array) -> Array:
-    """The mean over each trajectory's group; 0 for those that do not count."""
+    """Return the mean over each trajectory's group; 0 for those that do not count."""
     means_N = np.zeros_like(values_N)
     for members in groups(episodes):
         means_N[members] = values_N[members].mean()
@@ -57,7 +57,7 @@ def _group_means(episodes: Sequence[Chain], values_N: Array) -> Array:
 
 
 def _turn_baselines(episodes: Sequence[Chain], returns_N: Sequence[Array], *, others: bool) -> list[Array]:
-    """For each turn of each trajectory the mean return of its group from there on; 0 without a group."""
+    """Return the group's mean return from each turn of each trajectory on; 0 without a group."""
     baselines_N = [np.zeros_like(returns_K) for returns_K in returns_N]
     for members in groups(episodes):
         found = turn_baselines([returns_N[member] for member in members], others=others)
@@ -97,7 +97,7 @@ def _return_to_go(episodes: Sequence[Chain], config: ReturnToGo) -> list[Credit]
 def _one_baseline(
     episodes: Sequence[Chain], returns_N: Sequence[Array], kind: Literal["group", "batch", "none"]
 ) -> list[Array]:
-    """The same baseline for all turns of a trajectory: a mean of whole episodes' returns."""
+    """Return the same baseline for all turns of a trajectory: a mean of whole episodes' returns."""
     firsts_N = np.array([float(returns_K[0]) if len(returns_K) else 0.0 for returns_K in returns_N])
     counted = [index for index, chain in enumerate(episodes) if chain.counted]
     if kind == "group":
@@ -133,13 +133,13 @@ def _gae_chain(chain: Chain, config: Gae) -> Credit:
 
 
 def _turn_rewards(chain: Chain) -> Array:
-    """What each turn earned."""
+    """Return the reward of each turn."""
     starts = turn_starts(chain)
     return np.add.reduceat(chain.rewards_A, starts) if len(starts) else np.zeros(0)
 
 
 def _over_tokens(chain: Chain, values_K: Array) -> Array:
-    """Values of turns, at each of their actions."""
+    """Repeat values of turns for each of their actions."""
     return np.repeat(values_K, np.diff(turn_starts(chain), append=len(chain.rewards_A)))
 
 
@@ -151,4 +151,4 @@ ALGORITHMS: Mapping[type, Callable[[Sequence[Chain], Any], list[Credit]]] = {
     ReturnToGo: _return_to_go,
     Rloo: lambda episodes, _: _by_group(episodes, rloo),
 }
-"""Configuration to algorithm."""
+"""Algorithms by the name in the configuration."""

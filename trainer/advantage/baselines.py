@@ -1,10 +1,10 @@
-"""Baselines by turn: what a group earned on average from each turn on, so that late turns are not charged for
-what earlier ones earned.
+"""Baselines by turn: a group's mean return from each turn on, so that late turns are not charged for rewards
+of earlier ones.
 
-Time-dependent baselines of policy gradients (Greensmith et al. 2004, https://jmlr.org/papers/v5/greensmith04a)
-over the episodes of a group; without the episode itself, as RLOO does it, they leave the gradient unbiased.
-An episode that is over by then counts with the return of its last turn: where all is earned at the end, each
-turn's baseline is that of the whole episode.
+Time-dependent baselines of policy gradients (Greensmith et al. 2004,
+https://jmlr.org/papers/v5/greensmith04a) over the episodes of a group; leave-one-out, as in RLOO, they keep
+the gradient unbiased. An episode that has ended before a turn counts with the return of its last turn: with
+a reward at the end only, each turn's baseline is that of the whole episode.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ __all__ = ["extended", "turn_baselines"]
 
 
 def extended(returns_K: Array, turns: int) -> Array:
-    """Returns over so many turns, the last one repeated; zeros where there is none."""
+    """Extend returns to this many turns by repeating the last one; zeros where there is none."""
     if not len(returns_K):
         return np.zeros(turns)
     return np.concatenate([returns_K, np.full(turns - len(returns_K), returns_K[-1])])
 
 
 def turn_baselines(returns_G: Sequence[Array], *, others: bool) -> list[Array]:
-    """The baseline of each turn of each episode of a group, from the returns of its turns.
+    """Return the baseline of each turn of each episode of a group, from the returns of its turns.
 
     Args:
         returns_G: for each episode the returns of its turns, shape (K,) with a K of its own.
-        others: the mean over the other episodes, else over all; a group of one is its own baseline.
+        others: use the mean over the other episodes instead of all; a group of one is its own baseline.
     """
     longest = max((len(returns_K) for returns_K in returns_G), default=0)
     table_GK = np.stack([extended(returns_K, longest) for returns_K in returns_G])

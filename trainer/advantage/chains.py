@@ -1,6 +1,6 @@
-"""A trajectory's sampled tokens in a row, over all its segments: the actions that credit is given to.
+"""Chain a trajectory's sampled tokens over all its segments: the actions that get credit.
 
-Dimension ``_A``: sampled tokens of one trajectory. Rewards are exact sums: what stands at or after a sampled
+Dimension ``_A``: sampled tokens of one trajectory. Rewards are exact sums: a reward at or after a sampled
 token and before the next one belongs to it.
 """
 
@@ -24,34 +24,34 @@ Array: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chain:
-    """One trajectory."""
+    """The actions of one trajectory."""
 
     group: int
     samples: tuple[int, ...]
-    """Indexes of its samples in the batch, in the order in which they were played."""
+    """Indices of its samples in the batch, in playing order."""
     counted: bool
-    """It has a verdict and counts in baselines."""
+    """Whether it has a score and counts in baselines."""
     trained: bool
-    """Its tokens are in the loss."""
+    """Whether its tokens are in the loss."""
     truncated: bool
-    """It was cut off by a limit."""
+    """Whether a limit cut it off."""
     total: float
-    """All its rewards."""
+    """Sum of all its rewards."""
     rewards_A: Array
     turns_A: NDArray[np.int32]
     values_A: Array | None
-    """The critic's, of what was there before each token."""
+    """The critic's value estimate before each token."""
 
 
 def chains(
     samples: Sequence[Sample], rewards_N: Sequence[FloatT], *, skip_truncated: bool
 ) -> tuple[Chain, ...]:
-    """The trajectories of a batch, in the order of their first samples.
+    """Return the trajectories of a batch, in the order of their first samples.
 
     Args:
         samples: rows of the batch; those of one trajectory share ``trajectory_id``.
-        rewards_N: rewards of each sample's tokens, instead of its own.
-        skip_truncated: trajectories that were cut off are not trained on.
+        rewards_N: rewards of each sample's tokens, replacing its own.
+        skip_truncated: exclude truncated trajectories from training.
     """
     indexes: dict[str, list[int]] = {}
     for index, sample in enumerate(samples):
@@ -65,7 +65,7 @@ def chains(
 
 
 def groups(chains: Sequence[Chain]) -> tuple[NDArray[np.int64], ...]:
-    """Indexes of the chains that share a baseline, for each group; only those that count."""
+    """Return the indices of the chains that share a baseline, for each group; only those that count."""
     members: dict[int, list[int]] = {}
     for index, chain in enumerate(chains):
         if chain.counted:
@@ -74,7 +74,7 @@ def groups(chains: Sequence[Chain]) -> tuple[NDArray[np.int64], ...]:
 
 
 def rows(chain: Chain, values_A: Array, samples: Sequence[Sample]) -> dict[int, FloatT]:
-    """Values of a trajectory's actions, laid out over its samples' tokens: index of a sample to an array."""
+    """Lay out values of a trajectory's actions over its samples' tokens: index of a sample to an array."""
     counts = [int(samples[index].mask_T.sum()) for index in chain.samples]
     laid: dict[int, FloatT] = {}
     for index, part in zip(chain.samples, np.split(values_A, np.cumsum(counts)[:-1]), strict=True):
@@ -84,7 +84,7 @@ def rows(chain: Chain, values_A: Array, samples: Sequence[Sample]) -> dict[int, 
 
 
 def turn_starts(chain: Chain) -> NDArray[np.int64]:
-    """Indexes of the actions that begin a turn."""
+    """Return the indices of the actions that begin a turn."""
     return np.flatnonzero(np.diff(chain.turns_A, prepend=-1) != 0)
 
 

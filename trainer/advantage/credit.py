@@ -1,8 +1,8 @@
-"""Who earned what: fills the advantages (and the critic's targets) of a batch.
+"""Assign credit: fill in the advantages (and the critic's targets) of a batch.
 
 Pure, and the same on every rank. Trajectories of weight 0 are in no baseline and get no advantage. With
-``overlong = "mask"`` those that a limit cut off stay in their group's baseline, since they have a verdict,
-and get weight 0 (overlong filtering, Yu et al. 2025, https://arxiv.org/abs/2503.14476).
+``overlong = "mask"``, truncated ones stay in their group's baseline, since they have a score, and get weight
+0 (overlong filtering, Yu et al. 2025, https://arxiv.org/abs/2503.14476).
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ __all__ = ["credit"]
 
 
 def credit(batch: Batch, config: AlgorithmConfig, kl_coefficient: float = 0.0) -> Batch:
-    """The batch with advantages, and returns where there is a critic.
+    """Return the batch with advantages, and returns where there is a critic.
 
-    Imitation gets advantage 1 on every token of the mask. Adds the facts ``advantage/std``, and where there
-    is a reference or a critic ``reference/kl_sequence`` and ``value/explained``.
+    SFT batches get advantage 1 on every token of the mask. Adds the metrics ``advantage/std``, and where
+    there is a reference or a critic ``reference/kl_sequence`` and ``value/explained``.
 
     Args:
         batch: with the learner's annotations, as far as the algorithm needs them.
         config: the algorithm.
         kl_coefficient: used when ``config.kl.place`` is ``reward``.
 
-    Raises ValueError when an annotation that is needed is missing.
+    Raises ValueError when a required annotation is missing.
     """
     samples = batch.samples
     if batch.objective is Objective.IMITATE:

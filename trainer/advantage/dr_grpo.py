@@ -14,5 +14,5 @@ __all__ = ["dr_grpo"]
 
 
 def dr_grpo(rewards_G: Array) -> Array:
-    """Rewards minus their mean."""
+    """Return rewards minus their mean."""
     return rewards_G - float(rewards_G.mean())

@@ -1,11 +1,11 @@
 """Generalised advantage estimation (Schulman et al. 2016, https://arxiv.org/abs/1506.02438).
 
-A step is a token, or a turn: then the value of a turn is the critic's before its first token, its reward all
-that it earned, and its tokens share advantage and return (the turn as an action: ArCHer, Zhou et al. 2024,
-https://arxiv.org/abs/2402.19446). Steps run on over a trajectory's segments. An episode that a limit cut off
-is graded like any other, so its value ends with the grade; ``bootstrap`` lets it go on with the critic's
-value before the last sampled token, which stands in for the one after it. Left out: both levels at once
-(bi-level GAE).
+A step is a token, or a turn: then the value of a turn is the critic's before its first token, its reward the
+sum over the turn, and its tokens share advantage and return (the turn as an action: ArCHer, Zhou et al.
+2024, https://arxiv.org/abs/2402.19446). Steps continue over a trajectory's segments. A truncated episode is
+graded like any other, so its value ends with the grade; ``bootstrap`` continues it with the critic's value
+before the last sampled token, as an estimate of the one after it. Left out: both levels at once (bi-level
+GAE).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["gae"]
 
 
 def gae(rewards_K: Array, values_K: Array, gamma: float, lam: float, following: float = 0.0) -> Array:
-    """Advantages of K steps, from their rewards and the values before them.
+    """Return the advantages of K steps, from their rewards and the values before them.
 
     ``following`` is the value after the last step. Returns for the critic are advantages plus values.
     """

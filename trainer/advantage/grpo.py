@@ -16,7 +16,9 @@ __all__ = ["grpo"]
 
 
 def grpo(rewards_G: Array, epsilon: float) -> Array:
-    """(rewards - mean) / (sample standard deviation + epsilon); zeros for a group of one or of equals."""
+    """Return (rewards - mean) / (sample standard deviation + epsilon); zeros for a group of one or equal
+    rewards.
+    """
     if len(rewards_G) < 2 or np.ptp(rewards_G) == 0:
         return np.zeros_like(rewards_G)
     return (rewards_G - float(rewards_G.mean())) / (float(rewards_G.std(ddof=1)) + epsilon)

@@ -1,4 +1,4 @@
-"""The distance to the reference model, subtracted from rewards.
+"""Subtract a KL penalty to the reference model from rewards.
 
 From Ziegler et al. 2019, https://arxiv.org/abs/1909.08593. Estimators as in Schulman 2020,
 http://joschu.net/blog/kl-approx.html, of KL(policy | reference) at each sampled token, from the policy's
@@ -17,16 +17,18 @@ if TYPE_CHECKING:
 __all__ = ["penalised", "token_kl"]
 
 LOG_BOUND = 20.0
-"""Greatest size of a log-ratio."""
+"""Greatest magnitude of a log-ratio."""
 
 
 def token_kl(sample: Sample, estimator: Literal["k1", "k2", "k3"]) -> FloatT:
-    """KL to the reference at each token in nats, 0 where not sampled.
+    """Return the KL to the reference at each token in nats, 0 where not sampled.
 
     Raises ValueError when the sample lacks the learner's or the reference's log-probabilities.
     """
     if sample.old_logprobs_T is None or sample.ref_logprobs_T is None:
-        raise ValueError(f"sample {sample.id}: a KL needs log-probabilities of learner and reference")
+        raise ValueError(
+            f"sample {sample.id} lacks log-probabilities of the learner or the reference, which the KL needs"
+        )
     with np.errstate(invalid="ignore"):
         gap_T = np.where(sample.mask_T, sample.old_logprobs_T - sample.ref_logprobs_T, 0.0)
     gap_T = np.clip(np.nan_to_num(gap_T, nan=0.0), -LOG_BOUND, LOG_BOUND)
@@ -40,5 +42,5 @@ def token_kl(sample: Sample, estimator: Literal["k1", "k2", "k3"]) -> FloatT:
 
 
 def penalised(sample: Sample, estimator: Literal["k1", "k2", "k3"], coefficient: float) -> FloatT:
-    """The sample's rewards minus coefficient times KL, token by token."""
+    """Return the sample's rewards minus coefficient times KL, token by token."""
     return sample.rewards_T - np.float32(coefficient) * token_kl(sample, estimator)

@@ -1,8 +1,8 @@
 """REINFORCE++ (Hu et al. 2025, https://arxiv.org/abs/2501.03262): returns whitened over the whole batch.
 
-Each token's return is the sum of what comes at or after it, KL penalties included, as in the paper; with a
-group baseline (REINFORCE++-baseline) the mean of the group's returns is subtracted first, turn by turn; the
-paper, where all is earned at the end, has one for the whole episode, which is then the same. Left out:
+Each token's return is the sum of rewards at or after it, KL penalties included, as in the paper; with a
+group baseline (REINFORCE++-baseline) the mean of the group's returns is subtracted first, turn by turn. The
+paper has one baseline for the whole episode, which is the same when all rewards are at the end. Left out:
 clipping of rewards, which is ``reward.least`` and ``reward.most``.
 """
 
@@ -22,7 +22,9 @@ __all__ = ["reinforce_pp"]
 
 
 def reinforce_pp(rewards_N: Sequence[Array], baselines_N: Sequence[Array]) -> list[Array]:
-    """Advantages of the tokens of N trajectories, from their tokens' rewards and baselines, (A,) each."""
+    """Return advantages of the tokens of N trajectories, from their tokens' rewards and baselines, (A,)
+    each.
+    """
     return whiten(
         [
             return_to_go(rewards_A, 1.0) - baseline_A

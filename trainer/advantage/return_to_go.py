@@ -1,4 +1,4 @@
-"""Returns: what is still to come, discounted (Williams 1992, REINFORCE; the reward-to-go form)."""
+"""Returns: discounted sums of future rewards (Williams 1992, REINFORCE; the reward-to-go form)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["return_to_go"]
 
 
 def return_to_go(rewards_K: Array, gamma: float) -> Array:
-    """Sum over later steps j >= k of gamma^(j - k) rewards_j, for each step k (turns or tokens)."""
+    """Return the sum over later steps j >= k of gamma^(j - k) rewards_j, for each turn or token k."""
     if gamma == 1.0:
         return np.cumsum(rewards_K[::-1])[::-1]
     returns_K = np.zeros_like(rewards_K)

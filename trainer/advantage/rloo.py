@@ -1,4 +1,5 @@
-"""RLOO (Ahmadian et al. 2024, https://arxiv.org/abs/2402.14740): the others of the group are the baseline.
+"""RLOO (Ahmadian et al. 2024, https://arxiv.org/abs/2402.14740): the group's other episodes are the
+baseline.
 
 Left out: normalising over the batch.
 """
@@ -16,7 +17,7 @@ __all__ = ["rloo"]
 
 
 def rloo(rewards_G: Array) -> Array:
-    """Each reward minus the mean of the others'; zeros for a group of one."""
+    """Return each reward minus the mean of the others; zeros for a group of one."""
     others = len(rewards_G) - 1
     if others < 1:
         return np.zeros_like(rewards_G)

@@ -1,4 +1,4 @@
-"""Zero mean and unit deviation over all entries of several arrays."""
+"""Normalise several arrays to zero mean and unit deviation over all their entries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VARIANCE_FLOOR = 1e-8
 
 
 def whiten(arrays_N: Sequence[Array]) -> list[Array]:
-    """The arrays minus the mean of all entries, over their population deviation; zeros where it is 0."""
+    """Return the arrays minus the common mean, over the population deviation; zeros where it is 0."""
     joined = np.concatenate(arrays_N) if arrays_N else np.zeros(0)
     if not len(joined):
         return list(arrays_N)

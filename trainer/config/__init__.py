@@ -1,4 +1,4 @@
-"""A run's configuration: one frozen tree, closed, each branch for its owner."""
+"""A run's configuration: one frozen tree with a branch for each part of the trainer."""
 
 from __future__ import annotations
 

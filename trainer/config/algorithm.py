@@ -1,4 +1,4 @@
-"""Advantages, losses and what surrounds them: each variant is a model of its own with a ``kind``."""
+"""Settings of advantages, losses and KL; each variant is a model of its own with a ``kind``."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ class Gae(Branch):
     gamma: Share = 1.0
     lam: Share = 0.95
     whiten: bool = True
-    """Zero mean and unit deviation over the batch's tokens."""
+    """Normalise to zero mean and unit deviation over the batch's tokens."""
     bootstrap: bool = False
-    """Episodes that a limit cut off go on in value. They are graded all the same: for rewards that come step
-    by step, without an outcome."""
+    """Bootstrap the value of episodes that a limit cut off, although they are graded: for rewards that come
+    step by step, without an outcome.
+    """
 
 
 class Grpo(Branch):
@@ -76,7 +77,8 @@ class ReturnToGo(Branch):
     gamma: Share = 1.0
     baseline: Literal["turn", "group", "batch", "none"] = "turn"
     """turn: the mean return of the group's other episodes from the same turn on. group, batch: the mean
-    return of whole episodes, for every turn the same."""
+    return of whole episodes, the same for every turn.
+    """
 
 
 AdvantageConfig: TypeAlias = Annotated[
@@ -91,7 +93,7 @@ class PpoLoss(Branch):
     clip_low: NonNegative = 0.2
     clip_high: NonNegative = 0.28
     dual_clip: Annotated[float, Field(gt=1)] | None = None
-    """Bound on the loss of bad actions that have become likelier; about 3 where it is used."""
+    """Bound on the loss of bad actions that have become likelier; about 3 is usual."""
 
 
 class GspoLoss(Branch):
@@ -116,16 +118,18 @@ LossConfig: TypeAlias = Annotated[PpoLoss | GspoLoss | CispoLoss, Field(discrimi
 
 
 class KlConfig(Branch):
-    """Distance to the reference model (estimators: Schulman 2020, http://joschu.net/blog/kl-approx.html)."""
+    """KL penalty to the reference model (estimators: Schulman 2020, http://joschu.net/blog/kl-approx.html)."""
 
     place: Literal["none", "reward", "loss"] = "none"
     estimator: Literal["k1", "k2", "k3"] = "k3"
-    """With ``place=reward`` k1 unless another one is set."""
+    """With ``place=reward`` the default is k1."""
     coefficient: NonNegative = 0.05
     target: Annotated[float, Field(gt=0)] | None = None
-    """The coefficient adapts to keep the KL a sequence here (Ziegler et al. 2019); None: fixed."""
+    """Adapt the coefficient to keep the KL of a sequence at this value (Ziegler et al. 2019); None: fixed.
+
+    """
     horizon: Positive = 10_000
-    """Sequences over which it adapts."""
+    """Number of sequences over which the coefficient adapts."""
 
     @model_validator(mode="before")
     @classmethod
@@ -138,13 +142,13 @@ class KlConfig(Branch):
     def _teaches(self) -> KlConfig:
         if self.place == "loss" and self.estimator == "k1":
             raise ValueError(
-                "k1 has a gradient of mean zero in the loss: take k2 or k3 there, or place=reward"
+                "k1 has a gradient of mean zero in the loss: use k2 or k3 there, or place=reward"
             )
         return self
 
 
 class MismatchConfig(Branch):
-    """Correction for engine and learner disagreeing about the probability of what was sampled."""
+    """Correction for different probabilities of the sampled tokens in engine and learner."""
 
     mode: Literal["off", "truncate", "mask"] = "truncate"
     """truncate: weights min(ratio, cap). mask: ratios outside of [floor, cap] have weight 0."""
@@ -158,17 +162,17 @@ class ValueConfig(Branch):
     """The critic: a value head on the policy's last hidden states."""
 
     coefficient: NonNegative = 0.5
-    """Of its loss beside the policy's."""
+    """Weight of the critic's loss relative to the policy's."""
     clip: NonNegative | None = 0.2
-    """How far a value may move in one batch; None: no clipping."""
+    """Greatest change of a value in one batch; None: no clipping."""
     detach: bool = False
-    """Its gradient ends at the head."""
+    """Stop the critic's gradient at the head."""
     learning_rate: Annotated[float, Field(gt=0)] | None = None
-    """Of the head; the learner's when missing."""
+    """Learning rate of the head; the learner's by default."""
 
 
 class AlgorithmConfig(Branch):
-    """The algorithm: GRPO with asymmetric clipping unless said otherwise."""
+    """The algorithm; the default is GRPO with asymmetric clipping."""
 
     advantage: AdvantageConfig = Grpo()
     loss: LossConfig = PpoLoss()
@@ -176,20 +180,21 @@ class AlgorithmConfig(Branch):
     """Mean over all tokens (Yu et al. 2025), mean over sequences of their means (Shao et al. 2024), or sum
     over a constant length (Liu et al. 2025)."""
     constant_length: Positive = 1024
-    """Of the aggregation ``constant``."""
+    """Constant of the aggregation ``constant``, in tokens."""
     entropy: float = 0.0
     """Coefficient of the entropy bonus."""
     kl: KlConfig = KlConfig()
     mismatch: MismatchConfig = MismatchConfig()
     value: ValueConfig = ValueConfig()
-    """Used by ``gae`` alone."""
+    """Used by ``gae`` only."""
     drop_flat_groups: bool = True
-    """Groups whose rewards are all the same carry no signal: they are replaced by further ones."""
+    """Replace groups whose rewards are all equal, since they carry no signal."""
     most_dropped: NonNegative = 3.0
-    """Flat groups a step that are replaced, as a multiple of P; beyond it the step is trained with what there
-    is."""
+    """Limit of flat groups replaced per step, as a multiple of P; beyond it the step trains on the groups
+    that it has.
+    """
     overlong: Literal["keep", "mask"] = "keep"
-    """Episodes that were cut off by a limit of ours are trained on, or kept out of the loss."""
+    """Train on episodes that a limit of the trainer cut off, or mask them from the loss."""
 
     @property
     def compares_groups(self) -> bool:

@@ -1,4 +1,4 @@
-"""Rollout engines and the way of the weights to them."""
+"""Settings of rollout engines and of the weight sync to them."""
 
 from __future__ import annotations
 
@@ -16,40 +16,46 @@ class EngineConfig(Branch):
     """vLLM engines, each a Ray actor."""
 
     count: Positive = 1
-    """Engines (data parallel)."""
+    """Number of engines (data parallel)."""
     tensor_parallel: Positive = 1
-    """GPUs an engine, within one node."""
+    """GPUs per engine, within one node."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """auto: GPUs where ``learner.gpus`` is above 0, else CPUs."""
+    """auto: GPUs where ``learner.gpus`` is above 0, otherwise CPUs."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """auto: float32 on a CPU, where log-probabilities are then checked closely; bfloat16 on a GPU."""
     max_sequences: Positive = 256
-    """Sequences at a time."""
+    """Concurrent sequences."""
     kv_cache_mib: Positive | None = None
-    """Memory for keys and values; on a CPU 256 when missing, on a GPU by ``gpu_memory_share``."""
+    """Memory for keys and values; by default 256 on a CPU, and set by ``gpu_memory_share`` on a GPU."""
     gpu_memory_share: Annotated[float, Field(gt=0, le=1)] = 0.85
-    """Of a GPU's memory; lower where learner and engine share one."""
+    """Share of a GPU's memory; set it lower where learner and engine share a GPU."""
     gpus: NonNegative | None = None
     """GPUs that Ray reserves for each tensor-parallel worker: 1, or a share beside a learner."""
     cpus: NonNegative = 1.0
     """CPUs that Ray reserves for each engine."""
     in_process: bool | None = None
-    """Step the model in the actor's own process, which starts faster and takes half the memory; on a GPU a
-    process of its own keeps the model busy while requests come and go. By device when missing."""
+    """Run the model in the actor's own process, which starts faster and takes half the memory; on a GPU a
+    process of its own keeps the model busy while requests come and go. Chosen by device by default.
+    """
     threads: Positive = 1
-    """OpenMP threads on a CPU; more than one needs cores that nobody else uses."""
+    """OpenMP threads on a CPU; more than one needs cores that are otherwise idle."""
     eager: bool | None = None
-    """No CUDA graphs or compilation. When missing, true on a CPU and false on a GPU, where graphs make small
-    models several times faster, and the start some tens of seconds longer."""
+    """No CUDA graphs or compilation. By default true on a CPU and false on a GPU, where graphs make small
+    models several times faster, and the start some tens of seconds longer.
+    """
     seeded: bool | None = None
-    """Draw each turn with a seed of its own, so that the same weights give the same turns again. On a GPU
-    vLLM then draws request by request, which is slow. When missing, true on a CPU and false on a GPU."""
+    """Sample each turn with a seed of its own, so that the same weights give the same turns again. On a GPU
+    vLLM then samples request by request, which is slow. By default true on a CPU and false on a GPU.
+    """
     sleep: bool = False
-    """On GPUs that learner and engines share: while the learner annotates and updates, the engines' weights
-    wait in host memory and their cache is given up, so that both need not fit at the same time."""
+    """On GPUs that learner and engines share: while the learner annotates and updates, offload the engines'
+    weights to host memory and free their cache, so that both need not fit at the same time.
+    """
     keep_cache: bool = False
-    """At a weight update, turns under way keep what the former weights computed of their prefix, instead of
-    computing it again: faster with long contexts, and further from the learner. Later turns begin anew."""
+    """At a weight sync, let turns in progress keep the prefix cache that the former weights computed,
+    instead of computing it again: faster with long contexts, but further off policy. Later turns start
+    with an empty cache.
+    """
     args: dict[str, JsonValue] = {}
     """Further arguments of vLLM's engine, under its own names, such as ``{"quantization": "fp8"}``,
     ``{"kv_cache_dtype": "fp8"}``, ``{"speculative_config": {...}}``, ``{"enable_expert_parallel": true}``,
@@ -57,16 +63,17 @@ class EngineConfig(Branch):
     start_timeout_s: Seconds = 300.0
     health_every_s: Seconds = 10.0
     restarts: Positive = 10
-    """Restarts of one engine in a run."""
+    """Limit of restarts of one engine in a run."""
 
 
 class SyncConfig(Branch):
-    """How weights get from the learner to the engines."""
+    """Weight sync from the learner to the engines."""
 
     medium: Literal["auto", "shared_file", "nccl", "ipc", "adapter"] = "auto"
     """shared_file: a safetensors file in shared memory, on one machine. nccl: engines and learner on
-    separate GPUs. ipc: they share a GPU. adapter: LoRA only, the adapter alone. auto: what fits;
-    shared_file for a learner on CPUs."""
+    separate GPUs. ipc: they share a GPU. adapter: LoRA only, the adapter alone. auto: the best supported
+    one; shared_file for a learner on CPUs.
+    """
     every: Positive = 1
     """Updates between weight syncs."""
     check: bool = True
@@ -76,11 +83,13 @@ class SyncConfig(Branch):
     """Engines say of every weight sync which tensors they took, with precision and shape; of the first and of
     each so many-th also checksums of the contents, which cost reading the weights once more at either end."""
     tolerance: float | None = None
-    """Greatest mean difference that passes the check, in nats a token; when missing 0.35 in 16 bits, and in
-    float32 1e-4 on CPUs and 5e-3 on GPUs."""
+    """Greatest mean difference that passes the check, in nats a token; by default 0.35 in 16 bits, and in
+    float32 1e-4 on CPUs and 5e-3 on GPUs.
+    """
     warn_above: float | None = None
-    """Mean difference that is warned of; when missing 0.1 in 16 bits, and in float32 1e-5 on CPUs and 1e-3 on
-    GPUs."""
+    """Mean difference above which a warning is logged; by default 0.1 in 16 bits, and in float32 1e-5 on
+    CPUs and 1e-3 on GPUs.
+    """
     folder: Path | None = None
     """Where weight snapshots lie: shared memory when missing. Engines on other machines need a folder that
     all see."""

@@ -1,4 +1,4 @@
-"""Settings that are right one by one and together teach nothing: they are refused before a run begins."""
+"""Reject combinations of settings with which no step could learn anything."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ __all__ = ["nothing_to_learn"]
 
 
 def nothing_to_learn(rollout: RolloutConfig, algorithm: AlgorithmConfig, reward: RewardConfig) -> str | None:
-    """Why no step of reinforcement learning could change the policy towards its reward; None where it can."""
+    """Return why no step of reinforcement learning could improve the policy; None where it can."""
     if rollout.group_size == 1 and algorithm.compares_groups:
         kind = algorithm.advantage.kind
         return (
-            f"rollout.group_size=1 leaves algorithm.advantage.kind={kind} nothing to compare an episode "
-            "with, so that every advantage is 0; take rollout.group_size=2 or more, or an advantage without "
-            "a group's baseline, such as gae or reinforce_pp"
+            f"rollout.group_size=1 leaves algorithm.advantage.kind={kind} no other episode "
+            "to compare with, so that every advantage is 0; use rollout.group_size=2 or "
+            "more, or an advantage without a group baseline, such as gae or reinforce_pp"
         )
     sampling = rollout.sampling
     if sampling.temperature == 0 or sampling.top_k == 1:
         setting = "temperature=0" if sampling.temperature == 0 else "top_k=1"
         return (
-            f"rollout.sampling.{setting} always takes the likeliest token, so that nothing is explored and "
-            "the episodes of a group are all the same; take temperature=1 (evaluation.temperature is a "
-            "setting of its own)"
+            f"rollout.sampling.{setting} makes sampling greedy, so that all episodes of a "
+            "group are equal; use temperature=1 (evaluation.temperature is a separate "
+            "setting)"
         )
     if not (reward.outcome_weight or reward.step_weight or any(reward.terms.model_dump().values())):
         return "every weight of the reward is 0; set reward.outcome_weight, reward.step_weight or a term"

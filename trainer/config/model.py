@@ -1,4 +1,4 @@
-"""Which model is trained, and how its conversations become tokens."""
+"""Settings of the model and of its chat format."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ __all__ = ["ChatConfig", "LoraConfig", "ModelConfig", "PretrainedModel", "TinyMo
 
 
 class TinyModel(Branch):
-    """A small model that is made on the spot, from nothing, with a tokenizer of its own."""
+    """A small model with random weights and a tokenizer of its own, created for the run."""
 
     kind: Literal["tiny"] = "tiny"
     family: Literal["qwen2", "llama"] = "qwen2"
-    """The shape."""
+    """Architecture of the model."""
     tokenizer: Literal["bytes", "bpe"] = "bpe"
-    """A token a byte, or byte-pair merges learned from ``corpus``."""
+    """bytes: one token per byte; bpe: byte-pair merges learned from ``corpus``."""
     corpus: InputFile | None = None
-    """Text that merges are learned from; the kit's own conversations when missing."""
+    """Text to learn merges from; generated conversations by default."""
     vocabulary: Positive = 512
-    """Tokens, special ones included; a multiple of 64."""
+    """Number of tokens, special ones included; a multiple of 64."""
     hidden: Positive = 128
     layers: Positive = 4
     heads: Positive = 4
@@ -32,7 +32,7 @@ class TinyModel(Branch):
     """Positions: the system prompt of the code environment takes 485 of them."""
     tied_embeddings: bool = True
     seed: int = 0
-    """Of the first weights."""
+    """Seed of the initial weights."""
 
 
 class PretrainedModel(Branch):
@@ -56,8 +56,9 @@ class LoraConfig(Branch):
     targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
     """Names of the layers that get an adapter."""
     base_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of the weights that stay as they are; adapters are in float32. auto: as passes are computed,
-    which is bfloat16 on a GPU."""
+    """Precision of the frozen weights; adapters are in float32. auto: the precision of passes, which is
+    bfloat16 on a GPU.
+    """
 
 
 ToolFormatName: TypeAlias = Literal[
@@ -80,14 +81,14 @@ ToolFormatName: TypeAlias = Literal[
     "phi4_mini",
     "qwen3_coder",
 ]
-"""Ways of writing tool calls; ``docs/trainer/models.md`` says which family has which."""
+"""Notations of tool calls; ``docs/trainer/models.md`` lists the families that use each one."""
 
 _GIVEN = frozenset(
     {"messages", "conversation", "tools", "documents", "chat_template", "add_generation_prompt", "tokenize"}
     | {"continue_final_message", "padding", "truncation", "max_length", "return_tensors", "return_dict"}
     | {"return_assistant_tokens_mask", "tokenizer_kwargs"}
 )
-"""Arguments that the trainer itself gives, or that say how to render."""
+"""Arguments that the trainer sets itself, or that control rendering."""
 
 
 def _free(given: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -98,15 +99,15 @@ def _free(given: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 class ChatConfig(Branch):
-    """How messages become tokens, and tokens actions."""
+    """Conversion of messages to tokens, and of tokens to actions."""
 
     tool_format: ToolFormatName = "text"
-    """How the model writes tool calls; ``text`` sends it as written, and the environment reads it."""
+    """Notation of the model's tool calls; ``text`` sends messages unparsed, for the environment to parse."""
     tools: Literal["template", "prompt", "none"] = "template"
-    """Tools are told by the chat template, by a paragraph in the system prompt, or not at all."""
+    """Render tools with the chat template, as a paragraph in the system prompt, or not at all."""
     system_prompt: str | None = None
-    """In place of the environment's system prompt."""
+    """Replaces the environment's system prompt."""
     template: InputFile | None = None
-    """A Jinja file in place of the tokenizer's chat template."""
+    """A Jinja file that replaces the tokenizer's chat template."""
     template_kwargs: Annotated[dict[str, JsonValue], AfterValidator(_free)] = {}
     """Further arguments of the chat template: ``enable_thinking``, ``reasoning_effort`` and the like."""

@@ -1,4 +1,4 @@
-"""Where a run tells what it does."""
+"""Settings of a run's outputs and of its Ray cluster."""
 
 from __future__ import annotations
 
@@ -14,25 +14,30 @@ class TrackingConfig(Branch):
 
     tensorboard: bool = False
     wandb_project: str | None = None
-    """Needs the package ``wandb`` and a login; offline by WANDB_MODE."""
+    """Project at Weights & Biases. Needs the package ``wandb`` and a login; WANDB_MODE=offline works without
+    one.
+    """
     mlflow_uri: str | None = None
-    """Needs the package ``mlflow-skinny``."""
+    """Tracking URI of MLflow. Needs the package ``mlflow-skinny``."""
     mlflow_experiment: str = "training-sandbox"
     report: bool = True
     """Write ``report.html`` at the end."""
     progress: bool = True
-    """Progress bars, where there is a terminal."""
+    """Show progress bars on a terminal."""
     trajectories: Literal["all", "scored", "none"] = "all"
-    """What is kept for looking at, in ``trajectories.jsonl``."""
+    """Which trajectories are written to ``trajectories.jsonl`` for inspection."""
 
 
 class RayConfig(Branch):
     """The Ray cluster."""
 
     address: str | None = None
-    """``auto`` or an address; a local one is started when missing."""
+    """``auto`` or an address; a local cluster is started by default."""
     cpus: Positive | None = None
-    """Of a local cluster; the machine's when missing, or as many as engines and workers ask for."""
+    """CPUs of a local cluster; by default those of the machine, or as many as engines and workers reserve.
+
+    """
     object_store_mib: Positive | None = None
-    """Of a local cluster. When missing, as much as the largest batch needs on its way to the workers: 256 at
-    least, and half of what is free in /dev/shm at most."""
+    """Object store of a local cluster. By default as large as the largest batch needs on its way to the
+    workers: at least 256, and at most half of the free space in /dev/shm.
+    """

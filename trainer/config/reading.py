@@ -20,7 +20,7 @@ __all__ = ["read_part", "read_run"]
 
 _INSTALLED = Path(__file__).resolve().parents[2]
 _SHIPPED = ("deploy", "runs")
-"""The run files that come with the package have the same names with and without a checkout."""
+"""Folder of the run files, which have the same names in a checkout and in the installed package."""
 
 Model = TypeVar("Model", bound=BaseModel)
 

@@ -1,4 +1,4 @@
-"""What an episode is worth to the trainer."""
+"""Settings of an episode's reward."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ class TermWeights(Branch):
     execution_success: float = 0.0
     """Share of executed actions that succeeded."""
     file_operation: float = 0.0
-    """The answer's file was made."""
+    """The answer's file was created."""
     progress: float = 0.0
-    """Growth of the environment's own measure of progress, turn by turn."""
+    """Increase of the environment's own measure of progress, turn by turn."""
     efficiency: float = 0.0
     """1 - turns / horizon, for solved episodes."""
     format: float = 0.0
-    """Share of turns that held a well-formed action."""
+    """Share of turns with a well-formed action."""
     length: float = 0.0
-    """Minus sampled tokens / the context, at least -1."""
+    """Minus sampled tokens / context, at least -1."""
 
 
 class RewardConfig(Branch):
     """Outcome, the environment's step rewards, and shaping."""
 
     outcome: Literal["score", "success"] = "score"
-    """The graded score, or 1 for solved and 0 for not."""
+    """score: the graded score. success: 1 for solved, 0 otherwise."""
     outcome_weight: float = 1.0
     step_weight: float = 0.0
-    """Of the environment's own step rewards, shaped terms included."""
+    """Weight of the environment's own step rewards, shaped terms included."""
     terms: TermWeights = TermWeights()
     least: float | None = None
-    """Cap of an episode's composed reward from below."""
+    """Lower cap of an episode's composed reward."""
     most: float | None = None
-    """Cap from above."""
+    """Upper cap of it."""
     shaping_cap: float | None = None
-    """Greatest size of the sum of all that is not outcome."""
+    """Greatest magnitude of the sum of all parts but the outcome."""

@@ -1,4 +1,4 @@
-"""The whole of a run, as a sparse TOML file and ``key=value`` words make it."""
+"""The configuration of a run, from a sparse TOML file and ``key=value`` overrides."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RunConfig(Branch):
     """One training run."""
 
     name: str = Field(default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
-    """Its name, and that of its folder."""
+    """Name of the run and of its folder."""
     root: Path = Path("var/runs")
     """Folder of all runs."""
     seed: int = 0
@@ -55,7 +55,7 @@ class RunConfig(Branch):
 
     @model_validator(mode="after")
     def _without_room_for_tools(self) -> RunConfig:
-        """A tiny model is told no tools unless it is asked for: their schemas fill its context."""
+        """Leave tools out of a tiny model's prompt unless configured: schemas would fill its context."""
         if isinstance(self.model, TinyModel) and "tools" not in self.chat.model_fields_set:
             object.__setattr__(self, "chat", self.chat.model_copy(update={"tools": "none"}))
         return self
@@ -65,7 +65,7 @@ class RunConfig(Branch):
         if self.sync.medium == "adapter" and self.learner.lora is None:
             raise ValueError("sync.medium=adapter sends a LoRA adapter, and learner.lora is not set")
         if self.steps == 0 and self.warm_start is None:
-            raise ValueError("nothing to do: steps is 0 and there is no warm_start")
+            raise ValueError("nothing to do: steps is 0 and warm_start is not set")
         if self.steps and (why := nothing_to_learn(self.rollout, self.algorithm, self.reward)):
-            raise ValueError(f"nothing would be learned: {why}")
+            raise ValueError(f"nothing could be learned: {why}")
         return self

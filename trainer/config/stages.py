@@ -1,4 +1,4 @@
-"""The warm start before reinforcement learning, and evaluation beside it."""
+"""Settings of the warm start before reinforcement learning, and of evaluation."""
 
 from __future__ import annotations
 
@@ -10,39 +10,42 @@ __all__ = ["EvaluationConfig", "WarmStartConfig"]
 
 
 class WarmStartConfig(Branch):
-    """Supervised learning from demonstrations that are played in the sandbox."""
+    """Supervised fine-tuning on demonstrations that are played in the sandbox."""
 
     demonstrations: InputFile
     """JSONL of ``{"task_id": ..., "messages": [assistant messages]}``, as ``sandbox-service envs references``
     and ``sandbox-trainer demonstrations`` write it."""
     limit: Positive | None = None
-    """Only the first so many."""
+    """Use only this many demonstrations."""
     steps: Positive = 200
     batch: Positive = 32
-    """Demonstrations a step."""
+    """Demonstrations per step."""
     optimizer: OptimizerConfig = OptimizerConfig(learning_rate=1e-5, schedule="cosine", warmup_steps=20)
     keep_failures: bool = False
-    """Imitate demonstrations that did not solve their task as well."""
+    """Also fine-tune on demonstrations that did not solve their task."""
     spoilt: Share = 0.0
-    """Share of demonstrations that are spoilt on purpose, which leaves something to learn afterwards: for
-    demos and tests with models that know nothing."""
+    """Share of demonstrations to corrupt on purpose, so that reinforcement learning has something to
+    improve: for demos and tests with untrained models.
+    """
     concurrency: Positive = 64
-    """Demonstrations played at a time."""
+    """Concurrent demonstrations."""
     timeout_s: Seconds = 14_400.0
-    """For playing all demonstrations; ``rollout.stall_timeout_s`` ends it sooner when nothing moves."""
+    """Time limit for playing all demonstrations; ``rollout.stall_timeout_s`` ends it sooner without
+    progress.
+    """
 
 
 class EvaluationConfig(Branch):
-    """Success on tasks that are not trained on."""
+    """Evaluation on held-out tasks."""
 
     splits: tuple[str, ...] = ()
     """None: no evaluation."""
     limit: Positive | None = None
-    """Only the first so many tasks."""
+    """Use only this many tasks."""
     episodes: Positive = 1
-    """Episodes a task."""
+    """Episodes per task."""
     temperature: NonNegative = 1.0
     every: Count = 0
-    """Steps between evaluations; 0: before and after training only."""
+    """Steps between evaluations; 0: only before and after training."""
     timeout_s: Seconds = 14_400.0
-    """For one evaluation; ``rollout.stall_timeout_s`` ends it sooner when nothing moves."""
+    """Time limit of one evaluation; ``rollout.stall_timeout_s`` ends it sooner without progress."""

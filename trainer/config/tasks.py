@@ -1,4 +1,4 @@
-"""Which tasks are trained on, and in which order."""
+"""Settings of training tasks and their order."""
 
 from __future__ import annotations
 
@@ -22,37 +22,39 @@ class HorizonConfig(Branch):
 
 
 class CurriculumConfig(Branch):
-    """Which task comes next."""
+    """Order of tasks."""
 
     kind: Literal["shuffle", "levels", "adaptive"] = "shuffle"
-    """shuffle: every task once an epoch, in a seeded order. levels: easy tasks until they succeed, then
-    medium ones among them, then hard ones. adaptive: tasks that sometimes succeed come more often."""
+    """shuffle: every task once an epoch, in a seeded order. levels: easy tasks until their success reaches
+    the threshold, then medium and hard ones with some earlier ones. adaptive: tasks whose success is near
+    the target come more often.
+    """
     levels: tuple[str, ...] = ("easy", "medium", "hard")
     """Difficulties in order."""
     threshold: Share = 0.6
-    """Success at a level that opens the next."""
+    """Success at a level that opens the next level."""
     window: Positive = 64
-    """Latest episodes of a level that count."""
+    """Number of a level's latest episodes that count."""
     earlier: Share = 0.25
-    """Share of groups that are taken from levels already passed."""
+    """Share of groups from levels already passed."""
     target: Share = 0.5
-    """adaptive: the success that carries most signal."""
+    """adaptive: the success rate with most signal."""
     exploration: Share = 0.1
-    """adaptive: share of groups drawn evenly."""
+    """adaptive: share of groups sampled uniformly."""
     horizon: HorizonConfig | None = None
 
 
 class ReplayConfig(Branch):
-    """Trajectories that are used again, for losses that can be off policy."""
+    """Replay of earlier trajectories, for losses that support off-policy data."""
 
     share: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Of a batch's groups; 0 is off."""
+    """Share of a batch's groups; 0: off."""
     capacity: Positive = 256
     """Groups kept."""
     max_age: Positive = 4
-    """Updates since they were sampled."""
+    """Greatest number of updates since they were sampled."""
     use_decay: NonNegative = 0.5
-    """Priority falls by this with every use, and with every update by ``age_decay``."""
+    """Factor of the priority for every use; ``age_decay`` is the factor for every update."""
     age_decay: NonNegative = 0.25
 
 
@@ -63,6 +65,6 @@ class TasksConfig(Branch):
     splits: tuple[str, ...] = ()
     """The environment's default split when empty."""
     limit: Count | None = None
-    """Only the first so many tasks."""
+    """Use only this many tasks."""
     curriculum: CurriculumConfig = CurriculumConfig()
     replay: ReplayConfig = ReplayConfig()

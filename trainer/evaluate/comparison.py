@@ -1,7 +1,7 @@
-"""Whether a model got better: two evaluations of the same tasks, with an interval of the difference.
+"""Compare two evaluations of the same tasks, with an interval of the difference.
 
-Tasks are what is drawn again, not episodes (paired bootstrap, Efron and Tibshirani 1993): those of one task
-are alike, and a task that is easy before is easy after, which cancels out of the difference.
+The bootstrap resamples tasks, not episodes (paired bootstrap, Efron and Tibshirani 1993): episodes of one
+task are correlated, and a task's difficulty cancels out of the difference.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = ["Comparison", "compare"]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What changed on the tasks that both evaluations have a verdict of."""
+    """The change on the tasks for which both evaluations have a score."""
 
     tasks: int
     before: float
     """Success rate on those tasks."""
     after: float
     interval: Interval
-    """Of the difference, 95 per cent."""
+    """95% interval of the difference."""
 
     @property
     def difference(self) -> float:
@@ -41,14 +41,14 @@ class Comparison:
 
     @property
     def certain(self) -> bool:
-        """Whether the interval leaves zero out."""
+        """Whether the interval excludes zero."""
         return self.interval.low > 0 or self.interval.high < 0
 
 
 def compare(
     before: EvaluationResult, after: EvaluationResult, *, draws: int = 5_000, seed: int = 0
 ) -> Comparison:
-    """The difference in success rate. Raises DataError when the two share no task."""
+    """Return the difference in success rate. Raises DataError when the two share no task."""
     pairs = _common(before, after)
     successes_P2 = np.array([[task.successes for task in pair] for pair in pairs], dtype=np.float64)
     episodes_P2 = np.array([[task.episodes for task in pair] for pair in pairs], dtype=np.float64)
@@ -64,7 +64,7 @@ def _common(before: EvaluationResult, after: EvaluationResult) -> list[tuple[Tas
         (earlier[task.task_id], task) for task in after.tasks if task.episodes and task.task_id in earlier
     ]
     if not pairs:
-        raise DataError("the two evaluations share no task with a verdict")
+        raise DataError("the two evaluations have no scored task in common")
     return pairs
 
 
@@ -74,7 +74,7 @@ def _drawn(
     draws: int,
     random: np.random.Generator,
 ) -> NDArray[np.float64]:
-    """The difference on each of ``draws`` samples of tasks, as many as there are, with replacement."""
+    """Return the difference on each of ``draws`` bootstrap samples of the tasks."""
     problems = len(successes_P2)
     counts = random.multinomial(problems, np.full(problems, 1 / problems), size=draws).astype(np.float64)
     rates = (counts @ successes_P2) / (counts @ episodes_P2)

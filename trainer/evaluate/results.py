@@ -1,6 +1,6 @@
-"""What an evaluation found, task by task: a line of JSON, and figures with intervals.
+"""Results of an evaluation, task by task: a line of JSON, and rates with intervals.
 
-An episode that broke has no verdict: it counts as a failure of its task, never as a miss.
+A failed episode has no score: it counts as a failure of its task, never as unsolved.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ __all__ = [
 ]
 
 When: TypeAlias = Literal["before", "during", "after", "alone"]
-"""Place in a run; ``alone`` is an evaluation without training."""
+"""Position in a run; ``alone`` is an evaluation without training."""
 
 _NORMAL_95 = 1.959964
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Of 95 per cent."""
+    """A 95% interval."""
 
     low: float
     high: float
@@ -49,14 +49,14 @@ class TaskOutcome:
 
     task_id: str
     difficulty: str
-    """The environment's own word; empty when it has none."""
+    """The environment's own name for it; empty when it has none."""
     episodes: int
-    """With a verdict."""
+    """Episodes with a score."""
     successes: int
     mean_score: float
-    """Over episodes with a verdict; 0 when there is none."""
+    """Mean over episodes with a score; 0 without any."""
     failures: int = 0
-    """Episodes that broke and have no verdict."""
+    """Failed episodes, which have no score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class EvaluationResult:
     """One evaluation of one model on one set of tasks."""
 
     step: int
-    """Updates that the weights had seen, those of the warm start included."""
+    """Updates of the evaluated weights, those of the warm start included."""
     when: When
     split: str
     """Several splits are joined by ``+``."""
@@ -75,7 +75,7 @@ class EvaluationResult:
 
     @property
     def episodes(self) -> int:
-        """Episodes with a verdict."""
+        """Episodes with a score."""
         return sum(task.episodes for task in self.tasks)
 
     @property
@@ -85,27 +85,27 @@ class EvaluationResult:
 
     @property
     def failures(self) -> int:
-        """Episodes without a verdict."""
+        """Episodes without a score."""
         return sum(task.failures for task in self.tasks)
 
     @property
     def success_rate(self) -> float:
-        """Solved episodes among those with a verdict; 0 when there is none."""
+        """Share of solved episodes among those with a score; 0 without any."""
         return self.successes / self.episodes if self.episodes else 0.0
 
     @property
     def mean_score(self) -> float:
-        """Over episodes with a verdict; 0 when there is none."""
+        """Mean over episodes with a score; 0 without any."""
         total = sum(task.mean_score * task.episodes for task in self.tasks)
         return total / self.episodes if self.episodes else 0.0
 
     @property
     def interval(self) -> Interval:
-        """Of the success rate; see ``wilson``."""
+        """Interval of the success rate; see ``wilson``."""
         return wilson(self.successes, self.episodes)
 
     def by_difficulty(self) -> dict[str, EvaluationResult]:
-        """The same figures for each difficulty, in order of first appearance."""
+        """Return the result of each difficulty, in order of first appearance."""
         return {
             difficulty: EvaluationResult(
                 self.step,
@@ -119,12 +119,12 @@ class EvaluationResult:
         }
 
     def to_json(self) -> str:
-        """One line."""
+        """Return one line of JSON."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> EvaluationResult:
-        """What ``to_json`` wrote. Raises DataError."""
+        """Parse the output of ``to_json``. Raises DataError."""
         try:
             tree = json.loads(text)
             tasks = tuple(TaskOutcome(**task) for task in tree.pop("tasks"))
@@ -137,9 +137,9 @@ class EvaluationResult:
 
 
 def wilson(successes: int, episodes: int) -> Interval:
-    """Interval of a share (Wilson 1927); it takes episodes to be independent of each other.
+    """Return the interval of a share (Wilson 1927), assuming independent episodes.
 
-    With several episodes a task they are not quite: ``compare`` draws whole tasks.
+    Episodes of one task are correlated: ``compare`` therefore resamples whole tasks.
     """
     if not episodes:
         return Interval(0.0, 1.0)
@@ -154,7 +154,7 @@ def wilson(successes: int, episodes: int) -> Interval:
 def summarise(
     trajectories: Iterable[Trajectory], *, step: int, when: When, seconds: float = 0.0
 ) -> EvaluationResult:
-    """Played episodes as a result, tasks in order of first appearance."""
+    """Summarise played episodes, with tasks in order of first appearance."""
     by_task: dict[tuple[str, str, str], list[Trajectory]] = {}
     for trajectory in trajectories:
         task = trajectory.task
@@ -182,13 +182,13 @@ def _outcome(played: list[Trajectory]) -> TaskOutcome:
 
 
 def append_evaluation(file: Path, result: EvaluationResult) -> None:
-    """Add a line to ``evaluations.jsonl``."""
+    """Append a line to ``evaluations.jsonl``."""
     with file.open("a", encoding="utf-8") as lines:
         lines.write(result.to_json() + "\n")
 
 
 def read_evaluations(file: Path) -> tuple[EvaluationResult, ...]:
-    """All lines of ``evaluations.jsonl``; none when there is no such file. Raises DataError."""
+    """Return all lines of ``evaluations.jsonl``; empty when the file does not exist. Raises DataError."""
     if not file.exists():
         return ()
     results = []

@@ -1,4 +1,4 @@
-"""What an episode is worth: outcome, step rewards and named shaping terms, composed and capped."""
+"""Compose and cap an episode's reward from outcome, step rewards and named shaping terms."""
 
 from __future__ import annotations
 

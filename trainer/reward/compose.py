@@ -1,6 +1,6 @@
-"""The composed reward of an episode, and which of its turns earned what.
+"""Compose the reward of an episode, and attribute it to turns.
 
-An episode without a verdict is worth nothing and weighs nothing: it is no evidence about the policy.
+An episode without a score gets reward 0 and weight 0: it is no evidence about the policy.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ class Scored:
     """A trajectory with its reward."""
 
     trajectory: Trajectory
-    """With ``reward`` and ``terms`` set; weight 0 where there is no verdict."""
+    """With ``reward`` and ``terms`` set; weight 0 without a score."""
     turn_rewards: tuple[float, ...]
-    """What each turn earned, over all segments, with the outcome in the last one. They sum to the reward
-    unless there is no turn."""
+    """Reward of each turn, over all segments, with the outcome in the last one. They sum to the reward
+    unless there is no turn.
+    """
 
 
 def score(trajectory: Trajectory, config: RewardConfig, horizon: int, context_tokens: int) -> Scored:
-    """Compose outcome, the environment's step rewards and shaping terms, and cap them.
+    """Compose outcome, the environment's step rewards and shaping terms, and cap the sum.
 
-    ``Trajectory.terms`` gets the weighed parts by name: ``outcome``, ``step``, each term that has a weight,
-    and ``cap`` for what the caps added or took. They sum to the reward.
+    ``Trajectory.terms`` gets the weighted parts by name: ``outcome``, ``step``, each term with a weight, and
+    ``cap`` for the change by the caps. They sum to the reward.
 
     Args:
-        trajectory: as it was played.
+        trajectory: the played episode.
         config: weights and caps.
-        horizon: turns that the episode had.
-        context_tokens: tokens that the model's context has.
+        horizon: limit of turns of the episode.
+        context_tokens: size of the model's context in tokens.
     """
     turns = len(trajectory.turns)
     if not trajectory.scored:
@@ -63,7 +64,7 @@ def _outcome(trajectory: Trajectory, config: RewardConfig) -> float:
 
 
 def _shaping(trajectory: Trajectory, config: RewardConfig, limits: Limits) -> dict[str, tuple[float, ...]]:
-    """What each part that has a weight gives each turn."""
+    """Return the turns' values of each part with a weight."""
     weights: dict[str, float] = config.terms.model_dump()
     parts: dict[str, tuple[float, ...]] = {}
     if config.step_weight:
@@ -75,7 +76,7 @@ def _shaping(trajectory: Trajectory, config: RewardConfig, limits: Limits) -> di
 
 
 def _within(values: tuple[float, ...], cap: float | None) -> tuple[float, ...]:
-    """The values, scaled down until the size of their sum is no greater than the cap."""
+    """Scale values down until the magnitude of their sum is at most the cap."""
     size = abs(sum(values))
     if cap is None or size <= cap:
         return values

@@ -1,8 +1,8 @@
-"""Shaping terms: each says what every turn of a trajectory earned, before its weight.
+"""Shaping terms: each returns a value for every turn of a trajectory, before its weight.
 
-A term's value is the sum over turns. The facts are in ``Turn.terms``: ``actions`` (that were understood),
-``succeeded`` (of them), ``well_formed``, ``files`` (one was made or edited) and ``progress`` (the
-environment's measure after the turn, where it gives one). Facts that are missing count as 0.
+A term's value is the sum over turns. The measurements are in ``Turn.terms``: ``actions`` (that were parsed),
+``succeeded`` (of them), ``well_formed``, ``files`` (one was created or edited) and ``progress`` (the
+environment's measure after the turn, where it has one). Missing measurements count as 0.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the episode had room for."""
+    """Limits of the episode."""
 
     horizon: int
     """Turns."""
@@ -41,22 +41,23 @@ Term: TypeAlias = "Callable[[Trajectory, Limits], tuple[float, ...]]"
 
 
 def execution_success(trajectory: Trajectory, limits: Limits) -> tuple[float, ...]:
-    """Share of executed actions that succeeded; a turn earns its own part of it."""
+    """Return the share of executed actions that succeeded, divided over turns."""
     executed = sum(turn.terms.get("actions", 0.0) for turn in trajectory.turns)
     return tuple(_share(turn.terms.get("succeeded", 0.0), executed) for turn in trajectory.turns)
 
 
 def file_operation(trajectory: Trajectory, limits: Limits) -> tuple[float, ...]:
-    """1 for the first turn that made or edited a file."""
+    """Return 1 for the first turn that created or edited a file."""
     made = [turn.terms.get("files", 0.0) > 0 for turn in trajectory.turns]
     first = made.index(True) if any(made) else -1
     return tuple(1.0 if index == first else 0.0 for index in range(len(made)))
 
 
 def progress(trajectory: Trajectory, limits: Limits) -> tuple[float, ...]:
-    """Growth of the environment's measure since the turn before, from 0; it sums to the last measure.
+    """Return the increase of the environment's measure since the turn before, from 0; it sums to the last
+    measure.
 
-    A difference of potentials (Ng et al. 1999), so that going back and forth earns nothing.
+    A difference of potentials (Ng et al. 1999), so that alternating moves earn nothing.
     """
     earned: list[float] = []
     reached = 0.0
@@ -68,20 +69,20 @@ def progress(trajectory: Trajectory, limits: Limits) -> tuple[float, ...]:
 
 
 def efficiency(trajectory: Trajectory, limits: Limits) -> tuple[float, ...]:
-    """1 - turns / horizon for a solved episode, at least 0, at its last turn."""
+    """Return 1 - turns / horizon for a solved episode, at least 0, at its last turn."""
     turns = len(trajectory.turns)
     saved = max(0.0, 1.0 - _share(turns, limits.horizon)) if trajectory.success else 0.0
     return _at_last(turns, saved)
 
 
 def format_(trajectory: Trajectory, limits: Limits) -> tuple[float, ...]:
-    """Share of turns that held a well-formed action; a turn earns its own part of it."""
+    """Return the share of turns with a well-formed action, divided over turns."""
     turns = trajectory.turns
     return tuple(_share(turn.terms.get("well_formed", 0.0), len(turns)) for turn in turns)
 
 
 def length(trajectory: Trajectory, limits: Limits) -> tuple[float, ...]:
-    """Minus sampled tokens over the context, in all at least -1; a turn pays for its own."""
+    """Return minus sampled tokens over the context, at least -1 in total, divided over turns."""
     sampled = [turn.end - turn.start for turn in trajectory.turns]
     room = max(limits.context_tokens, sum(sampled))
     return tuple(-_share(tokens, room) for tokens in sampled)
@@ -103,4 +104,4 @@ TERMS: Mapping[str, Term] = {
     "length": length,
     "progress": progress,
 }
-"""By their names in ``TermWeights``."""
+"""Terms by their names in ``TermWeights``."""

@@ -1,4 +1,4 @@
-"""The tasks of the splits that a run names, as the service knows them."""
+"""List the tasks of the splits that a run configures."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 __all__ = ["TaskService", "difficulties", "list_tasks"]
 
 _AT_ONCE = 16
-"""Tasks whose difficulty is asked for at a time."""
+"""Concurrent requests for difficulties of tasks."""
 
 
 class TaskService(Protocol):
-    """What of the service's client is needed to know tasks."""
+    """The part of the service's client that listing tasks needs."""
 
     async def get_env_profile(
         self, environment: str, split: str | None = None, *, offset: int = 0, limit: int | None = None
     ) -> EnvProfile:
-        """The ids of a split's tasks."""
+        """Return the profile with the ids of a split's tasks."""
         ...
 
     async def create_instance(
@@ -50,9 +50,9 @@ class TaskService(Protocol):
 async def list_tasks(
     service: TaskService, environment: str, splits: Sequence[str], limit: int | None = None
 ) -> tuple[TaskRef, ...]:
-    """The tasks of the splits in their order, of the default split when none is named.
+    """List the tasks of the splits in their order, of the default split without any.
 
-    Raises DataError when there are none or the service does not know a split, ServiceUnavailable when it
+    Raises DataError when there are none or the service does not have a split, ServiceUnavailable when it
     does not answer.
     """
     tasks: list[TaskRef] = []
@@ -64,9 +64,9 @@ async def list_tasks(
             profile = await service.get_env_profile(environment, split, limit=left)
             tasks += [TaskRef(environment, profile.split, task_id) for task_id in profile.task_ids]
     except ConnectionError as error:
-        raise ServiceUnavailable(f"the tasks of {environment} cannot be listed: {error}") from error
+        raise ServiceUnavailable(f"cannot list the tasks of {environment}: {error}") from error
     except SandboxError as error:
-        raise DataError(f"the tasks of {environment} cannot be listed: {error}") from error
+        raise DataError(f"cannot list the tasks of {environment}: {error}") from error
     if not tasks:
         raise DataError(f"{environment} has no tasks in {', '.join(splits) or 'its default split'}")
     return tuple(tasks)
@@ -75,9 +75,9 @@ async def list_tasks(
 async def difficulties(
     service: TaskService, tasks: Sequence[TaskRef], params: Mapping[str, JsonValue] | None = None
 ) -> tuple[TaskRef, ...]:
-    """The tasks with their difficulty, which only an instance tells: one is begun of each, and released.
+    """Return the tasks with their difficulty, for which one instance of each is created and released.
 
-    Broken tasks keep theirs unknown. Raises ServiceUnavailable when the service fails otherwise.
+    The difficulty of broken tasks stays unknown. Raises ServiceUnavailable when the service fails otherwise.
     """
     room = asyncio.Semaphore(_AT_ONCE)
 
@@ -89,7 +89,7 @@ async def difficulties(
             except TaskError:
                 return task
             except SandboxError as error:
-                raise ServiceUnavailable(f"{task.task_id} does not tell its difficulty: {error}") from error
+                raise ServiceUnavailable(f"cannot read the difficulty of {task.task_id}: {error}") from error
         return replace(task, difficulty=str(created.info.get("difficulty") or ""))
 
     try:

@@ -1,4 +1,4 @@
-"""Samplers that go by success: levels of difficulty, and tasks that sometimes succeed."""
+"""Samplers that adapt to success: levels of difficulty, and tasks with a target success rate."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["AdaptiveSampler", "LevelSampler", "make_sampler"]
 
 _MEMORY = 0.7
-"""Weight of what was known of a task's success when it is played again."""
+"""Weight of a task's former success estimate when it is played again."""
 
 
 class LevelSampler:
-    """Easy tasks until they succeed, then harder ones, with some of the earlier ones among them.
+    """Samples easy tasks until they succeed, then harder ones, mixed with some earlier ones.
 
-    Tasks of a difficulty that no level names belong to the last level.
+    Tasks of a difficulty that is not a configured level belong to the last level.
     """
 
     def __init__(self, tasks: Sequence[TaskRef], config: CurriculumConfig, seed: int) -> None:
@@ -89,13 +89,13 @@ class LevelSampler:
             found = self._cycles[candidate].next(self._banned)
             if found is not None:
                 return found[0], candidate, found[1]
-        raise DataError("no task is left: each of them is broken")
+        raise DataError("no task is left to train on: all are broken")
 
 
 class AdaptiveSampler:
-    """Tasks whose success is near the target come more often; those not played yet count as such.
+    """Samples tasks whose success is near the target more often; unplayed tasks count as near it.
 
-    A task is not drawn again while a group of it is under way, unless there is no other.
+    A task is not sampled again while a group of it is in progress, unless there is no other.
     """
 
     def __init__(self, tasks: Sequence[TaskRef], config: CurriculumConfig, seed: int) -> None:
@@ -113,7 +113,7 @@ class AdaptiveSampler:
         if not free.any():
             free = ~self._banned
         if not free.any():
-            raise DataError("no task is left: each of them is broken")
+            raise DataError("no task is left to train on: all are broken")
         random = np.random.default_rng([self._seed, 2, index])
         weights = free.astype(np.float64)
         if random.random() >= self._config.exploration:
@@ -155,7 +155,7 @@ _SAMPLERS: dict[str, Callable[[Sequence[TaskRef], CurriculumConfig, int], Sample
 
 
 def make_sampler(tasks: Sequence[TaskRef], config: CurriculumConfig, seed: int) -> Sampler:
-    """The sampler that a run asks for. Raises DataError when there are no tasks."""
+    """Return the sampler of a run. Raises DataError when there are no tasks."""
     if not tasks:
-        raise DataError("there are no tasks to train on")
+        raise DataError("there are no tasks to train on; check tasks.splits and tasks.limit")
     return _SAMPLERS[config.kind](tasks, config, seed)

@@ -1,4 +1,4 @@
-"""How many turns an episode may take, as training goes on."""
+"""Grow the limit of turns of an episode during training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ __all__ = ["horizon"]
 
 
 def horizon(config: HorizonConfig | None, step: int, bound: int) -> int:
-    """Turns of an episode that begins at a step, at most ``bound`` (AgentGym-RL, Xi et al. 2025)."""
+    """Return the limit of turns of an episode that begins at a step, at most ``bound`` (AgentGym-RL, Xi et
+    al. 2025).
+    """
     if config is None:
         return bound
     return min(bound, config.first + config.add * (step // config.every))

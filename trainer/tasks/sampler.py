@@ -1,7 +1,7 @@
-"""Which task comes next: every task once an epoch, in a seeded order.
+"""Sample tasks: every task once an epoch, in a seeded order.
 
-A sampler is a fold over what happened: two samplers that were told the same events draw the same tasks, so
-that a run that is taken up again goes on where it was.
+A sampler is a fold over events: two samplers that received the same events sample the same tasks, so that a
+resumed run continues where it was.
 """
 
 from __future__ import annotations
@@ -22,35 +22,37 @@ __all__ = ["Cycle", "Sampler", "ShuffleSampler"]
 
 
 class Sampler(Protocol):
-    """Draws tasks, and learns from what became of them."""
+    """Samples tasks, and adapts to the results of their groups."""
 
     def draw(self, index: int) -> TaskRef:
-        """The task of the group with this index. Changes nothing. Raises DataError when no task is left."""
+        """Return the task of the group with this index, without side effects. Raises DataError when no task
+        is left.
+        """
         ...
 
     def issued(self, spec: GroupSpec) -> None:
-        """The group that was drawn last is to be played."""
+        """Record that the group sampled last will be played."""
         ...
 
     def ended(self, task: TaskRef, successes: Sequence[bool]) -> None:
-        """A group was played; one entry for each episode with a verdict."""
+        """Record a played group; one entry for each episode with a score."""
         ...
 
     def put_back(self, task: TaskRef) -> None:
-        """A group of the task came to nothing; the task is due again, before others."""
+        """Record that a group of the task was lost; the task comes again before others."""
         ...
 
     def ban(self, task: TaskRef) -> None:
-        """The task is broken and never comes again."""
+        """Exclude a broken task."""
         ...
 
     def facts(self) -> dict[str, float]:
-        """What is worth plotting."""
+        """Return metrics."""
         ...
 
 
 class Cycle:
-    """Tasks in a seeded order, another one each time round."""
+    """Tasks in a seeded order, a different one each epoch."""
 
     def __init__(self, tasks: Sequence[TaskRef], seed: int, salt: int = 0) -> None:
         self._tasks = tuple(tasks)
@@ -62,7 +64,7 @@ class Cycle:
         return bool(self._tasks)
 
     def next(self, banned: set[TaskRef]) -> tuple[TaskRef, int] | None:
-        """The next task and the position behind it; None when all are banned."""
+        """Return the next task and the position after it; None when all are banned."""
         for position in range(self._position, self._position + 2 * len(self._tasks)):
             task = self._at(position)
             if task not in banned:
@@ -70,12 +72,12 @@ class Cycle:
         return None
 
     def advance(self, position: int) -> None:
-        """Go to a position that ``next`` gave."""
+        """Move to a position that ``next`` returned."""
         self._position = position
 
     @property
     def epoch(self) -> float:
-        """Times round."""
+        """Number of the epoch, from 0."""
         return self._position / max(1, len(self._tasks))
 
     def _at(self, position: int) -> TaskRef:
@@ -87,7 +89,7 @@ class Cycle:
 
 
 class ShuffleSampler:
-    """Every task once an epoch; tasks that were put back come first."""
+    """Samples every task once an epoch; tasks that were put back come first."""
 
     def __init__(self, tasks: Sequence[TaskRef], seed: int) -> None:
         self._cycle = Cycle(tasks, seed)
@@ -122,5 +124,5 @@ class ShuffleSampler:
             return self._returned[0], 0
         found = self._cycle.next(self._banned) if self._cycle else None
         if found is None:
-            raise DataError("no task is left: each of them is broken")
+            raise DataError("no task is left to train on: all are broken")
         return found
