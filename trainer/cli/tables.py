@@ -30,7 +30,7 @@ def evaluation_view(result: EvaluationResult) -> RenderableType:
     """Show one evaluation: all tasks, and each difficulty."""
     table = Table(box=SIMPLE_HEAD)
     table.add_column("tasks", overflow="fold")
-    for column in ("episodes", "solved", "success", "95 %", "score", "no verdict"):
+    for column in ("episodes", "solved", "success", "95%", "score", "no verdict"):
         table.add_column(column, justify="right")
     parts = result.by_difficulty()
     rows = {f"all of {result.split}": result, **(parts if len(parts) > 1 else {})}
@@ -75,7 +75,7 @@ def run_json(summary: RunSummary) -> dict[str, object]:
 
 def _before_after(before: EvaluationResult | None, after: EvaluationResult | None) -> RenderableType:
     table = Table(box=SIMPLE_HEAD)
-    for column in ("held out", "episodes", "success", "95 %"):
+    for column in ("held out", "episodes", "success", "95%"):
         table.add_column(column, justify="left" if column == "held out" else "right")
     for name, result in (("before", before), ("after", after)):
         if result is not None:

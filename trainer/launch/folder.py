@@ -79,7 +79,7 @@ class RunFolder:
             )
         if resume and not there.exists():
             raise ConfigError(
-                f"no run to resume in {folder.path}; check name=... and folder=..., or start without --resume"
+                f"no run to resume in {folder.path}; check name=... and root=..., or start without --resume"
             )
         if resume:
             folder._check(config, RunConfig.model_validate_json(there.read_text(encoding="utf-8")))

@@ -40,7 +40,7 @@ def test_settings_of_another_kind_are_one_mistake(tmp_path: Path):
 
 @pytest.mark.parametrize("word", ["server.port=9000", "server.host=0.0.0.0", "--port=9000"])
 def test_a_service_that_is_started_for_the_run_stays_at_the_runs_address(word: str):
-    assert f"service.start: '{word}' moves the service" in told(
+    assert f"service.start: '{word}' changes the address" in told(
         f"service.start=['sandbox.kind=docker', '{word}']"
     )
 

@@ -36,7 +36,7 @@ def test_tools_that_the_template_leaves_out_are_told_in_the_prompt(tmp_path: Pat
     for _ in range(2):
         text = chat.decode(chat.opening([SYSTEM, TASK], [TOOL]))
         assert '"look_up"' in text
-    assert caplog.text.count('tools are told in the system prompt, as with chat.tools="prompt"') == 1
+    assert caplog.text.count('tools are rendered into the system prompt, as with chat.tools="prompt"') == 1
 
 
 def test_a_template_that_reads_the_arguments_of_tools_is_one_that_tells_them(tmp_path: Path, caplog) -> None:
@@ -48,7 +48,7 @@ def test_a_template_that_reads_the_arguments_of_tools_is_one_that_tells_them(tmp
     )
     chat = chat_of(tmp_path, source)
     assert "<tools>\nlook_up(word)\n</tools>" in chat.decode(chat.opening([SYSTEM, TASK], [tool]))
-    assert "told in the system prompt" not in caplog.text
+    assert "rendered into the system prompt" not in caplog.text
 
 
 def test_words_that_a_template_leaves_out_in_every_form_are_an_error(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_users_in_a_row_and_system_prompts_fit_strict_templates(tmp_path) -> Non
 def test_a_template_that_refuses_everything_is_an_error_that_says_so(tmp_path) -> None:
     template = CHATML + "{%- if messages[0].content == 'no' -%}{{ raise_exception('never') }}{%- endif -%}"
     chat = chat_of(tmp_path, template)
-    with pytest.raises(ConfigError, match="refuses a conversation: never"):
+    with pytest.raises(ConfigError, match="rejects a conversation: never"):
         chat.opening([Message(role="user", content="no")])
 
 

@@ -39,8 +39,8 @@ def test_train_hands_over_the_file_with_the_words_in_front(run_file):
 def test_train_shows_success_before_and_after_and_where_the_time_went(run_file):
     done = run("train", run_file)
     assert "before" in done.stdout
-    assert "20 %" in done.stdout
-    assert "90 %" in done.stdout
+    assert "20%" in done.stdout
+    assert "90%" in done.stdout
     assert "change on 10 tasks: +70 points" in done.stdout
     assert "update 1:02:05" in done.stdout
 
@@ -93,7 +93,7 @@ def test_sft_without_a_warm_start_says_how_to_get_one(run_file):
         (CheckpointError("torn"), 1, "error: torn", "--force"),
         (DataError("d.jsonl, line 3"), 1, "error: d.jsonl, line 3", "Correct the file"),
         (FileNotFoundError(2, "No such file", "x.jsonl"), 1, "error: x.jsonl: No such file", ""),
-        (KeyboardInterrupt(), 130, "go on with --resume", ""),
+        (KeyboardInterrupt(), 130, "continue with --resume", ""),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
 )
@@ -141,7 +141,7 @@ def test_evaluate_plays_the_exported_model_where_there_is_one(run_file, tmp_path
     run("evaluate", run_file, "--model", tmp_path, driver=driver)
     assert [call[2] for call in driver.calls] == [None, exported, tmp_path]
     assert "all of test" in first.stdout
-    assert "70 %" in first.stdout
+    assert "70%" in first.stdout
     assert "easy" in first.stdout
 
 
@@ -159,7 +159,7 @@ def test_evaluate_without_a_verdict_fails(run_file):
 
 def test_evaluate_needs_splits_and_a_model_that_is_there(run_file, tmp_path):
     assert "evaluation.splits" in run("evaluate", run_file, "evaluation.splits=[]").stderr
-    assert "is no folder" in run("evaluate", run_file, "--model", tmp_path / "none").stderr
+    assert "is not a folder" in run("evaluate", run_file, "--model", tmp_path / "none").stderr
 
 
 @pytest.mark.parametrize("words", [[], ["tracking.progress=false"]])
@@ -198,8 +198,8 @@ def test_simulate_plays_the_demonstrations_of_the_warm_start_unless_told_others(
     assert [str(call[2].demonstrations) for call in driver.calls] == ["d.jsonl", "other.jsonl", "None"]
     assert driver.calls[0][2] == PretendedModel(Path("d.jsonl"), turn_s=0.25, update_s=0.0)
     assert driver.calls[2][2].line == "pass"
-    assert "50 episodes in 10.0 s: 5.0 a second, 50 % solved" in done.stdout
-    assert "no turn was being sampled in 25 %" in done.stdout
+    assert "50 episodes in 10.0 s: 5.0 a second, 50% solved" in done.stdout
+    assert "no turn was being sampled for 25%" in done.stdout
     assert "sandbox 2" in done.stdout
 
 
@@ -251,7 +251,7 @@ def test_several_folders_make_a_page_that_compares_them(tmp_path):
     assert (tmp_path / "comparison.html").exists()
     wrong = run("report", folders[0], tmp_path / "nowhere")
     assert wrong.exit_code == 2
-    assert "nowhere is neither the folder of a run nor of the form key=value" in " ".join(
+    assert "'nowhere' is neither the folder of a run nor an override of the form key=value" in " ".join(
         wrong.stderr.split()
     )
 

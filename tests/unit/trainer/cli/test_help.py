@@ -40,7 +40,7 @@ def test_every_command_teaches_by_example(name: str) -> None:
 
 def test_without_a_command_the_help_is_shown() -> None:
     shown = CliRunner().invoke(build_cli(), [])
-    assert "Begin with the demo" in shown.output
+    assert "Start with the demo" in shown.output
 
 
 @pytest.mark.parametrize("name", commands())

@@ -56,17 +56,17 @@ def test_stages_are_counted_by_themselves_with_what_is_left():
 def test_a_step_is_told_with_reward_success_staleness_failures_and_time():
     line = played(LEARNING, terminal=False).splitlines()[1]
     assert "reward 0.20 ▁█" in line
-    assert "success 20 %" in line
+    assert "success 20%" in line
     assert "stale 0.5" in line
     assert "failures 2" in line
-    assert "take 60 % update 30 % publish 10 %" in line
+    assert "take 60% update 30% publish 10%" in line
     assert "annotate" not in line
 
 
 def test_an_evaluation_between_steps_is_told_and_remembered():
     shown = played([(2, {"evaluation/success": 0.25}), *LEARNING], terminal=False).splitlines()
-    assert shown[0] == "held out 25 %"
-    assert "held out 25 %" in shown[-1]
+    assert shown[0] == "held out 25%"
+    assert "held out 25%" in shown[-1]
 
 
 def test_fast_steps_do_not_flood_a_log_but_the_last_one_is_told():
@@ -87,7 +87,7 @@ def test_seconds_read_as_a_clock(seconds, text):
 
 
 def test_shares_read_as_per_cent_and_values_as_blocks():
-    assert percent(0.624) == "62 %"
+    assert percent(0.624) == "62%"
     assert sparkline([0, 1, 2, 7]) == "▁▂▃█"
     assert sparkline([1, 1]) == "▁▁"
     assert sparkline([1, float("nan")]) == ""

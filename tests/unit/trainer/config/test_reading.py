@@ -45,10 +45,13 @@ def test_none_switches_an_optional_setting_off(word: str, expected: float | None
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["rollout.group_size=1"], "group_size=1 leaves algorithm.advantage.kind=grpo nothing to compare"),
+        (
+            ["rollout.group_size=1"],
+            "group_size=1 leaves algorithm.advantage.kind=grpo no other episode to compare",
+        ),
         (["rollout.group_size=1", "algorithm.advantage.kind=return_to_go"], "group_size=1 leaves"),
-        (["rollout.sampling.temperature=0"], "temperature=0 always takes the likeliest token"),
-        (["rollout.sampling.top_k=1"], "top_k=1 always takes the likeliest token"),
+        (["rollout.sampling.temperature=0"], "temperature=0 makes sampling greedy"),
+        (["rollout.sampling.top_k=1"], "top_k=1 makes sampling greedy"),
         (["reward.outcome_weight=0"], "every weight of the reward is 0"),
         (["reward.least=1", "reward.most=1"], "every episode has the same reward"),
     ],
@@ -136,7 +139,7 @@ def test_a_run_file_of_the_package_is_found_from_any_folder(
         ),
         (["learner.context_parallel=2", "learner.workers=[2, 4]"], "need a fixed number of workers"),
         (["learner.offload=parameters"], "offload=parameters needs sharding=fsdp2"),
-        (["learner.offload=optimizer", "learner.optimizer.moments=8bit"], "take either it or offload"),
+        (["learner.offload=optimizer", "learner.optimizer.moments=8bit"], "use either it or offload"),
         (["learner.offload_activations=true"], "it needs gradient_checkpointing=true"),
         (["sync.medium=adapter"], "sync.medium=adapter sends a LoRA adapter"),
         (["steps=0"], "nothing to do"),

@@ -30,7 +30,7 @@ def test_only_common_tasks_with_a_verdict_count():
 
 
 def test_no_common_task_is_an_error():
-    with pytest.raises(DataError, match="share no task"):
+    with pytest.raises(DataError, match="no scored task in common"):
         compare(result([1]), result([1], first=5))
 
 

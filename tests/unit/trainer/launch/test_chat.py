@@ -27,13 +27,13 @@ def model_at(folder: Path, template: str | None, config: str = '{"model_type": "
 
 def test_a_folder_without_a_template_is_reported_before_the_service_is_asked(tmp_path: Path) -> None:
     folder = model_at(tmp_path / "model", None)
-    with pytest.raises(ConfigError, match=r"no chat template; name one with chat\.template"):
+    with pytest.raises(ConfigError, match=r"no chat template; set chat\.template"):
         train(run_with(folder, tmp_path))
 
 
 def test_a_template_that_leaves_out_users_is_reported_before_the_service_is_asked(tmp_path: Path) -> None:
     folder = model_at(tmp_path / "model", "{{ bos_token }}Go.")
-    with pytest.raises(ConfigError, match=r"does not render a user's and an assistant's message"):
+    with pytest.raises(ConfigError, match=r"does not render a user message followed by an assistant message"):
         train(run_with(folder, tmp_path))
 
 

@@ -40,11 +40,11 @@ def driver(config):
 def test_a_run_that_is_going_on_is_neither_resumed_nor_replaced(config):
     folder = RunFolder.open(config, resume=False)
     with claimed(folder.path):
-        with pytest.raises(ConfigError, match="is going on; end it first"):
+        with pytest.raises(ConfigError, match="is in progress; end it first"):
             RunFolder.open(config, resume=True)
-        with pytest.raises(ConfigError, match="is going on; end it first"):
+        with pytest.raises(ConfigError, match="is in progress; end it first"):
             RunFolder.remove(config)
-        with pytest.raises(ConfigError, match="another process is at work"), claimed(folder.path):
+        with pytest.raises(ConfigError, match="another process uses"), claimed(folder.path):
             pass
     assert RunFolder.open(config, resume=True).path == folder.path
     RunFolder.remove(config)

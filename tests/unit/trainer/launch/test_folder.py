@@ -14,7 +14,7 @@ def config(tmp_path):
 
 def test_a_run_is_never_written_over_another(config):
     RunFolder.open(config, resume=False)
-    with pytest.raises(ConfigError, match="go on with it by --resume"):
+    with pytest.raises(ConfigError, match="continue it with --resume"):
         RunFolder.open(config, resume=False)
 
 
@@ -41,7 +41,7 @@ def test_a_run_may_go_on_for_more_steps(config):
 def test_a_run_that_goes_on_keeps_its_algorithm(config):
     RunFolder.open(config, resume=False)
     other = config.model_copy(update={"algorithm": AlgorithmConfig(entropy=0.5)})
-    with pytest.raises(ConfigError, match=r"changed are: algorithm\.entropy\."):
+    with pytest.raises(ConfigError, match=r"cannot change on resume: algorithm\.entropy\."):
         RunFolder.open(other, resume=True)
 
 
@@ -85,7 +85,7 @@ def test_only_a_run_is_removed(config, tmp_path):
     config.folder.mkdir()
     precious = config.folder / "precious"
     precious.touch()
-    with pytest.raises(ConfigError, match="holds no run"):
+    with pytest.raises(ConfigError, match="not the folder of a run"):
         RunFolder.remove(config)
     assert precious.exists()
 

@@ -28,9 +28,9 @@ def test_a_model_with_its_own_tokenizer_is_let_through(folder, count):
 @pytest.mark.parametrize(
     ("count", "added", "sentence"),
     [
-        (WORDS + 1, (), "65 tokens, and the model's embedding 64"),
-        (WORDS, (WORDS + 9,), "74 tokens, and the model's embedding 64"),
-        (WORDS // 3, (), "21 tokens of the model's 64; it is that of another model"),
+        (WORDS + 1, (), "65 tokens, but the model's embedding has 64"),
+        (WORDS, (WORDS + 9,), "74 tokens, but the model's embedding has 64"),
+        (WORDS // 3, (), "21 tokens of the model's 64; it belongs to another model"),
     ],
 )
 def test_the_tokenizer_of_another_model_is_refused(folder, count, added, sentence):

@@ -15,10 +15,10 @@ ROOMY = Machine(0, None, 32 * GIB, 2 * GIB, 100 * GIB)
 @pytest.mark.parametrize(
     ("built", "devices", "driver", "sentence"),
     [
-        (None, 0, "580.65.06", "torch that is installed is built without CUDA"),
-        ("13.0", 0, "550.54.15", "driver is 550.54.15, and torch is built for CUDA 13.0, which needs 580"),
+        (None, 0, "580.65.06", "installed torch is built without CUDA"),
+        ("13.0", 0, "550.54.15", "driver is 550.54.15, but torch is built for CUDA 13.0, which needs 580"),
         ("12.6", 0, "470.82.01", "needs 525 or newer: update the driver"),
-        ("13.0", 0, "580.65.06", "torch sees none: look at nvidia-smi"),
+        ("13.0", 0, "580.65.06", "torch sees none: check nvidia-smi"),
         ("13.0", 0, None, "torch sees none"),
     ],
 )

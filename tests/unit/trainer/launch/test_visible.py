@@ -29,7 +29,7 @@ def test_learner_and_engine_share_the_only_gpu():
     config, sentence = on_visible_gpus(read_run(DEMO), 1)
     assert taken(config) == (0.5, 0.5, 0.4)
     assert sentence == (
-        "1 GPU is visible, and the run says nothing of GPUs: it takes learner.gpus=0.5 engine.gpus=0.5 "
+        "1 GPU is visible and the run configures none: using learner.gpus=0.5 engine.gpus=0.5 "
         "engine.gpu_memory_share=0.4"
     )
 
@@ -80,7 +80,7 @@ def test_a_run_that_is_resumed_takes_what_it_had_whatever_is_visible_now(began_o
 
 def test_a_run_that_is_not_there_is_told_by_its_folder(tmp_path):
     config, _ = on_visible_gpus(RunConfig(root=tmp_path), 1, resume=True)
-    with pytest.raises(ConfigError, match="there is no run to resume"):
+    with pytest.raises(ConfigError, match="no run to resume"):
         RunFolder.open(config, resume=True)
 
 

@@ -92,13 +92,13 @@ def test_a_hub_that_refuses_is_told_and_costs_nothing(tmp_path, caplog):
     with serving(hub.app) as address, caplog.at_level(logging.WARNING):
         run(tmp_path, hub=HuggingFaceHub("me/it", private=True, endpoint=address), push_to="me/it")
     assert names(tmp_path / "model") == ["config.json"]
-    assert "could not be pushed to me/it" in caplog.text
+    assert "could not push the model to me/it" in caplog.text
 
 
 def test_only_a_run_that_says_so_has_a_hub():
     assert hub_of(CheckpointConfig()) is None
     assert hub_of(CheckpointConfig(push_to="me/it")) is not None
-    with pytest.raises(ValidationError, match="push_to sends exports"):
+    with pytest.raises(ValidationError, match="push_to pushes exports"):
         CheckpointConfig(push_to="me/it", export=False)
     with pytest.raises(ValidationError, match="push_to"):
         CheckpointConfig(push_to="https://hub/me/it")

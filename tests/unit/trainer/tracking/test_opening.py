@@ -86,7 +86,7 @@ def test_a_service_that_cannot_be_opened_stops_the_run_before_it_begins(tmp_path
         def init(self, **given):
             raise OSError("no route")
 
-    with pytest.raises(TrainerError, match="wandb could not be opened: no route"):
+    with pytest.raises(TrainerError, match="cannot open tracker wandb: no route"):
         open_tracker(read_run(None, WANDB), tmp_path, importer=only("wandb", Unreachable()))
 
 

@@ -87,7 +87,7 @@ def test_two_passes_of_a_model_that_learns_give_the_same(made):
 def test_a_type_that_was_not_checked_is_refused():
     other = tiny_config("olmo")
     other.model_type = "olmo_of_tomorrow"
-    with pytest.raises(ConfigError, match="olmo_of_tomorrow: it has not been checked"):
+    with pytest.raises(ConfigError, match="olmo_of_tomorrow: packed sequences have not been verified"):
         attention_for(other, "packed")
 
 

@@ -98,5 +98,5 @@ def test_logits_that_are_changed_in_an_unknown_way_are_refused(tmp_path):
         return outputs
 
     core.language.forward = forward
-    with pytest.raises(ConfigError, match="type qwen2 does something to its logits"):
+    with pytest.raises(ConfigError, match="type qwen2 transforms its logits"):
         core(lay_out(rows_of(9), (0,), "padded", CPU))

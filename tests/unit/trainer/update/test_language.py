@@ -45,7 +45,7 @@ def test_it_is_what_passes_are_computed_in_unless_it_is_said(folder):
     said = load_model(folder, run_config(learner={**HALF, "lora": {"rank": 4, "base_dtype": "float32"}}))
     for core in (exact, said):
         assert {parameter.dtype for parameter in core.parameters()} == {torch.float32}
-    with pytest.raises(ConfigError, match=r"set learner\.dtype=bfloat16, too"):
+    with pytest.raises(ConfigError, match=r"set learner\.dtype=bfloat16 as well"):
         load_model(folder, run_config(learner={"lora": {"base_dtype": "bfloat16"}}))
 
 

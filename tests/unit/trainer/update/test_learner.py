@@ -281,7 +281,7 @@ def test_a_checkpoint_of_another_model_is_refused(folder, tmp_path):
 
 
 def test_a_folder_without_a_checkpoint_is_refused(folder, tmp_path):
-    with pytest.raises(CheckpointError, match="no checkpoint"):
+    with pytest.raises(CheckpointError, match="is not a learner checkpoint"):
         learner_on(folder).load(tmp_path)
 
 

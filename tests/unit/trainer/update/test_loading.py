@@ -85,10 +85,10 @@ def spoil_all(folder):
     ("spoil", "sentence"),
     [
         (spoil_all, "holds no weights: model.safetensors and .* are missing"),
-        (spoil_index, "lacks model-00002-of-00002.safetensors, which its index names"),
+        (spoil_index, "lacks model-00002-of-00002.safetensors, which its index lists"),
         (spoil_weights, "lack 1 weights of the model: model.norm.weight"),
         (spoil_sizes, r"model.norm.weight is \(7,\) in the files and \(32,\) by the configuration"),
-        (spoil_bytes, "no whole safetensors file"),
+        (spoil_bytes, "not a complete safetensors file"),
     ],
 )
 def test_a_folder_whose_weights_are_not_the_models_is_refused_in_a_sentence(tmp_path, spoil, sentence):

@@ -62,7 +62,7 @@ def test_without_a_target_the_coefficient_stays() -> None:
 
 
 def test_k1_in_the_loss_is_refused() -> None:
-    with pytest.raises(ValueError, match="take k2 or k3"):
+    with pytest.raises(ValueError, match="use k2 or k3"):
         KlConfig(place="loss", estimator="k1")
 
 
