@@ -1,1 +1,1 @@
-"""What a run needs of machines, by arithmetic: memory, placement, disk. Nothing is started or allocated."""
+"""Compute a run's needs of memory, GPUs and disk by arithmetic. Nothing is started or allocated."""

@@ -1,7 +1,7 @@
-"""The configuration of a run's model, without its weights: enough to compute sizes.
+"""Find the configuration of a run's model, without its weights: enough to compute sizes.
 
-It is looked for in the model's folder, in the hub's cache on this machine, in a table that comes with the
-package, which holds ``config.json`` of some models as the hub has it, and on the hub.
+It is looked up in the model's folder, in the hub's cache on this machine, in a table that comes with the
+package (``config.json`` of some models as on the hub), and on the hub.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FILE = "config.json"
 
 @contextmanager
 def described_model(model: ModelConfig) -> Iterator[Path]:
-    """A folder with the model's ``config.json`` while the block runs. Raises ConfigError."""
+    """Yield a folder with the model's ``config.json``. Raises ConfigError."""
     with TemporaryDirectory(prefix="described-") as name:
         folder = Path(name)
         if isinstance(model, PretrainedModel):
@@ -41,7 +41,7 @@ def described_model(model: ModelConfig) -> Iterator[Path]:
 
 
 def known_models() -> dict[str, dict[str, object]]:
-    """The table: configurations by name on the hub."""
+    """Return the table: configurations by name on the hub."""
     found: dict[str, dict[str, object]] = json.loads(_TABLE.read_text(encoding="utf-8"))
     return found
 
@@ -50,7 +50,7 @@ def _found(model: PretrainedModel, spare: Path) -> Path:
     local = Path(model.path).expanduser()
     if local.is_dir():
         if not (local / _FILE).exists():
-            raise ConfigError(f"model.path: {local} holds no {_FILE}, so it is no model's folder")
+            raise ConfigError(f"model.path: {local} is not a model folder: it has no {_FILE}")
         return local
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
@@ -68,4 +68,4 @@ def _found(model: PretrainedModel, spare: Path) -> Path:
         return Path(hf_hub_download(model.path, _FILE, revision=model.revision, etag_timeout=_FETCH_S)).parent
     except (OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]
-        raise ConfigError(f"model.path: the {_FILE} of {model.path} cannot be fetched: {reason}") from error
+        raise ConfigError(f"model.path: cannot download the {_FILE} of {model.path}: {reason}") from error

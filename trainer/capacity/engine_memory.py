@@ -1,9 +1,10 @@
-"""Memory of a rollout engine on one GPU: weights, room to compute in, and the cache of keys and values.
+"""Estimate the memory of a rollout engine on one GPU: weights, working memory, and KV cache.
 
-vLLM fills its share of a GPU (``gpu_memory_utilization``): what weights and a trial pass leave of it becomes
-the cache (https://docs.vllm.ai/en/latest/configuration/conserving_memory.html). A token's keys and values are
-2 x layers x key-value heads x head size numbers (Kwon et al. 2023, https://arxiv.org/abs/2309.06180, section
-2.2), divided over the GPUs of tensor parallelism. The trial pass is an estimate: vLLM measures it.
+vLLM fills its share of a GPU (``gpu_memory_utilization``): what weights and a profiling pass leave of it
+becomes the cache (https://docs.vllm.ai/en/latest/configuration/conserving_memory.html). A token's keys and
+values are 2 x layers x key-value heads x head size numbers (Kwon et al. 2023,
+https://arxiv.org/abs/2309.06180, section 2.2), divided over the GPUs of tensor parallelism. The profiling
+pass is an estimate here; vLLM measures it.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["EngineMemory", "cache_token_bytes", "engine_memory", "number_bytes"]
 
 _BATCHED_TOKENS = 8192
-"""vLLM's default of max_num_batched_tokens on GPUs of 70 GiB and more, the upper of its defaults."""
+"""vLLM's default of max_num_batched_tokens on GPUs of 70 GiB and more, the higher of its defaults."""
 _GRAPHS = GIB
-"""CUDA graphs of the default batch sizes, which vLLM takes beside its share; half to one GiB is usual."""
+"""CUDA graphs of the default batch sizes, which vLLM allocates beyond its share; half to one GiB is usual.
+
+"""
 _FLOAT32 = 4
 _CPU_CACHE_MIB = 256
 
@@ -37,13 +40,13 @@ class EngineMemory:
     working: int
     """Activations of the largest pass, logits of all sequences, CUDA graphs."""
     cache: int
-    """For keys and values; below 0 where the rest does not leave room."""
+    """Keys and values; negative where the rest leaves no room."""
     cache_tokens: int
     """Tokens that fit into it, over all GPUs of the engine."""
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """Sum of all parts."""
         return self.weights + self.adapters + self.working + max(0, self.cache)
 
 
@@ -54,7 +57,9 @@ def number_bytes(dtype: str, device: Device) -> int:
 
 
 def cache_token_bytes(shape: ModelShape, size: int, tensor_parallel: int) -> int:
-    """Bytes of a token's keys and values on each GPU; a key-value head that is too few is kept twice."""
+    """Return the bytes of a token's keys and values per GPU; with fewer key-value heads than GPUs, heads are
+    replicated.
+    """
     heads = max(1, shape.layer.key_heads // tensor_parallel)
     return 2 * len(shape.layers) * heads * shape.layer.head * size
 
@@ -62,14 +67,14 @@ def cache_token_bytes(shape: ModelShape, size: int, tensor_parallel: int) -> int
 def engine_memory(
     shape: ModelShape, adapter: int, engine: EngineConfig, device: Device, gpu_memory: int | None
 ) -> EngineMemory:
-    """Memory of one GPU of an engine, or of an engine on a CPU.
+    """Return the memory of one GPU of an engine, or of an engine on a CPU.
 
     Args:
-        shape: of the model that is sampled from, without adapters and critic.
-        adapter: numbers of a LoRA adapter that engines load; 0 without.
+        shape: the sampled model's shape, without adapters and critic.
+        adapter: parameters of a LoRA adapter that engines load; 0 without.
         engine: the engine's settings.
-        device: what engines run on.
-        gpu_memory: of the GPU; None on a CPU, and where it is not known.
+        device: the engines' device.
+        gpu_memory: memory of the GPU; None on a CPU, and where it is unknown.
     """
     size = number_bytes(engine.dtype, device)
     parallel = engine.tensor_parallel

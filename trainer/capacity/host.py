@@ -1,4 +1,4 @@
-"""Host memory of each machine, by what is in it. Sizes of processes are estimates."""
+"""Estimate the host memory of each machine, by purpose."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ def host_memory(
     checkpoint: int,
     object_store: int,
 ) -> dict[str, int]:
-    """Bytes on the machine that has most.
+    """Return the bytes on the machine that needs most.
 
     Args:
-        config: the run.
+        config: the run's configuration.
         learner: memory of a worker.
         engine: memory of one GPU of an engine, or of an engine on a CPU.
-        device: what engines run on.
+        device: the engines' device.
         machine: one of the machines.
-        checkpoint: bytes of one that is on its way to the disk.
-        object_store: bytes of Ray's, where the run starts it.
+        checkpoint: bytes of a checkpoint in progress.
+        object_store: bytes of Ray's object store, where the run starts Ray.
     """
     workers = ceil(config.learner.most_workers / machine.count)
     engines = ceil(config.engine.count / machine.count) if config.steps else 0
@@ -60,9 +60,9 @@ def host_memory(
     copies = config.learner.most_workers if config.learner.sharding == "ddp" else config.learner.replicas
     parts = {
         "learner": workers * (_WORKER + max(held, _LOADED * learner.weights)),
-        "a checkpoint that is being written": ceil(copies * checkpoint / machine.count),
+        "a checkpoint in progress": ceil(copies * checkpoint / machine.count),
         "engines": engines * (_ENGINE + (engine.total if device == "cpu" else 0)),
-        "weights of engines that sleep": engines * asleep,
+        "weights of sleeping engines": engines * asleep,
         "driver, Ray, experience and service": _DRIVER,
         "sandboxes": _BOX * sum(int(number) for number in _BOXES.findall(" ".join(config.service.start))),
     }

@@ -1,4 +1,4 @@
-"""What a machine has: GPUs, their memory, host memory, shared memory and disk."""
+"""The resources of a machine: GPUs, their memory, host memory, shared memory and disk."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ _CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One of the machines of a cluster, all alike; sizes in bytes, None where they are not known."""
+    """One of the machines of a cluster, all alike; sizes in bytes, None where unknown."""
 
     gpus: int
     gpu_memory: int | None
-    """Of each GPU, all of it."""
+    """Total memory of each GPU."""
     host_memory: int | None = None
     shared_memory: int | None = None
     """Free in /dev/shm."""
     disk: int | None = None
-    """Free where runs are kept."""
+    """Free space where runs are kept."""
     count: int = 1
-    """Machines."""
+    """Number of machines."""
 
 
 def bytes_of(text: str) -> int:
-    """Read a size such as ``80GiB`` or ``64 GB``. Raises ConfigError."""
+    """Parse a size such as ``80GiB`` or ``64 GB``. Raises ConfigError."""
     found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", text)
     if found is None or found[2].upper() not in _UNITS:
-        raise ConfigError(f"{text!r} is no size; write it as 80GiB or 80GB")
+        raise ConfigError(f"{text!r} is not a size; write it as 80GiB or 80GB")
     return int(float(found[1]) * _UNITS[found[2].upper()])
 
 
 def this_machine(config: RunConfig) -> Machine:
-    """The machine that this process runs on."""
+    """Return the machine that this process runs on."""
     import torch
 
     count = torch.cuda.device_count()
@@ -65,12 +65,12 @@ def this_machine(config: RunConfig) -> Machine:
 
 
 def free_shared_memory() -> int | None:
-    """Bytes that are free in /dev/shm; None where there is none."""
+    """Return the free bytes in /dev/shm; None where it does not exist."""
     return shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else None
 
 
 def _host_memory() -> int:
-    """The machine's memory, or the container's share of it."""
+    """Return the machine's memory, or the container's limit."""
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         limit = _CGROUP.read_text(encoding="ascii").strip()

@@ -1,4 +1,4 @@
-"""What a run needs on GPUs: the model's shape, memory of a worker and of an engine, and what sits where."""
+"""Compute a run's needs of GPUs: the model's shape, memory of a worker and of an engine, and placement."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 __all__ = ["GpuGroup", "Needs", "gpu_groups", "needs_of"]
 
 _CONTEXT = 3 * GIB // 2
-"""CUDA context, libraries' workspaces and NCCL's buffers of a process on a GPU. An estimate."""
+"""CUDA context, library workspaces and NCCL's buffers of a process on a GPU. An estimate."""
 _FRAGMENTATION = 0.05
-"""Of the learner's peak, lost between blocks of the allocator. An estimate."""
+"""Share of the learner's peak that fragmentation of the allocator loses. An estimate."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuGroup:
-    """GPUs that hold the same."""
+    """GPUs with the same contents."""
 
     kind: str
     """``learner``, ``engine``, or both."""
@@ -56,14 +56,14 @@ class GpuGroup:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What was computed of a run, before it is compared with a machine."""
+    """Computed needs of a run, before they are compared with a machine."""
 
     config: RunConfig
     device: Device
     shape: ModelShape
     base: ModelShape
     positions: int
-    """Of the model."""
+    """Positions of the model."""
     context: int
     learner: RankMemory
     engine: EngineMemory
@@ -71,7 +71,7 @@ class Needs:
     """Bytes of Ray's, where the run starts Ray."""
     tied: bool
     measured: bool
-    """The GPU's memory is known."""
+    """Whether the GPU's memory is known."""
 
     @property
     def sequence_cache(self) -> int:
@@ -82,7 +82,7 @@ class Needs:
 
 
 def needs_of(config: RunConfig, folder: Path, machine: Machine) -> Needs:
-    """Compute what a run needs, of the model described in ``folder``. Raises ConfigError."""
+    """Compute the needs of a run with the model described in ``folder``. Raises ConfigError."""
     device = resolve_device(config)
     plain = config.model_copy(
         update={
@@ -120,12 +120,12 @@ def needs_of(config: RunConfig, folder: Path, machine: Machine) -> Needs:
 
 
 def _pass_tokens(config: RunConfig, context: int) -> int:
-    """Tokens of the largest pass: a row that is longer than a micro-batch stands alone."""
+    """Return the tokens of the largest pass: a row longer than a micro-batch gets a pass of its own."""
     return max(config.learner.micro_batch_tokens, ceil(context / config.learner.context_parallel))
 
 
 def gpu_groups(needs: Needs, machine: Machine) -> tuple[GpuGroup, ...]:
-    """GPUs by what they hold."""
+    """Group GPUs by their contents."""
     seats = seats_of(needs.config, needs.device, machine)
     kinds = dict.fromkeys((seat.kind, len(seat.workers), len(seat.engines)) for seat in seats)
     return tuple(
@@ -144,7 +144,7 @@ def gpu_groups(needs: Needs, machine: Machine) -> tuple[GpuGroup, ...]:
 
 
 def _parts(needs: Needs, workers: int, engines: int) -> dict[str, int]:
-    """What is on a GPU at the same time; where engines sleep, at whichever time is more."""
+    """Return the parts on a GPU at one time; where engines sleep, at the time that needs more."""
     learner, engine = needs.learner, needs.engine
     if not (needs.config.engine.sleep and workers and engines):
         return _at_once(needs, learner, engine, workers, engines)

@@ -1,4 +1,4 @@
-"""Which workers and engines sit on which GPU, and whether there are enough GPUs."""
+"""Place workers and engines on GPUs, and check that there are enough GPUs."""
 
 from __future__ import annotations
 
@@ -18,28 +18,29 @@ __all__ = ["Seat", "seats_of"]
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """Everything that is on one GPU."""
+    """The contents of one GPU."""
 
     machine: int
     gpu: int
-    """Of the machine."""
+    """Index of the GPU on its machine."""
     workers: tuple[int, ...] = ()
     """Ranks of the learner."""
     engines: tuple[int, ...] = ()
 
     @property
     def kind(self) -> str:
-        """Seats of one kind need the same memory."""
+        """Slots of one kind need the same memory."""
         return " + ".join(
             name for name, here in (("learner", self.workers), ("engine", self.engines)) if here
         )
 
 
 def seats_of(config: RunConfig, device: Device, machine: Machine) -> tuple[Seat, ...]:
-    """A seat for each GPU that the run wants, in order; more than there are, if it wants more.
+    """Return a slot for each GPU that the run wants, in order, even if there are fewer GPUs.
 
-    A GPU holds both where the learner's and the engine's shares add up to one at most; else learners come
-    first and engines after them. Shares of GPUs that several workers use are counted as Ray counts them.
+    A GPU holds both where the learner's and the engine's shares add up to at most one; otherwise learners
+    come first and engines after them. Shares of a GPU used by several workers are counted as Ray counts
+    them.
     """
     learner = config.learner.gpus
     engine = (
@@ -65,6 +66,6 @@ def seats_of(config: RunConfig, device: Device, machine: Machine) -> tuple[Seat,
 
 
 def _grouped(items: list[int], share: float) -> list[list[int]]:
-    """Those that fit on one GPU together."""
+    """Group those that fit on one GPU together."""
     together = max(1, int(1 / share)) if share else 1
     return [items[n : n + together] for n in range(0, len(items), together)]

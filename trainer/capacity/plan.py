@@ -1,8 +1,8 @@
-"""A run's plan: what sits on each GPU, what it takes of it, what else the run needs, and what does not fit.
+"""Plan a run: contents of each GPU, memory, other needs, and what does not fit.
 
-All figures are bytes at the peak of a step. Memory of the learner is ``trainer.update.memory``, which tests
-compare with torch's own counters; memory of engines is ``engine_memory``. Added to both is what neither
-counts: the CUDA context with its libraries, and fragmentation of the allocator.
+All sizes are bytes at the peak of a step. Memory of the learner is ``trainer.update.memory``, which tests
+compare with torch's own counters; memory of engines is ``engine_memory``. Both omit the CUDA context with
+its libraries and fragmentation of the allocator, which are added here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class StepTokens:
 
 @dataclass(frozen=True, slots=True)
 class CapacityPlan:
-    """What a run needs."""
+    """The needs of a run."""
 
     name: str
     model: str
@@ -55,16 +55,16 @@ class CapacityPlan:
     """Tokens of the longest conversation."""
     groups: tuple[GpuGroup, ...]
     cache_tokens: int
-    """Tokens of keys and values that each engine has room for."""
+    """Tokens of keys and values that fit into each engine's cache."""
     host: dict[str, int]
     """Host memory of each machine."""
     storage: Storage
     tokens: StepTokens
     machine: Machine
     problems: tuple[str, ...]
-    """What does not fit, and what to change; none if the run fits."""
+    """What does not fit, and how to change it; empty if the run fits."""
     warnings: tuple[str, ...] = ()
-    """What fits, and makes the run slower."""
+    """What fits but slows the run down."""
 
 
 def capacity_plan(config: RunConfig, machine: Machine) -> CapacityPlan:

@@ -1,4 +1,4 @@
-"""What of a run does not fit, as sentences that say what to change."""
+"""Describe what of a run does not fit, and how to change it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["problems_of", "warnings_of"]
 def problems_of(
     needs: Needs, groups: Sequence[GpuGroup], host: dict[str, int], storage: Storage, machine: Machine
 ) -> tuple[str, ...]:
-    """One sentence each; none if the run fits."""
+    """Return one sentence per problem; empty if the run fits."""
     return (
         *_model(needs),
         *_gpus(groups, needs, machine),
@@ -35,7 +35,7 @@ def problems_of(
 
 
 def warnings_of(needs: Needs) -> tuple[str, ...]:
-    """What makes the run slower than it has to be."""
+    """Return what slows the run down."""
     config = needs.config
     batch, store = batch_bytes(config, needs.context), needs.object_store
     if config.ray.address is not None or batch <= store:
@@ -102,13 +102,13 @@ def _sizes(groups: Sequence[GpuGroup], needs: Needs) -> Iterator[str]:
 
 
 def _sleep(group: GpuGroup, needs: Needs) -> str:
-    """What helps where learner and engine are on the same GPU."""
+    """Return a remedy for learner and engine on the same GPU."""
     both = any(seat.workers and seat.engines for seat in group.seats)
     return ", or set engine.sleep=true" if both and not needs.config.engine.sleep else ""
 
 
 def _remedy(part: str, needs: Needs) -> str:
-    """What lowers the largest part."""
+    """Return a remedy for the largest part."""
     if part.startswith("engine"):
         return "lower engine.gpu_memory_share"
     if part in ("activations", "logits"):
@@ -130,7 +130,7 @@ def _cache(needs: Needs) -> Iterator[str]:
 
 
 def _known(needs: Needs) -> bool:
-    """Whether the size of the cache could be computed."""
+    """Return whether the size of the cache could be computed."""
     return needs.device == "cpu" or needs.config.engine.kv_cache_mib is not None or needs.measured
 
 

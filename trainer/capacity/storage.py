@@ -23,14 +23,14 @@ _SNAPSHOTS = 3
 """Files at the peak: the newest, the one before, which may be being read, and the one being written."""
 _FLOAT32 = 4
 _DISK_DTYPE = 2
-"""Bytes of a weight in a folder of the hub: 16 bits."""
+"""Bytes of a weight in a folder from the hub: 16 bits."""
 _CHANNELS = 64 * _MIB
-"""Of each process: what NCCL, vLLM's workers and torch exchange through shared memory. An estimate."""
+"""Shared memory per process for NCCL, vLLM's workers and torch. An estimate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Bytes by what they are for."""
+    """Bytes by purpose."""
 
     shared_memory: dict[str, int]
     disk: dict[str, int]
@@ -45,10 +45,10 @@ def storage_of(
     tied: bool,
     object_store: int,
 ) -> Storage:
-    """Sizes at the peak.
+    """Return the sizes at the peak.
 
     Args:
-        config: the run.
+        config: the run's configuration.
         trained: the model with its adapter and critic.
         base: the model that engines sample from.
         device: what engines run on.
@@ -64,7 +64,7 @@ def storage_of(
     processes = config.learner.most_workers + config.engine.count * config.engine.tensor_parallel
     if processes > 2:
         shared["channels between processes"] = processes * _CHANNELS
-    # Those that are kept, and the one being written.
+    # kept checkpoints and the one being written
     disk["checkpoints"] = (config.checkpoint.keep + 1) * checkpoint_bytes(config, trained)
     if config.checkpoint.export:
         disk["export"] = _DISK_DTYPE * base.parameters
@@ -83,6 +83,6 @@ def _snapshot_bytes(config: RunConfig, base: ModelShape, device: Device, *, tied
 
 
 def checkpoint_bytes(config: RunConfig, trained: ModelShape) -> int:
-    """Trained weights, two moments and the reference, over all ranks together; all in float32."""
+    """Return the bytes of trained weights, two moments and the reference, over all ranks, in float32."""
     tensors = 4 if config.algorithm.needs_reference else 3
     return _FLOAT32 * tensors * trained.trained

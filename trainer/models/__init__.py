@@ -1,4 +1,4 @@
-"""Models: small ones made on the spot, others found by name or folder."""
+"""Provide a run's model: create tiny ones, and find or download others."""
 
 from .folders import model_folder
 from .tiny import make_tiny

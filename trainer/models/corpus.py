@@ -1,7 +1,7 @@
-"""What the tiny tokenizer knows: the code environment's fixed phrases, and text that merges are learned from.
+"""Fixed phrases of the code environment, and text from which the tiny tokenizer learns merges.
 
-Each phrase becomes one token, so that a conversation is short. If the environment's words change,
-conversations get longer, and nothing else happens.
+Each phrase becomes one token, so that a conversation is short. If the environment's phrases change,
+conversations only get longer.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ PHRASES = (
     _CLOSING,
     _NO_ACTION,
 )
-"""Plain ASCII; where several fit, the longest is taken."""
+"""Plain ASCII; where several match, the longest is used."""
 _CONVERSATIONS = 600
 _OPERATORS = (("plus", "+"), ("minus", "-"), ("times", "*"))
 _SYSTEM = "You solve a task by calling tools: python, execute_bash, str_replace_editor and submit."
@@ -70,7 +70,7 @@ _SAID = (
     "Error: there is no tool named 'answer'.",
     "[killed: it ran longer than 10 s]",
 )
-"""Answers of the environment to what went wrong."""
+"""The environment's answers to errors."""
 _CODE = (
     "x = {0}\nprint(x)",
     "def solve(a, b):\n    return a + b\n\nprint(solve(1, 2))",
@@ -82,7 +82,7 @@ _CODE = (
 
 
 def conversations(seed: int = 0) -> Iterator[str]:
-    """The messages of many short conversations, each by itself; the same for the same seed."""
+    """Generate the messages of many short conversations; the same for the same seed."""
     dice = random.Random(seed)
     for number in range(_CONVERSATIONS):
         words, code = _question(dice, dice.choice((1, 1, 2, 3)))
@@ -96,7 +96,7 @@ def conversations(seed: int = 0) -> Iterator[str]:
 
 
 def _question(dice: random.Random, operations: int) -> tuple[str, str]:
-    """Words and their program, with brackets now and then."""
+    """Return a question and its program, sometimes with brackets."""
     words = code = str(dice.randint(2, 99))
     for _ in range(operations):
         word, sign = dice.choice(_OPERATORS)

@@ -1,4 +1,4 @@
-"""Where a configured model lies on this machine, made or fetched if need be."""
+"""Locate a configured model on this machine; create or download it if needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WANTED = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.tiktoken
 
 
 def model_folder(config: ModelConfig, root: Path) -> Path:
-    """The model's folder: a tiny one is made once under ``root``; another is found, or fetched from the hub.
+    """Return the model's folder; a tiny one is created once under ``root``, another is found or downloaded.
 
     Raises ConfigError when there is no such model, DataError for a corpus that cannot be read.
     """
@@ -35,7 +35,7 @@ def model_folder(config: ModelConfig, root: Path) -> Path:
 
 
 def _digest(config: TinyModel) -> str:
-    """Names all that a tiny model is made of."""
+    """Return a digest of everything that a tiny model is made of."""
     digest = hashlib.sha256(config.model_dump_json(exclude={"corpus"}).encode())
     digest.update(CHAT_TEMPLATE.encode())
     if config.corpus is None:
@@ -44,7 +44,7 @@ def _digest(config: TinyModel) -> str:
         try:
             digest.update(config.corpus.read_bytes())
         except OSError as error:
-            raise DataError(f"the tokenizer's corpus {config.corpus} cannot be read: {error}") from error
+            raise DataError(f"cannot read the tokenizer's corpus {config.corpus}: {error}") from error
     return digest.hexdigest()[:12]
 
 
@@ -52,7 +52,7 @@ def _pretrained(config: PretrainedModel) -> Path:
     local = Path(config.path).expanduser()
     if local.is_dir():
         if not (local / "config.json").exists():
-            raise ConfigError(f"model.path: {local} holds no config.json, so it is no model's folder")
+            raise ConfigError(f"model.path: {local} is not a model folder: it has no config.json")
         return local.resolve()
     from huggingface_hub import snapshot_download
 
@@ -61,6 +61,6 @@ def _pretrained(config: PretrainedModel) -> Path:
     except (OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise ConfigError(
-            f"model.path: {config.path} is neither a folder nor a model that can be fetched: {reason}"
+            f"model.path: {config.path} is neither a folder nor a model that can be downloaded: {reason}"
         ) from error
     return Path(fetched)

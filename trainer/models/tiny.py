@@ -1,6 +1,6 @@
-"""Small models from nothing: a tokenizer, random weights and a generation config in one folder.
+"""Create small models: a tokenizer, random weights and a generation config in one folder.
 
-Qwen2- or Llama-shaped in the format of Hugging Face, so that whatever loads a real model loads these.
+They are Qwen2- or Llama-shaped in Hugging Face's format, so that any loader of real models can load them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ __all__ = ["make_tiny", "tiny_shape"]
 
 
 def make_tiny(config: TinyModel, folder: Path) -> None:
-    """Write model, tokenizer and generation config to ``folder``, whole or not at all.
+    """Write model, tokenizer and generation config to ``folder`` atomically.
 
-    The same settings give the same weights. What another process put there meanwhile is kept. Raises
-    ConfigError where sizes do not fit each other, DataError for a corpus that cannot be read.
+    The same settings give the same weights. A folder that another process wrote in the meantime is kept.
+    Raises ConfigError for sizes that do not fit each other, DataError for a corpus that cannot be read.
     """
     _check(config)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -45,9 +45,7 @@ def make_tiny(config: TinyModel, folder: Path) -> None:
 
 def _check(config: TinyModel) -> None:
     if config.hidden % (2 * config.heads):
-        raise ConfigError(
-            f"model.hidden must give each of the {config.heads} heads an even share, not {config.hidden}"
-        )
+        raise ConfigError(f"model.hidden={config.hidden} must be a multiple of model.heads={config.heads}")
     if config.heads % config.key_value_heads:
         raise ConfigError(
             f"model.heads ({config.heads}) must be a multiple of key_value_heads ({config.key_value_heads})"
@@ -72,13 +70,13 @@ def _write(config: TinyModel, folder: Path) -> None:
     weights = model.state_dict()
     if config.tied_embeddings:
         del weights["lm_head.weight"]
-    # Not by the model's own method, which draws a progress bar.
+    # save_pretrained would draw a progress bar
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     tokenizer.save_pretrained(folder)
 
 
 def tiny_shape(config: TinyModel, tokenizer: PreTrainedTokenizerFast | None = None) -> PreTrainedConfig:
-    """The model's configuration; without a tokenizer it names no special tokens."""
+    """Return the model's configuration; without a tokenizer it has no special tokens."""
     from transformers import LlamaConfig, Qwen2Config
 
     shapes = {"qwen2": Qwen2Config, "llama": LlamaConfig}

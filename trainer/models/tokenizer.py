@@ -1,8 +1,7 @@
-"""Tokenizers of tiny models: every byte can be written, digits are single, fixed phrases are one token each.
+"""Tokenizers of tiny models: all bytes are covered, digits are single, fixed phrases are one token each.
 
-Text comes back as it was: ``decode(encode(text)) == text``. Words are split as Qwen2's tokenizer splits
-them, because some loaders put that in place of what the folder of a Qwen2-shaped model says; phrases are
-added tokens, which every loader keeps.
+Decoding is lossless: ``decode(encode(text)) == text``. Words are split as in Qwen2's tokenizer, because some
+loaders use that splitting for any Qwen2-shaped model; phrases are added tokens, which every loader keeps.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["CHAT_TEMPLATE", "END", "PAD", "make_tokenizer", "vocabulary_of"]
 
 PAD = "<|endoftext|>"
-"""By the name that loaders of Qwen2's tokenizer add, were it missing."""
+"""Named so because loaders of Qwen2's tokenizer would add this token if it were missing."""
 END = "<|end|>"
 """Ends every message."""
 _SPECIAL = (PAD, END, "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
@@ -34,9 +33,9 @@ _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-"""Qwen2's: words with the space before them, single digits, runs of signs."""
+"""Qwen2's pattern: words with the space before them, single digits, runs of punctuation."""
 _STEP = 64
-"""Vocabularies are multiples of it, as matrix kernels like them."""
+"""Vocabularies are multiples of this size, which suits matrix kernels."""
 
 CHAT_TEMPLATE = (
     "{%- for message in messages -%}"
@@ -54,11 +53,13 @@ CHAT_TEMPLATE = (
     "{%- endfor -%}"
     "{%- if add_generation_prompt -%}<|assistant|>{%- endif -%}"
 )
-"""One token before each message and one after it. Tools are not told: a tiny model has no room for them."""
+"""One token before each message and one after it. Tools are not rendered: a tiny model has no room for them.
+
+"""
 
 
 def vocabulary_of(config: TinyModel) -> int:
-    """Tokens of the model, a multiple of 64. Raises ConfigError when there is no room for all bytes."""
+    """Return the number of tokens, a multiple of 64. Raises ConfigError when there is no room for all bytes."""
     if config.tokenizer == "bytes":
         return _rounded_up(len(_SPECIAL) + _BYTES)
     least = _rounded_up(len(_SPECIAL) + _BYTES + len(_phrases(config)))
@@ -70,7 +71,7 @@ def vocabulary_of(config: TinyModel) -> int:
 
 
 def make_tokenizer(config: TinyModel) -> PreTrainedTokenizerFast:
-    """A tokenizer with a chat template and a name for every id of the vocabulary.
+    """Return a tokenizer with a chat template and a name for every id of the vocabulary.
 
     Raises ConfigError for a vocabulary without room, DataError for a corpus that cannot be read.
     """
@@ -99,7 +100,7 @@ def _rounded_up(tokens: int) -> int:
 
 
 def _phrases(config: TinyModel) -> tuple[str, ...]:
-    """Those of the kit belong to its own corpus."""
+    """Return the added phrases; a corpus of its own has none."""
     return PHRASES if config.tokenizer == "bpe" and config.corpus is None else ()
 
 
@@ -130,4 +131,4 @@ def _corpus(path: Path | None) -> Iterable[str]:
     try:
         return path.read_text(encoding="utf-8").splitlines(keepends=True)
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"the tokenizer's corpus {path} cannot be read: {error}") from error
+        raise DataError(f"cannot read the tokenizer's corpus {path}: {error}") from error

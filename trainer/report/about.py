@@ -1,4 +1,4 @@
-"""What a run is, in a line: its model and tasks, when and where it ran, and the code that it ran."""
+"""Describe a run in a line: its model and tasks, when and where it ran, and its code version."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["about", "facts"]
 
 
 def about(run: RunData) -> str:
-    """The line, as HTML."""
+    """Return the line as HTML."""
     shown = (f"<span>{escape(name)} <b>{escape(value)}</b></span>" for name, value in facts(run).items())
     return " ".join(shown)
 
 
 def facts(run: RunData) -> dict[str, str]:
-    """What is known, by name."""
+    """Return the known facts by name."""
     return dict(_facts(run))
 
 

@@ -1,4 +1,4 @@
-"""Several runs on one page: what they are, how far they came, where they differ, and their curves."""
+"""Compare several runs on one page: description, results, differences and curves."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write_comparison(folders: Sequence[Path], output: Path) -> Path:
 
 
 def render_comparison(folders: Sequence[Path], live: str = "") -> str:
-    """The page; ``live`` is the state of the folders that a served page compares with later ones."""
+    """Return the page; ``live`` is the state of the folders, which a served page compares with later ones."""
     runs = _named([read_run_data(folder) for folder in folders])
     sections = [(name, list(_section(name, plots, runs))) for name, plots in SECTIONS.items()]
     drawn: Sections = [(name, figures) for name, figures in sections if figures]
@@ -52,7 +52,7 @@ def render_comparison(folders: Sequence[Path], live: str = "") -> str:
 
 
 def _named(runs: list[RunData]) -> Runs:
-    """The runs by name; those of one name by their folders."""
+    """Return the runs by name; runs of equal names by their folders."""
     names = [run.name for run in runs]
     return {run.name if names.count(run.name) == 1 else str(run.folder): run for run in runs}
 
@@ -71,7 +71,7 @@ def _section(name: str, plots: Sequence[Plot], runs: Runs) -> Iterator[Figure]:
 
 
 def _figure(title: str, metric: str, unit: str, runs: Runs, *, log: bool = False) -> Iterator[Figure]:
-    """One metric of all runs that have it, unless it is 0 in all of them."""
+    """Return one metric of all runs that have it, unless it is 0 in all of them."""
     found = {name: series(run.learning, metric) for name, run in runs.items()}
     lines = {name: each for name, each in found.items() if each is not None}
     if any(any(each.values) for each in lines.values()):
@@ -105,7 +105,7 @@ def _colour(runs: Runs, name: str) -> str:
 
 
 def _differences(runs: Runs) -> dict[str, dict[str, str]]:
-    """By run, the settings in which the runs differ."""
+    """Return by run the settings in which the runs differ."""
     settings = {
         name: dict(_flat(run.config.model_dump(mode="json", exclude={"name", "root"})))
         for name, run in runs.items()
@@ -125,7 +125,7 @@ def _flat(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, s
 
 
 def _table(columns: Mapping[str, Mapping[str, str]]) -> str:
-    """A column for each run, a row for each fact; empty without facts."""
+    """Return a table with a column for each run; empty without rows."""
     names = list(dict.fromkeys(name for column in columns.values() for name in column))
     if not names:
         return ""

@@ -1,4 +1,4 @@
-"""Episodes as the viewer in the report shows them: what was said, what it earned, and what it cost."""
+"""Prepare episodes for the report's viewer: messages, rewards and costs."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 __all__ = ["shown_episodes"]
 
 _MOST_CHARACTERS = 10_000_000
-"""Of all that was said in the episodes of a page."""
+"""Limit of characters of all messages on a page."""
 _GROUPS: TypeAdapter[TrajectoryGroup] = TypeAdapter(TrajectoryGroup)
 
 
 def shown_episodes(
     file: Path, steps_of_groups: Mapping[int, int], most: int, tool_format: str = "text"
 ) -> tuple[list[JsonTree], int]:
-    """About ``most`` episodes, group by group, and how many groups the run played in all.
+    """Return about ``most`` episodes, group by group, and the number of groups that the run played.
 
-    Fewer when they are so long that the page would be heavy. ``tool_format`` is how the model writes calls.
+    There are fewer when they are so long that the page would be too large. ``tool_format`` is the model's
+    notation of calls.
     """
     parsed, count = chosen_groups(file, most)
     groups = list(_valid(parsed))

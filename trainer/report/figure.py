@@ -1,4 +1,4 @@
-"""One plot, as plotly reads it."""
+"""A plot in plotly's format."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ __all__ = ["PALETTE", "STEP", "Figure", "JsonTree", "line", "shade", "steps_axis
 JsonTree: TypeAlias = dict[str, object]
 
 PALETTE = ("#3b6fb6", "#d9822b", "#3a9a5c", "#b8475a", "#7d5fb2", "#8a6d4f", "#2f9aa0", "#a0a832", "#c46fa8")
-"""In the order in which lines are drawn."""
+"""Colours in the order in which lines are drawn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Traces and what is unusual about their layout."""
+    """Traces and the layout settings that differ from the default."""
 
     title: str
     traces: tuple[JsonTree, ...]
     note: str = ""
-    """What a reader may not guess."""
+    """Explanation for readers."""
     layout: JsonTree = field(default_factory=dict)
 
 
@@ -28,14 +28,14 @@ STEP = "step of reinforcement learning"
 
 
 def steps_axis(over: str = STEP) -> JsonTree:
-    """The horizontal axis, from the first step on."""
+    """Return the horizontal axis, from the first step on."""
     return {"title": {"text": over}, "rangemode": "tozero"}
 
 
 def line(
     name: str, steps: tuple[int, ...], values: tuple[float, ...], colour: str, **more: object
 ) -> JsonTree:
-    """A line over steps; a lone point is drawn as one."""
+    """Return a line over steps; a lone point is drawn as a marker."""
     return {
         "type": "scatter",
         "mode": "lines" if len(steps) > 1 else "markers",
@@ -48,6 +48,6 @@ def line(
 
 
 def shade(colour: str, share: float) -> str:
-    """A colour that lets the ground through."""
+    """Return a translucent colour."""
     red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
     return f"rgba({red},{green},{blue},{share})"

@@ -1,4 +1,4 @@
-"""A report that is served while the run goes on: the page is made again when the run's files have changed."""
+"""Serve a report during the run: the page is rendered again when the run's files have changed."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["LiveReport", "ReportServer"]
 _WATCHED = ("run.json", "metrics.jsonl", "evaluations.jsonl", "trajectories.jsonl", "consumed.jsonl")
 _HOST = "127.0.0.1"
 _NAMES = frozenset({_HOST, "localhost"})
-"""Other names in a request's Host header are of pages elsewhere that had their name point here."""
+"""Accepted Host headers. Others come from pages elsewhere whose name was pointed here (DNS rebinding)."""
 _AGAIN_S = 5
 
 
 class LiveReport:
-    """The newest page of some run folders; it is made at most once for each state of their files."""
+    """The latest page of some run folders, rendered at most once for each state of their files."""
 
     def __init__(self, folders: Sequence[Path], render: Callable[[str], str]) -> None:
         self._folders = folders
@@ -33,7 +33,7 @@ class LiveReport:
         self._made: tuple[str, str] | None = None
 
     def state(self) -> str:
-        """A digest that changes when a run has written something."""
+        """Return a digest that changes when a run has written something."""
         digest = hashlib.sha256()
         for file in (folder / name for folder in self._folders for name in _WATCHED):
             if file.exists():
@@ -42,7 +42,7 @@ class LiveReport:
         return digest.hexdigest()[:16]
 
     def page(self) -> str:
-        """The page of the present state. Raises DataError while there is no run."""
+        """Return the page of the present state. Raises DataError while there is no run."""
         with self._lock:
             state = self.state()
             if self._made is None or self._made[0] != state:
@@ -51,7 +51,7 @@ class LiveReport:
 
 
 class ReportServer(ThreadingHTTPServer):
-    """Serves a live report on this machine alone."""
+    """Serve a live report on the loopback interface."""
 
     daemon_threads = True
 
@@ -61,7 +61,7 @@ class ReportServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The address of the page."""
+        """URL of the page."""
         return f"http://{_HOST}:{self.server_port}/"
 
 
@@ -70,13 +70,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.headers.get("Host", "").rpartition(":")[0] not in _NAMES:
-            self._answer(HTTPStatus.FORBIDDEN, "text/plain", "the report is for this machine alone\n")
+            self._answer(HTTPStatus.FORBIDDEN, "text/plain", "the report is served to this machine only\n")
         elif self.path == "/state":
             self._answer(HTTPStatus.OK, "text/plain", self.server.report.state())
         elif self.path == "/":
             self._page()
         else:
-            self._answer(HTTPStatus.NOT_FOUND, "text/plain", "there is / alone\n")
+            self._answer(HTTPStatus.NOT_FOUND, "text/plain", "only / exists\n")
 
     def _page(self) -> None:
         try:
@@ -96,4 +96,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Requests are not worth a line in the terminal."""
+        """Suppress the log line of each request."""

@@ -1,4 +1,4 @@
-"""The head of a report: the run in a few figures, and its evaluations as a table."""
+"""The head of a report: the main figures of the run, and its evaluations as a table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PHASES = ("time/take", "time/annotate", "time/update", "time/publish")
 
 
 def tiles(run: RunData, groups: int) -> str:
-    """What one wants to know first."""
+    """Return the main figures as HTML."""
     return "".join(
         f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
         for name, value in _figures(run, groups)
@@ -33,7 +33,7 @@ def tiles(run: RunData, groups: int) -> str:
 
 
 def headline(run: RunData) -> dict[str, str]:
-    """The figures that say how far a run came, by name."""
+    """Return the main figures by name."""
     return dict(_figures(run, 0))
 
 
@@ -66,7 +66,7 @@ def _updates(metrics: Mapping[int, Mapping[str, float]]) -> int:
 
 
 def evaluation_table(run: RunData) -> str:
-    """All evaluations by difficulty, and what changed from the first to the last; empty without any."""
+    """Return all evaluations by difficulty, and the change from the first to the last; empty without any."""
     if not run.evaluations:
         return ""
     head = "".join(

@@ -1,4 +1,4 @@
-"""``report.html``: a run on one page that needs nothing but a browser, neither a server nor the network."""
+"""``report.html``: a run on one page that needs only a browser, neither a server nor the network."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ EPISODES = 400
 
 
 def write_report(folder: Path, output: Path | None = None, *, episodes: int = EPISODES) -> Path:
-    """Write the report of a run, also of one that goes on; where it was written.
+    """Write the report of a run, finished or in progress, and return its path.
 
-    At most about ``episodes`` episodes are in it. Raises DataError when the folder is not a run's.
+    It holds at most about ``episodes`` episodes. Raises DataError when the folder is not a run's.
     """
     target = output if output is not None else folder / "report.html"
     target.write_text(render_report(folder, episodes=episodes), encoding="utf-8")
@@ -37,7 +37,9 @@ def write_report(folder: Path, output: Path | None = None, *, episodes: int = EP
 
 
 def render_report(folder: Path, *, episodes: int = EPISODES, live: str = "") -> str:
-    """The page of a run; ``live`` is the state of the folder that a served page compares with later ones."""
+    """Return the page of a run; ``live`` is the state of the folder, which a served page compares with later
+    ones.
+    """
     run = read_run_data(folder)
     tool_format = run.config.chat.tool_format if run.config is not None else "text"
     trajectories = folder / "trajectories.jsonl"
@@ -59,7 +61,7 @@ def render_report(folder: Path, *, episodes: int = EPISODES, live: str = "") -> 
 
 
 def _sections(run: RunData) -> Sections:
-    """The figures of each section; those that are drawn in a way of their own come first."""
+    """Return the figures of each section, special ones first."""
     special = {
         "Learning": (reward(run.learning), held_out(run.evaluations)),
         "Time": (time_spent(run.steps),),

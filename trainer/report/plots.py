@@ -1,4 +1,4 @@
-"""The plots of a report, section by section: a table of what is drawn, and how each kind is drawn.
+"""The plots of a report: a table of plots by section, and functions that draw each kind.
 
 A plot whose metrics a run does not have is left out.
 """
@@ -21,18 +21,18 @@ __all__ = ["SECTIONS", "WARM_START", "Plot", "draw"]
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """What to draw together."""
+    """Metrics drawn together."""
 
     title: str
     names: tuple[str, ...]
-    """Metrics; one that ends in ``/`` stands for all that begin so."""
+    """Metrics; a name that ends in ``/`` stands for all metrics with that prefix."""
     kind: Literal["lines", "stacked", "bars"] = "lines"
     log: bool = False
     unit: str = ""
     """Title of the vertical axis."""
     note: str = ""
     at_zero: bool = True
-    """Whether it is drawn when all its values are 0."""
+    """Draw it even when all its values are 0."""
 
 
 SECTIONS: Mapping[str, tuple[Plot, ...]] = {
@@ -49,15 +49,15 @@ SECTIONS: Mapping[str, tuple[Plot, ...]] = {
             ("failures/",),
             "bars",
             unit="episodes",
-            note="Episodes that something broke which is not the policy's doing. They are never a reward.",
+            note="Episodes that failed for reasons outside the policy. They never get a reward.",
         ),
         Plot(
             "Groups dropped, turns drifted",
             ("groups/dropped", "episodes/drifted"),
             unit="a step",
             at_zero=False,
-            note="Dropped: all rewards were the same, too few verdicts, or a broken task. Drifted: a turn's "
-            "text would be other tokens than those that were sampled.",
+            note="Dropped: all rewards were equal, too few scores, or a broken task. Drifted: a "
+            "turn's text would be tokenised differently than it was sampled.",
         ),
     ),
     "Policy": (
@@ -126,11 +126,11 @@ SECTIONS: Mapping[str, tuple[Plot, ...]] = {
 
 
 WARM_START = Plot("Loss", ("loss/imitate",), unit="nats", note="Negative log-likelihood of a token.")
-"""Over steps of the warm start; all others are over steps of reinforcement learning."""
+"""Sections over steps of the warm start; all others are over steps of reinforcement learning."""
 
 
 def draw(plot: Plot, metrics: Mapping[int, Mapping[str, float]], over: str = STEP) -> Figure | None:
-    """The plot of a run, None when it has nothing of it; ``over`` is what its steps are steps of."""
+    """Return the plot of a run, or None without its metrics; ``over`` is the title of the horizontal axis."""
     names = [
         found for name in plot.names for found in (_family(metrics, name) if name.endswith("/") else (name,))
     ]
@@ -151,7 +151,9 @@ def draw(plot: Plot, metrics: Mapping[int, Mapping[str, float]], over: str = STE
 
 
 def _family(metrics: Mapping[int, Mapping[str, float]], prefix: str) -> tuple[str, ...]:
-    """All that begins so. The mean comes last, in front of its parts; a single part is the mean itself."""
+    """Return all metrics with the prefix. The mean comes last, in front of its parts; a single part is the
+    mean itself.
+    """
     names = named(metrics, prefix)
     mean = f"{prefix}mean"
     parts = tuple(name for name in names if name != mean)
@@ -188,7 +190,7 @@ def _traces(
             }
             yield line(label, found.steps, found.values, colour, **faint)
             found = smooth
-        # Dashed, so that a part that is the same as the mean shows through.
+        # dashed, so that a part that equals the mean shows through
         more = (
             {"line": {"color": colour, "width": 3, "dash": "dash"}} if label == "mean" and among > 1 else {}
         )

@@ -1,4 +1,4 @@
-"""What a run's folder holds, as far as a report needs it. Whatever is missing is left out."""
+"""Read what a report needs from a run's folder. Missing files are left out."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class RunData:
 
 
 def read_run_data(folder: Path) -> RunData:
-    """Everything but the episodes. Raises DataError when it is no run's folder."""
+    """Return everything but the episodes. Raises DataError when the folder is not a run's."""
     metrics = read_metrics(folder / "metrics.jsonl")
     evaluations = read_evaluations(folder / "evaluations.jsonl")
     if not metrics and not evaluations and not (folder / "trajectories.jsonl").exists():
         raise DataError(
-            f"{folder} holds no run: there are neither metrics, evaluations nor trajectories in it"
+            f"{folder} is not the folder of a run: it has neither metrics, evaluations nor trajectories"
         )
     config = _config(folder / "run.json")
     begin = _first_step(config, metrics)
@@ -71,7 +71,7 @@ def read_run_data(folder: Path) -> RunData:
 
 
 def _first_step(config: RunConfig | None, metrics: Mapping[int, Mapping[str, float]]) -> int:
-    """The step at which reinforcement learning begins, in the count of the file of metrics."""
+    """Return the step at which reinforcement learning begins, as counted in the file of metrics."""
     if config is None:
         return max((step + 1 for step, values in metrics.items() if "loss/imitate" in values), default=0)
     return config.warm_start.steps if config.warm_start is not None else 0
@@ -85,7 +85,7 @@ def _config(file: Path) -> RunConfig | None:
 
 
 def _consumed(file: Path) -> dict[int, int]:
-    """A line is ``{"step": ..., "trajectories": [ids]}``."""
+    """Parse lines of the form ``{"step": ..., "trajectories": [ids]}``."""
     steps: dict[int, int] = {}
     if not file.exists():
         return steps
@@ -96,5 +96,5 @@ def _consumed(file: Path) -> dict[int, int]:
                 for name in line["trajectories"]:
                     steps.setdefault(int(name.partition(".")[0]), int(line["step"]))
             except (ValueError, TypeError, KeyError, AttributeError):
-                continue  # a line that a crash cut off
+                continue  # a line that a crash truncated
     return steps

@@ -1,7 +1,7 @@
-"""Which groups of a long ``trajectories.jsonl`` are shown: some from all over the run, without reading all.
+"""Choose groups of a long ``trajectories.jsonl`` from all over the run, without parsing all of it.
 
-A line is found by its place in the file and parsed only when it is chosen, so that a run of many gigabytes
-takes seconds. Groups with failures are rare and telling: a quarter of the places is theirs, if there are any.
+A line is found by its offset and parsed only when it is chosen, so that a run of many gigabytes takes
+seconds. Groups with failures are rare and informative: a quarter of the sample is reserved for them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _FAILURE = b'"failure_class"'
 
 
 def chosen_groups(file: Path, episodes: int) -> tuple[list[JsonTree], int]:
-    """Groups of about so many episodes, in their order, and how many groups there are in all.
+    """Return groups of about that many episodes, in their order, and the total number of groups.
 
-    Lines that a crash cut off are passed over.
+    Lines that a crash truncated are skipped.
     """
     if not file.exists():
         return [], 0
@@ -39,7 +39,7 @@ def chosen_groups(file: Path, episodes: int) -> tuple[list[JsonTree], int]:
 
 
 def spread(items: Sequence[Item], most: int) -> list[Item]:
-    """At most so many of them, evenly, the first and the last included."""
+    """Return at most ``most`` elements, evenly spaced, the first and the last included."""
     if len(items) <= most:
         return list(items)
     if most < 2:

@@ -1,4 +1,4 @@
-"""Metrics as lines to draw: thinned to what a screen can show."""
+"""Metrics as lines to draw, thinned to the resolution of a screen."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ class Series:
 
 
 def series(metrics: Mapping[int, Mapping[str, float]], name: str) -> Series | None:
-    """The steps that have it, in order; None when none has. Long ones become means of neighbours."""
+    """Return the steps that have the metric, in order; None when none has. Long lines become means of
+    neighbours.
+    """
     points = [
         (step, values[name])
         for step, values in metrics.items()
@@ -42,13 +44,13 @@ def series(metrics: Mapping[int, Mapping[str, float]], name: str) -> Series | No
 
 
 def named(metrics: Mapping[int, Mapping[str, float]], prefix: str) -> tuple[str, ...]:
-    """Names that begin so, in order of first appearance."""
+    """Return the metrics with that prefix, in order of first appearance."""
     seen = (name for values in metrics.values() for name in values if name.startswith(prefix))
     return tuple(dict.fromkeys(seen))
 
 
 def smoothed(line: Series) -> Series | None:
-    """Mean over a window of neighbours, a twentieth of the line wide; None for short lines."""
+    """Return the mean over a window of neighbours, a twentieth of the line wide; None for short lines."""
     count = len(line.values)
     if count < 20:
         return None

@@ -1,4 +1,4 @@
-"""The plots that are more than a line a metric: reward with its spread, held-out success, where time went."""
+"""Plots that are more than a line per metric: reward with its spread, held-out success, time by phase."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["held_out", "overall_success", "reward", "time_spent"]
 
 
 def reward(metrics: Mapping[int, Mapping[str, float]]) -> Figure | None:
-    """The mean of a batch, in a band of one standard deviation."""
+    """Plot the mean of a batch, in a band of one standard deviation."""
     mean, spread = series(metrics, "reward/mean"), series(metrics, "reward/std")
     if mean is None:
         return None
@@ -56,7 +56,7 @@ def _with_smooth(name: str, found: Series) -> tuple[JsonTree, ...]:
 
 
 def held_out(evaluations: Sequence[EvaluationResult]) -> Figure | None:
-    """Success on tasks that are not trained on, by difficulty, with intervals."""
+    """Plot success on held-out tasks, by difficulty, with intervals."""
     if not evaluations:
         return None
     by_name: dict[str, list[tuple[int, EvaluationResult]]] = {}
@@ -77,7 +77,7 @@ def held_out(evaluations: Sequence[EvaluationResult]) -> Figure | None:
 
 
 def overall_success(name: str, evaluations: Sequence[EvaluationResult], colour: str) -> JsonTree:
-    """One line: success on all tasks, with intervals."""
+    """Return one line: success on all tasks, with intervals."""
     return _with_bars(name, [(result.step, result) for result in evaluations], colour)
 
 
@@ -95,10 +95,10 @@ def _with_bars(name: str, points: list[tuple[int, EvaluationResult]], colour: st
 
 
 def time_spent(steps: Iterable[Mapping[str, float]]) -> Figure | None:
-    """All seconds of the run by what they were for.
+    """Plot all seconds of the run by phase.
 
-    While a step waits for its episodes, many of them sample and use sandboxes at once: the wait is divided as
-    the episodes' own seconds are.
+    While a step waits for its episodes, many of them sample and use sandboxes at once: the wait is divided
+    in proportion to the episodes' own seconds.
     """
     metrics = tuple(steps)
     totals = {
@@ -126,7 +126,10 @@ def time_spent(steps: Iterable[Mapping[str, float]]) -> Figure | None:
         "text": [f"{100 * seconds / whole:.0f}%" for seconds in spent.values()],
         "marker": {"color": list(PALETTE[: len(spent)])},
     }
-    note = "The wait for a batch is divided between sampling and sandboxes as its episodes' seconds are."
+    note = (
+        "The wait for a batch is divided between sampling and sandboxes in proportion "
+        "to its episodes' seconds."
+    )
     layout: JsonTree = {
         "xaxis": {"title": {"text": "seconds"}, "rangemode": "tozero"},
         "yaxis": {"autorange": "reversed", "automargin": True},

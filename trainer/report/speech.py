@@ -1,4 +1,4 @@
-"""What was said in an episode, in parts that a page can show: prose, programs and tool calls."""
+"""Split the messages of an episode into parts to display: prose, programs and tool calls."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 __all__ = ["MOST_OF_A_PART", "parts_of"]
 
 MOST_OF_A_PART = 6_000
-"""Characters."""
+"""Limit of characters."""
 _TEXT = "text"
 _AS_TEXT = "hermes"
-"""Environments read this notation in plain text."""
+"""Environments parse this notation in plain text."""
 _FENCE = re.compile(r"^```(\w*)[^\n`]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 
 
 def parts_of(role: str, content: str, tool_format: str) -> list[JsonTree]:
-    """The parts of a message; only what the model wrote is looked into."""
+    """Return the parts of a message; only the model's messages are split."""
     if role != "assistant":
         return [{"text": _cut(content)}]
     format_name = _AS_TEXT if tool_format == _TEXT else tool_format

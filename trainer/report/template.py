@@ -1,4 +1,4 @@
-"""Pages from their templates: styles, scripts and data inside, so that a page is one file."""
+"""Fill page templates with styles, scripts and data, so that a page is one file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Sections = list[tuple[str, "list[Figure]"]]
 
 
 def filled(template: str, **parts: str) -> str:
-    """The template with each ``%%name%%`` replaced by its part."""
+    """Return the template with each ``%%name%%`` replaced by its part."""
     known = {
         "style": _asset("style.css"),
         "plotly": get_plotlyjs(),
@@ -34,7 +34,9 @@ def filled(template: str, **parts: str) -> str:
 
 
 def places_of(sections: Sections) -> str:
-    """A heading for each section, and an empty place for each figure, which the script fills on sight."""
+    """Return a heading for each section, and a placeholder for each figure, which the script fills when
+    visible.
+    """
     text, place = "", 0
     for name, figures in sections:
         text += f'<h2>{escape(name)}</h2><div class="plots">'
@@ -48,7 +50,7 @@ def places_of(sections: Sections) -> str:
 
 
 def figures_of(sections: Sections) -> str:
-    """The data of all figures, in the order of their places."""
+    """Return the data of all figures, in the order of their placeholders."""
     figures: Sequence[Figure] = [figure for _, listed in sections for figure in listed]
     return embedded(
         [{"title": each.title, "data": list(each.traces), "layout": each.layout} for each in figures]
@@ -56,7 +58,7 @@ def figures_of(sections: Sections) -> str:
 
 
 def embedded(value: object) -> str:
-    """JSON that cannot end the script element that holds it, whatever a model wrote."""
+    """Return JSON that cannot close the script element that holds it, whatever a model wrote."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 

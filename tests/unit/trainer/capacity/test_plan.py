@@ -175,7 +175,7 @@ def test_a_gpu_whose_engine_sleeps_needs_the_greater_of_updating_and_sampling():
 
 def test_weights_of_an_engine_that_sleeps_are_in_host_memory():
     awake, asleep = (capacity_plan(on_one_gpu(sleep), EIGHT) for sleep in (False, True))
-    weights = asleep.host.pop("weights of engines that sleep")
+    weights = asleep.host.pop("weights of sleeping engines")
     assert asleep.host == awake.host
     assert weights == awake.groups[0].parts["engine: weights"]
 
@@ -327,7 +327,7 @@ def test_an_object_store_is_what_the_run_says(folder):
 
 def test_workers_copy_what_they_save_before_they_go_on():
     """Shards together once, and with DDP every worker all of it."""
-    copied = "a checkpoint that is being written"
+    copied = "a checkpoint in progress"
     sharded, whole = (capacity_plan(on_gpus(sharding=way), EIGHT) for way in ("fsdp2", "ddp"))
     assert sharded.host[copied] == 3 * 4 * sharded.parameters
     assert whole.host[copied] == 4 * sharded.host[copied]
@@ -346,13 +346,13 @@ def test_sizes_are_read(text, size):
 
 
 def test_a_size_that_is_none_is_refused():
-    with pytest.raises(ConfigError, match="is no size; write it as 80GiB"):
+    with pytest.raises(ConfigError, match="is not a size; write it as 80GiB"):
         bytes_of("eighty")
 
 
 def test_a_model_that_is_not_there_is_told(tmp_path):
     with (
-        pytest.raises(ConfigError, match="so it is no model's folder"),
+        pytest.raises(ConfigError, match="is not a model folder"),
         described_model(PretrainedModel(path=str(tmp_path))),
     ):
         pass

@@ -128,7 +128,7 @@ def test_a_corpus_of_ones_own_teaches_its_words(tmp_path) -> None:
     [
         ({"vocabulary": 500}, "multiple of 64"),
         ({"vocabulary": 256}, "at least"),
-        ({"hidden": 33}, "even share"),
+        ({"hidden": 33}, "must be a multiple of model.heads"),
         ({"heads": 2, "key_value_heads": 4}, "key_value_heads"),
     ],
 )

@@ -53,5 +53,5 @@ def test_runs_of_one_name_are_named_by_their_folders(tmp_path):
 
 
 def test_a_folder_without_a_run_is_refused(runs, tmp_path):
-    with pytest.raises(DataError, match="holds no run"):
+    with pytest.raises(DataError, match="is not the folder of a run"):
         write_comparison([runs[0], tmp_path], tmp_path / "both.html")

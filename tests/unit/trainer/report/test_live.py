@@ -48,7 +48,7 @@ def test_before_the_run_has_begun_the_page_says_so_and_looks_again(served):
     _, client, _ = served
     answer = client.get("/")
     assert answer.status_code == 503
-    assert "holds no run" in answer.text
+    assert "is not the folder of a run" in answer.text
     assert answer.headers["refresh"]
 
 

@@ -181,5 +181,5 @@ def test_a_run_that_has_just_begun_has_a_report(tmp_path):
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):
-    with pytest.raises(DataError, match="holds no run"):
+    with pytest.raises(DataError, match="is not the folder of a run"):
         write_report(tmp_path)

@@ -99,7 +99,7 @@ def test_a_window_is_told_even_where_no_layer_is_said_to_have_one():
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
-        (None, "holds no config.json"),
+        (None, "not a model folder"),
         ({"model_type": "brand_new"}, "architecture that transformers .* does not know: .*`brand_new`"),
         ({"model_type": "vit"}, "model of type vit, for which transformers .* no causal language model"),
     ],
