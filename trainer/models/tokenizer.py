@@ -59,7 +59,7 @@ CHAT_TEMPLATE = (
 
 
 def vocabulary_of(config: TinyModel) -> int:
-    """Return the number of tokens, a multiple of 64. Raises ConfigError when there is no room for all bytes."""
+    """Return the number of tokens, a multiple of 64. Raises ConfigError without room for all bytes."""
     if config.tokenizer == "bytes":
         return _rounded_up(len(_SPECIAL) + _BYTES)
     least = _rounded_up(len(_SPECIAL) + _BYTES + len(_phrases(config)))

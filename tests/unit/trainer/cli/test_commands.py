@@ -227,7 +227,7 @@ def test_report_takes_a_folder_or_the_file_of_the_run(run_file, tmp_path):
     assert (folder / "report.html").exists()
     assert run("report", run_file, "-o", tmp_path / "other.html").exit_code == 0
     assert (tmp_path / "other.html").stat().st_size == (folder / "report.html").stat().st_size
-    assert "holds no run" in run("report", tmp_path).stderr
+    assert "is not the folder of a run" in run("report", tmp_path).stderr
 
 
 def test_demonstrations_are_made_beside_the_questions(tmp_path):
