@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from .plan import Stage, StagePlan
 
-__all__ = ["EngineSync", "Experience", "Learner", "Recorder", "TrainingLoop"]
+__all__ = ["BatchSource", "EngineSync", "StepRecorder", "TrainableModel", "TrainingLoop"]
 
 
 class BatchSource(Protocol):
@@ -143,11 +143,11 @@ class TrainingLoop:
     """One run on one rank."""
 
     config: RunConfig
-    plan: Plan
-    experience: Experience
-    learner: Learner
+    plan: StagePlan
+    experience: BatchSource
+    learner: TrainableModel
     weight_sync: EngineSync
-    recorder: Recorder
+    recorder: StepRecorder
     workers: int = 1
 
     def run(self, start: int = 0, begun: int | None = None) -> None:
