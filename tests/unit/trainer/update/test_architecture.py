@@ -50,7 +50,7 @@ def test_padded_rows_are_right_for_every_architecture(made):
 def test_packed_rows_are_right_or_refused_by_name(made):
     name, folder, rows, expected = made
     if name in STATEFUL:
-        with pytest.raises(ConfigError, match=rf"type {ARCHITECTURES[name][0]}: .*layout=padded works"):
+        with pytest.raises(ConfigError, match=rf"type {ARCHITECTURES[name][0]}: .*use learner.layout=padded"):
             together(folder, rows, "packed")
     else:
         torch.testing.assert_close(together(folder, rows, "packed"), expected, atol=1e-5, rtol=0)
@@ -100,7 +100,7 @@ def test_a_window_is_told_even_where_no_layer_is_said_to_have_one():
     ("said", "sentence"),
     [
         (None, "not a model folder"),
-        ({"model_type": "brand_new"}, "architecture that transformers .* does not know: .*`brand_new`"),
+        ({"model_type": "brand_new"}, "architecture that transformers .* does not support: .*`brand_new`"),
         ({"model_type": "vit"}, "model of type vit, for which transformers .* no causal language model"),
     ],
 )

@@ -84,7 +84,7 @@ def spoil_all(folder):
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
-        (spoil_all, "holds no weights: model.safetensors and .* are missing"),
+        (spoil_all, "holds no weights: neither model.safetensors nor .* exists"),
         (spoil_index, "lacks model-00002-of-00002.safetensors, which its index lists"),
         (spoil_weights, "lack 1 weights of the model: model.norm.weight"),
         (spoil_sizes, r"model.norm.weight is \(7,\) in the files and \(32,\) by the configuration"),
