@@ -88,9 +88,7 @@ def _folders(run: Path, overrides: Sequence[str]) -> list[Path]:
     others = [Path(override) for override in overrides if override not in settings]
     for other in others:
         if not other.is_dir():
-            raise ConfigError(
-                f"{other!r} is neither the folder of a run nor an override of the form key=value"
-            )
+            raise ConfigError(f"{other} is neither the folder of a run nor an override of the form key=value")
     return [run if run.is_dir() else read_run(run, settings).folder, *others]
 
 

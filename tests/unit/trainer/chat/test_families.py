@@ -28,7 +28,7 @@ TOOL = Tool(function=FunctionSchema(name="look_up", description="Look it up.", p
 TASK = Message(role="user", content="What is a kestrel?")
 
 
-def answer(text: str, number: int = 0) -> Message:
+def tool_answer(text: str, number: int = 0) -> Message:
     return Message(role="tool", content=text, tool_call_id=f"{number:09d}", name="look_up")
 
 
@@ -186,7 +186,7 @@ def test_a_call_in_a_thought_that_the_prompt_opened_is_a_draft(name: str) -> Non
 @pytest.mark.parametrize("answers", [1, 2])
 def test_nothing_that_is_heard_is_lost(name: str, answers: int) -> None:
     chat = chat_with(name)
-    told = [answer(f"OBSERVED-{number}", number) for number in range(answers)]
+    told = [tool_answer(f"OBSERVED-{number}", number) for number in range(answers)]
     text = chat.decode(chat.continuation(told))
     assert [f"OBSERVED-{number}" in text for number in range(answers)] == [True] * answers
     text = chat.decode(chat.continuation([Message(role="user", content="WORDS")]))
@@ -211,7 +211,7 @@ def test_nothing_that_is_heard_is_lost(name: str, answers: int) -> None:
 )
 def test_an_answer_follows_a_call_in_the_familys_own_frame(name: str, text: str) -> None:
     chat = chat_with(name, tool_format=FAMILIES[name].form)
-    assert chat.decode(chat.continuation([answer("OBS")], chat.turn(calling("a"))[-1])) == text
+    assert chat.decode(chat.continuation([tool_answer("OBS")], chat.turn(calling("a"))[-1])) == text
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def conversations(draw: st.DrawFn, calls: bool) -> tuple[list[Message], Message,
         answer = Message(role="user", content="A " + draw(CONTENT))
         return before, Message(role="assistant", content=draw(SAID)), [answer]
     word = draw(SAID)
-    return before, calling(word), [answer("A " + draw(CONTENT))]
+    return before, calling(word), [tool_answer("A " + draw(CONTENT))]
 
 
 WRITTEN_ONCE = sorted(
@@ -315,7 +315,7 @@ def test_what_looks_like_a_special_token_is_text(name: str, words: str) -> None:
     special = set(chat._tokenizer.all_special_ids) | set(chat._tokenizer.added_tokens_decoder)
     special -= {token for token, added in chat._tokenizer.added_tokens_decoder.items() if not added.special}
     for plain, marked in (
-        ([answer("x")], [answer(f"x {words}")]),
+        ([tool_answer("x")], [tool_answer(f"x {words}")]),
         ([Message(role="user", content="x")], [Message(role="user", content=f"x {words}")]),
     ):
         frame = [token for token in chat.continuation(plain) if token in special]

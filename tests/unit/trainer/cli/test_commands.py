@@ -125,7 +125,7 @@ def test_a_run_that_leaves_gpus_open_takes_those_of_this_machine_and_says_so(com
     done = run(command, run_file, *words, driver=driver)
     ((_, config, *_),) = driver.calls
     assert (config.learner.gpus, config.engine.gpus, config.engine.gpu_memory_share) == (0.5, 0.5, 0.4)
-    assert done.stderr.count("it takes learner.gpus=0.5 engine.gpus=0.5 engine.gpu_memory_share=0.4") == 1
+    assert done.stderr.count("using learner.gpus=0.5 engine.gpus=0.5 engine.gpu_memory_share=0.4") == 1
     driver = FakeDriver(gpus=1)
     decided = run(command, run_file, *words, "learner.gpus=0", driver=driver)
     assert driver.calls[0][1].learner.gpus == 0
@@ -251,7 +251,7 @@ def test_several_folders_make_a_page_that_compares_them(tmp_path):
     assert (tmp_path / "comparison.html").exists()
     wrong = run("report", folders[0], tmp_path / "nowhere")
     assert wrong.exit_code == 2
-    assert "'nowhere' is neither the folder of a run nor an override of the form key=value" in " ".join(
+    assert "nowhere is neither the folder of a run nor an override of the form key=value" in " ".join(
         wrong.stderr.split()
     )
 
