@@ -50,25 +50,19 @@ def simulate(
         typer.Option(
             "--spread",
             min=0,
-            help=(
-                "Standard deviation of the logarithm of a turn's duration: at 1, one turn in a "
-                "hundred takes ten times the median."
-            ),
+            help="Standard deviation of a turn's log duration: at 1, one in 100 takes ten times the median.",
         ),
     ] = 1.0,
     update_s: Annotated[
         float,
-        typer.Option(
-            "--update", min=0, metavar="SECONDS", help="Duration of an update with its weight sync."
-        ),
+        typer.Option("--update", min=0, metavar="SECONDS", help="Duration of an update and its weight sync."),
     ] = 1.0,
     as_json: JsonOption = False,
 ) -> None:
     """Play rollouts at full speed: real sandboxes and the real loop, scripted turns, no model.
 
-    The result shows the throughput of a fleet, and the benefit of rollout.max_staleness when some episodes
-    take much longer than most: with 0 the sandboxes wait for each update, and the update for the slowest
-    episode.
+    The result shows a fleet's throughput, and the benefit of rollout.max_staleness when some episodes take
+    much longer than most: with 0 sandboxes wait for each update, and the update for the slowest episode.
 
     Examples:
 
