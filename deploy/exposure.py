@@ -13,8 +13,6 @@ from sandbox_service.gateway.auth import ExposureError, check_exposure, is_loopb
 if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
 
-__all__ = ["ExposureError", "check_reach", "listening_with_serve"]
-
 
 def check_reach(config: ServiceConfig) -> None:
     """Refuse to serve other machines without API keys, or from process sandboxes. Raises ExposureError."""

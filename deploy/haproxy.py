@@ -11,6 +11,7 @@ import shlex
 import stat
 import sys
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from local_processes.ports import free_port
@@ -19,11 +20,8 @@ from sandbox_contract.problems import ERROR_SPECS, PROBLEM_MEDIA_TYPE, ErrorCode
 from . import haproxy_guard
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sandbox_service.config import ServiceConfig
 
-__all__ = ["find_haproxy", "front_environment"]
 
 _ERRORS = {
     400: (ErrorCode.MALFORMED_HTTP, "the request did not arrive whole, or is not valid HTTP"),

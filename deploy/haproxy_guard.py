@@ -19,8 +19,6 @@ import signal
 import sys
 from pathlib import Path
 
-__all__ = ["HEADERS", "HEADER_BYTES", "REQUEST_S", "URL_BYTES", "main", "rewrite"]
-
 REQUEST_S = 10
 """Most seconds for the headers of a request, and from the connection to its first byte."""
 URL_BYTES = 8 * 1024

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sandbox_service.environments.registry import build_registry
@@ -16,11 +17,7 @@ from sandbox_service.sandboxes.host import protections_here
 from sandbox_service.sandboxes.images import build_images
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sandbox_service.config import ServiceConfig
-
-__all__ = ["images_built", "prepared"]
 
 
 def prepared(config: ServiceConfig, tell: Callable[[str], None]) -> ServiceConfig:

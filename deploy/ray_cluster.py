@@ -11,6 +11,8 @@ import itertools
 import logging
 import os
 import secrets
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from local_processes.descendants import Descendants
@@ -21,12 +23,8 @@ from local_processes.waiting import Deadline
 from .haproxy import find_haproxy, front_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
     from sandbox_service.config import ServiceConfig
 
-__all__ = ["node_variables", "ray_cluster"]
 
 MARKER = "SANDBOX_SERVICE_RUN"
 """Set in the environment of the cluster's processes, by which they are found at the end."""

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import socket
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,13 +27,11 @@ from .ray_cluster import ray_cluster
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterator
 
     from ray.serve import Application
 
     from sandbox_service.fleet.roster_discovery import Roster
 
-__all__ = ["RunningService", "build_app", "fleet_name", "run_service"]
 
 APPLICATION = "sandbox-service"
 _MARGIN_S = 10.0

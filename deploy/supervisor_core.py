@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from sandbox_service.supervisor.seat import CoreBuilder, Seat
     from sandbox_service.wire.frames import Frame
 
-__all__ = ["NodeSupervisor", "core_builder", "secret_places"]
-
 
 class NodeSupervisor:
     """A supervisor with everything that it needs of its node."""

@@ -13,18 +13,14 @@ import os
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import psutil
 
 from .prctl import adopting_orphans
 from .process_tree import is_dead, started_ticks
 from .waiting import Deadline, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["Descendants", "Process"]
 
 _POLL_S = 0.05
 _REAP_S = 2.0

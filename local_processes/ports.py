@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import socket
 
-__all__ = ["free_port"]
-
 
 def free_port(preferred: int | None = None, host: str = "127.0.0.1") -> int:
     """Return the preferred port if it is free, else one that the kernel picks.

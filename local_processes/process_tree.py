@@ -9,16 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import psutil
 
 from .waiting import Deadline
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["end_tree", "is_dead", "process_of", "processes", "started_ticks"]
 
 _PAUSE_S = 0.002
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")

@@ -5,16 +5,14 @@ from __future__ import annotations
 import http.client
 import json
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .waiting import Deadline
 
-__all__ = ["NotReadyError", "reachable_host", "wait_until_ready"]
 
 _ANSWER_S = 5.0
 _MOST_BYTES = 64 * 1024

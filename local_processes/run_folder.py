@@ -11,17 +11,12 @@ import contextlib
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 
 from .process_tree import process_of, processes, started_ticks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["run_folder", "sweep"]
 
 PREFIX = "sbx-"
 _OWNER = "owner"

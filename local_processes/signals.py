@@ -5,14 +5,9 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+from collections.abc import Iterator
 from enum import Enum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
-
-__all__ = ["Phase", "SignalHandlers"]
+from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
     from threading import Event
 
-__all__ = ["until_stopped"]
 
 ResultT = TypeVar("ResultT")
 

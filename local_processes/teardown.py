@@ -7,14 +7,9 @@ a signal goes to all processes at once, as systemd sends it; what is left then i
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from .threads import AbandonedError, run_in_thread
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-__all__ = ["take_down"]
 
 logger = logging.getLogger(__name__)
 

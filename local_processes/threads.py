@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["AbandonedError", "run_in_thread"]
+from typing import TypeVar
 
 T = TypeVar("T")
 

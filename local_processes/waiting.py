@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["Deadline", "exponential_wait_s", "wait_until"]
+from collections.abc import Callable
+from typing import NamedTuple
 
 _MOST_DOUBLINGS = 32
 

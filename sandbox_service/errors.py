@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from sandbox_contract.problems import ERROR_SPECS, ErrorCode, Problem
 
-__all__ = ["CapacityError", "ServiceError"]
-
 
 class ServiceError(Exception):
     """A failure with an error code, a detail for the caller and, optionally, a wait."""

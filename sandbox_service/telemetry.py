@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, TextIO, cast
 
 import structlog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
-    from typing import TextIO
-
     from structlog.typing import EventDict, Processor, WrappedLogger
 
-__all__ = ["LEVELS", "configure_logging", "get_logger", "request_context"]
 
 LEVELS = ("debug", "info", "warning", "error")
 

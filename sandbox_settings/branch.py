@@ -7,8 +7,6 @@ from typing import Annotated, Literal, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
-__all__ = ["FOLDER", "Branch", "Count", "InputFile", "NonNegative", "Positive", "Seconds", "Share"]
-
 FOLDER = "folder"
 """The key of a validation's context that holds the folder of the file that is read."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import types
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Union, get_args, get_origin
@@ -15,11 +16,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticUndefined
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from pydantic.fields import FieldInfo
-
-__all__ = ["Setting", "models_in", "settings_of"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["SettingsError"]
-
 
 class SettingsError(ValueError):
     """A settings file or a ``key=value`` override is wrong; the message names the key and what to write."""

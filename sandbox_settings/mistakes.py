@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from .catalogue import models_in, settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
-__all__ = ["Tree", "mistakes"]
 
 Tree: TypeAlias = dict[str, object]
 

@@ -10,19 +10,15 @@ from __future__ import annotations
 
 import copy
 import tomllib
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from .branch import FOLDER
 from .errors import SettingsError
 from .mistakes import Tree, mistakes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-__all__ = ["read_settings"]
 
 _EXTENDS = "extends"
 

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from pydantic import BaseModel
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["to_toml"]
 
 
 def to_toml(config: BaseModel) -> str:

@@ -7,8 +7,6 @@ import re
 import secrets
 from dataclasses import dataclass
 
-__all__ = ["ApiKey", "new_api_key"]
-
 _PREFIX = "sbx_"
 _RANDOM_BYTES = 32
 _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")

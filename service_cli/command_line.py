@@ -9,8 +9,6 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-__all__ = ["service", "trainer"]
-
 _OURS = frozenset(
     {
         "sandbox_client",

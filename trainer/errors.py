@@ -17,20 +17,6 @@ They are picklable, since Ray sends them between processes.
 
 from __future__ import annotations
 
-__all__ = [
-    "CheckpointError",
-    "ConfigError",
-    "DataError",
-    "EngineError",
-    "EngineGone",
-    "EngineLost",
-    "NoProgress",
-    "ServiceUnavailable",
-    "StaleWeights",
-    "Stalled",
-    "TrainerError",
-]
-
 
 class TrainerError(Exception):
     """Training cannot continue as configured."""

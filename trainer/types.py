@@ -16,26 +16,6 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "Batch",
-    "EpisodeKey",
-    "FailureNote",
-    "FloatT",
-    "GroupSpec",
-    "IntT",
-    "Line",
-    "Objective",
-    "Sample",
-    "Segment",
-    "StopReason",
-    "TaskRef",
-    "Timings",
-    "Trajectory",
-    "TrajectoryGroup",
-    "Turn",
-    "VersionSpan",
-]
-
 FloatT: TypeAlias = NDArray[np.float32]
 IntT: TypeAlias = NDArray[np.int32]
 

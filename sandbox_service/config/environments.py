@@ -9,19 +9,6 @@ from pydantic import Field
 
 from sandbox_settings import Branch, Count, Positive, Seconds
 
-__all__ = [
-    "AlfworldConfig",
-    "AppworldConfig",
-    "BabyaiConfig",
-    "BfclConfig",
-    "CodeConfig",
-    "EnvironmentsConfig",
-    "ScienceworldConfig",
-    "TextcraftConfig",
-    "TextworldConfig",
-    "WebshopConfig",
-]
-
 
 class AlfworldConfig(Branch):
     """The ALFWorld environment."""

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
 from sandbox_settings import read_settings
 
 from .service import ServiceConfig
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-__all__ = ["read_config"]
 
 
 def read_config(path: Path | None = None, overrides: Iterable[str] = ()) -> ServiceConfig:

@@ -12,20 +12,6 @@ from sandbox_settings import Branch, Count, Positive, Seconds
 
 from .environments import EnvironmentsConfig
 
-__all__ = [
-    "DeadlineConfig",
-    "Durability",
-    "FleetConfig",
-    "LeaseConfig",
-    "LimitsConfig",
-    "PoolConfig",
-    "QuotaConfig",
-    "SandboxConfig",
-    "ServerConfig",
-    "ServiceConfig",
-    "StoreConfig",
-]
-
 
 class ServerConfig(Branch):
     """The HTTP front."""

@@ -6,18 +6,15 @@ the box, in the module that ``EnvironmentSpec.world_module`` names.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from pydantic import JsonValue
 
     from sandbox_contract.inspection import Environment
-
-__all__ = ["Catalog", "EnvironmentSpec", "Provisions", "TaskPayload"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-__all__ = ["digest"]
+from collections.abc import Mapping
 
 
 def digest(*parts: Mapping[str, bytes]) -> str:

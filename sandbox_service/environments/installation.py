@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,11 +23,8 @@ from sandbox_service.errors import ServiceError
 from .provisions import GROUP, PACKAGES_FILE, PREPARE_FILE, operator_note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from .provisions import Recipe
 
-__all__ = ["install", "note_operator_data", "prune"]
 
 _INSTALL_S = 1800.0
 _PREPARE_S = 1800.0

@@ -19,18 +19,6 @@ from pathlib import Path
 from .base import Provisions
 from .digests import digest
 
-__all__ = [
-    "GROUP",
-    "PACKAGES_FILE",
-    "PREPARE_FILE",
-    "Recipe",
-    "cache_root",
-    "default_root",
-    "find",
-    "operator_note",
-    "recipes",
-]
-
 GROUP = 9999
 """Group of the environments' processes in every box; agents never have it, and it alone may enter."""
 PACKAGES_FILE = "packages.txt"

@@ -5,6 +5,8 @@ An environment that needs packages is served where it was set up; the others alw
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -24,14 +26,10 @@ from .textworld.service.catalog import TextworldCatalog
 from .webshop.service.catalog import WebshopCatalog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
-
     from sandbox_service.config import EnvironmentsConfig
 
     from .base import Catalog, Provisions
 
-__all__ = ["SETUP_COMMAND", "Registry", "build_registry"]
 
 SETUP_COMMAND = "sandbox-service envs setup"
 

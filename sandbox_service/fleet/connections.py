@@ -12,7 +12,6 @@ from sandbox_service.stream.connection import MultiplexedClient, StreamOptions
 if TYPE_CHECKING:
     from .members import Member
 
-__all__ = ["SupervisorConnections"]
 
 CONNECT_TIMEOUT_S = 1.0
 """Time after which a supervisor that does not answer is looked up again, since it may have moved."""

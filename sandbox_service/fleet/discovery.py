@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,7 +21,6 @@ from .members import Member
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping
 
     from ray.actor import ActorHandle
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from .roster_discovery import Roster
 
-__all__ = ["RayDiscovery"]
 
 REFRESH_INTERVAL_S = 5.0
 """Seconds between two refreshes in the background."""

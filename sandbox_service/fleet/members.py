@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from sandbox_service.stream.address import Address
-
-__all__ = ["Discovery", "Member", "StaticDiscovery"]
 
 
 @dataclass(frozen=True, slots=True)

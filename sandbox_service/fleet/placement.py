@@ -7,12 +7,7 @@ without communication, and when a supervisor comes or goes only the keys that it
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-__all__ = ["least_loaded", "owner_of", "rank"]
+from collections.abc import Iterable, Mapping
 
 
 def rank(key: str, names: Iterable[str]) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +19,10 @@ from sandbox_service.supervisor.actor import SupervisorActor
 from sandbox_service.supervisor.seat import Seat
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
     from ray.actor import ActorHandle
 
     from sandbox_service.supervisor.seat import CoreBuilder, TlsFiles
 
-__all__ = ["Roster", "host_name_part"]
 
 PREFIX = "supervisor-"
 ANSWER_S = 2.0

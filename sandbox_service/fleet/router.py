@@ -9,6 +9,7 @@ supervisor reports that it did not act on it. Everything else is settled by the 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,13 +22,10 @@ from .connections import SupervisorConnections
 from .placement import least_loaded, owner_of, rank
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from sandbox_service.stream.options import StreamOptions
 
     from .members import Discovery, Member
 
-__all__ = ["Router"]
 
 MOVED_PAUSE_S = 0.1
 """Pause between two refreshes while a supervisor does not answer."""

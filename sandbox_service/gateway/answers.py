@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import PROBLEM_MEDIA_TYPE, ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from starlette.types import Send
 
     from sandbox_contract.problems import Problem
@@ -18,16 +17,6 @@ if TYPE_CHECKING:
 
     from .exchange import Exchange
 
-__all__ = [
-    "JSON",
-    "Answer",
-    "Header",
-    "error_headers",
-    "problem_answer",
-    "send_answer",
-    "server_timing",
-    "timing_of",
-]
 
 JSON = b"application/json"
 _PROBLEM = PROBLEM_MEDIA_TYPE.encode()

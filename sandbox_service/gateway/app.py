@@ -6,6 +6,7 @@ id, knows the tenant, turns whatever fails into an answer, and counts.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -41,8 +42,6 @@ from .turns import Turns
 from .verbs import Verbs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from sandbox_service.config import ServerConfig
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     from .answers import Answer
     from .backend import Backend
 
-__all__ = ["Gateway", "build_app"]
 
 _MIB = 1024 * 1024
 

@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import ipaddress
 import re
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -19,11 +20,8 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from sandbox_service.config import ServerConfig
 
-__all__ = ["LOCAL_TENANT", "ExposureError", "KeyRing", "check_exposure", "is_loopback"]
 
 LOCAL_TENANT = "local"
 _DIGEST = re.compile("[0-9a-f]{64}")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sandbox_service.wire.frames import Frame, Op
-
-__all__ = ["Backend"]
 
 
 class Backend(Protocol):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,11 +22,8 @@ from .refusals import SchemaError
 from .work_process import WorkProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from sandbox_contract.base import JsonObject
 
-__all__ = ["LARGE_BODY", "BodyParser", "json_object"]
 
 LARGE_BODY = 64 * 1024
 """Bytes above which a body is worked on in another process."""

@@ -13,7 +13,6 @@ from sandbox_service.wire.frames import Op
 if TYPE_CHECKING:
     from sandbox_service.config import DeadlineConfig
 
-__all__ = ["Deadlines"]
 
 _MARGIN_S = 5.0
 _INSPECTION_S = 10.0

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
     from sandbox_service.fleet.roster_discovery import Roster
 
-__all__ = ["bind_gateway"]
 
 MAX_ONGOING_REQUESTS = 16_384
 """Admission is the supervisors'; Serve's own bound only has to be out of the way."""

@@ -6,6 +6,7 @@ Hot routes are served without the framework; their part is made from the table o
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Body
@@ -17,11 +18,8 @@ from sandbox_contract.problems import ERROR_SPECS, PROBLEM_MEDIA_TYPE, ErrorCode
 from .operations import ANYWHERE, OPERATIONS, WITH_BODY, Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from starlette.routing import BaseRoute
 
-__all__ = ["build_document", "documented_route", "problem_responses"]
 
 _PROBLEM_REF = {"$ref": "#/components/schemas/Problem"}
 _DESCRIPTION = """\

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from .turns import Turn
 
-__all__ = ["ABANDONED", "EXCHANGE", "UNMATCHED", "Exchange", "begin", "collapse_slashes"]
 
 EXCHANGE = "sandbox_service.exchange"
 """Key under which the ASGI scope carries the exchange."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fastapi.exceptions import RequestValidationError
@@ -18,11 +19,8 @@ from .receipt import ClientGone
 from .refusals import SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from fastapi import FastAPI, Request
 
-__all__ = ["install_handlers"]
 
 _HTTP_CODES = {404: ErrorCode.NOT_FOUND, 405: ErrorCode.METHOD_NOT_ALLOWED}
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from .receipt import BodyReceipt
     from .verbs import Verbs
 
-__all__ = ["FileRoutes", "workspace_path"]
 
 _SLASHES = re.compile(b"//+")
 _MAX_PATH = 1024

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .metrics import Metrics
     from .verbs import Verbs
 
-__all__ = ["OPEN_PATHS", "HealthRoutes"]
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json", *OPEN_PAGES})
 """Paths that need no API key: they tell nothing about tenants or the fleet."""

@@ -31,17 +31,6 @@ if TYPE_CHECKING:
 
     from .verbs import Verbs
 
-__all__ = [
-    "GONE",
-    "LIVE",
-    "InspectionRoutes",
-    "InstancePath",
-    "exchange_of",
-    "fleet_stats",
-    "instance_status",
-    "known_instances",
-    "trajectory_page",
-]
 
 InstancePath = Annotated[InstanceId, Path(description="The instance.")]
 MOST_LISTED = 1000

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from starlette.routing import Match
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from starlette.routing import BaseRoute
     from starlette.types import Scope
-
-__all__ = ["allow_header", "methods_at", "with_head"]
 
 
 def with_head(methods: Iterable[str]) -> set[str]:

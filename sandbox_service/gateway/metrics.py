@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -12,15 +13,12 @@ from prometheus_client.registry import Collector
 from sandbox_contract.problems import ERROR_SPECS, ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from prometheus_client import Metric
 
     from sandbox_contract.inspection import PoolStats, SupervisorStats
 
     from .exchange import Exchange
 
-__all__ = ["METRICS_MEDIA_TYPE", "Metrics"]
 
 METRICS_MEDIA_TYPE = CONTENT_TYPE_PLAIN_1_0_0
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,6 @@ from .refusals import SchemaError
 from .verbs import Call, call_of, header_key
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-
     from sandbox_service.environments.registry import Registry
 
     from .bodies import BodyParser
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from .request_log import RequestLog
     from .turns import Turns
     from .verbs import Verbs
-
-__all__ = ["HotRoute", "NativeRoutes", "env_profile"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -25,25 +26,8 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.wire.frames import Op
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sandbox_contract.base import Request, Result
 
-__all__ = [
-    "ANYWHERE",
-    "BATCH",
-    "CREATE",
-    "EVALUATE",
-    "FORK",
-    "ON_INSTANCE",
-    "OPERATIONS",
-    "PROFILE",
-    "RELEASE",
-    "STEP",
-    "VERBS",
-    "WITH_BODY",
-    "Operation",
-]
 
 ANYWHERE = (ErrorCode.UNAUTHENTICATED, ErrorCode.FORBIDDEN, ErrorCode.INVALID_REQUEST, ErrorCode.INTERNAL)
 """Errors of every route."""

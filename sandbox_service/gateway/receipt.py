@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from .exchange import Exchange
 
-__all__ = ["BodyReceipt", "ClientGone"]
 
 _RETRY_S = 1.0
 _MIB = 1024 * 1024

@@ -5,17 +5,13 @@ FastAPI's own page loads its program from a content network, which machines that
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from html import escape
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, JSONResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-__all__ = ["OPEN_PAGES", "ReferencePages", "reference_page"]
 
 OPEN_PAGES = ("/", "/docs")
 

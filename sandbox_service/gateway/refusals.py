@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sandbox_contract.problems import ErrorCode, Problem
 from sandbox_service.errors import ServiceError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-__all__ = ["FieldError", "SchemaError"]
 
 _MAX_ERRORS = 16
 _MAX_TEXT = 200

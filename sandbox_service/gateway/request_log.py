@@ -13,7 +13,6 @@ from sandbox_service.telemetry import get_logger
 if TYPE_CHECKING:
     from .exchange import Exchange
 
-__all__ = ["RequestLog"]
 
 _SERVER_ERROR = 500
 

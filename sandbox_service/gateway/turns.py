@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,11 +25,8 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import CapacityError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sandbox_service.config import QuotaConfig
 
-__all__ = ["Turn", "Turns"]
 
 TURN_S = 0.005
 """Seconds after which a request counts as executing."""

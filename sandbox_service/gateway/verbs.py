@@ -7,6 +7,7 @@ reply's body is passed on unread.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -22,8 +23,6 @@ from .operations import VERBS
 from .refusals import SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sandbox_contract.base import Request
     from sandbox_service.wire.frames import Frame, Op
 
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from .deadlines import Deadlines
     from .exchange import Exchange
 
-__all__ = ["Call", "Verbs", "call_of", "header_key"]
 
 _KEY: TypeAdapter[str] = TypeAdapter(IdempotencyKey)
 _IN_META = {"idempotency_key"}

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import socket
 
-__all__ = ["receive", "send"]
 
 _LENGTH = struct.Struct("!Q")
 

@@ -14,18 +14,14 @@ import socket
 import subprocess
 import sys
 import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 from .work_messages import receive, send
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["WorkProcess"]
 
 _T = TypeVar("_T")
 

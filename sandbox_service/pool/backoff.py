@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from local_processes.waiting import exponential_wait_s
 
-__all__ = ["StartBackoff"]
-
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 30.0
 _MOST_FAILURES = 3

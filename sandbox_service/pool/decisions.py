@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from .fairness import TenantQueue, Waiter
     from .state import PoolState
 
-__all__ = ["Decisions", "Grant", "assign", "has_place_for"]
-
 
 @dataclass(frozen=True, slots=True)
 class Grant:

@@ -9,13 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-
-__all__ = ["QUANTUM", "GrantPace", "TenantQueue", "TenantQueues", "Waiter"]
 
 QUANTUM = 8
 """Grants by which a tenant may get ahead of an equal in order to keep a warm box."""

@@ -9,8 +9,6 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Lease", "LeaseState", "Leases"]
-
 
 class LeaseState(StrEnum):
     """The state of a lease."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sandbox_service.config import PoolConfig
 
-__all__ = ["FORK_ALLOWANCE", "NodeSize", "PoolPolicy", "Sharing"]
 
 FORK_ALLOWANCE = 64
 """Forks by which the instances of a box may exceed its capacity: the largest fork that the API allows."""

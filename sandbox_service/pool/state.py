@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from .fairness import Waiter
     from .policy import PoolPolicy
 
-__all__ = ["BoxState", "PoolBox", "PoolState"]
-
 
 class BoxState(StrEnum):
     """The state of a box."""

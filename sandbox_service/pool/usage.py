@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict, deque
 
-__all__ = ["DAY_S", "DailyBytes"]
-
 _HOUR_S = 3600.0
 _HOURS = 24
 DAY_S = _HOURS * _HOUR_S

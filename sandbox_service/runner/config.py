@@ -7,8 +7,6 @@ from typing import Any
 
 from sandbox_service.runner.kernel.privileges import Limits
 
-__all__ = ["RunnerConfig"]
-
 
 @dataclass(frozen=True, slots=True)
 class RunnerConfig:

@@ -8,30 +8,16 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sandbox_service.wire.codes import BoxErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from contextlib import AbstractContextManager
-
     from sandbox_service.runner.kernel.cpu_usage import Usage
 
-__all__ = [
-    "Agent",
-    "Candidate",
-    "Context",
-    "Execution",
-    "FileInfo",
-    "Outcome",
-    "Start",
-    "Verdict",
-    "World",
-    "WorldError",
-    "wants_sparse",
-]
 
 JsonObject = dict[str, Any]
 

@@ -5,16 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sandbox_service.environments.base import EnvironmentSpec
     from sandbox_service.wire.frames import Frame
-
-__all__ = ["Sandbox", "SandboxFactory", "SandboxLimits"]
 
 
 @dataclass(frozen=True, slots=True)

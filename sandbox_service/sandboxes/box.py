@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from sandbox_contract.problems import ErrorCode
@@ -14,12 +16,8 @@ from sandbox_service.wire.frames import Frame, Op
 from .connection import RunnerConnection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from .launch import RunnerSettings
 
-__all__ = ["Body", "Box"]
 
 log = logging.getLogger(__name__)
 

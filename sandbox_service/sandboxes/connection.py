@@ -12,6 +12,8 @@ import contextlib
 import json
 import os
 import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
@@ -22,12 +24,8 @@ from sandbox_service.stream.failures import reply_or_raise
 from sandbox_service.wire.frames import Frame, Op
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
     from sandbox_service.stream.channel import Channel
 
-__all__ = ["RunnerConnection"]
 
 RECONNECT_S = 2.0
 """How long a runner may take to accept again after its connection broke."""

@@ -8,7 +8,9 @@ import os
 import secrets
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
@@ -31,9 +33,6 @@ from .state import SOCKET_NAME
 from .uids import UidRanges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from sandbox_service.environments.base import EnvironmentSpec
     from sandbox_service.wire.frames import Frame
 
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from .docker import Engine, EngineInfo
     from .state import StateDir
 
-__all__ = ["ContainerBody", "ContainerFactory"]
 
 log = logging.getLogger(__name__)
 

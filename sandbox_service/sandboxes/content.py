@@ -10,6 +10,7 @@ digest of them names the image: changed code is another image.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,11 +19,8 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sandbox_service.environments.base import EnvironmentSpec
 
-__all__ = ["box_files", "box_modules", "runner_files"]
 
 _RUNNER = ("sandbox_service.runner", "sandbox_service.wire")
 """Packages that every box runs: the runner, and the wire format."""

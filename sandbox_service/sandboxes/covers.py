@@ -9,17 +9,12 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sandbox_service.environments.provisions import default_root
 
 from .hardening import SCRATCH
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-__all__ = ["coverable", "own_places", "prefix_of"]
 
 _SYSTEM = ("/bin", "/dev", "/etc", "/lib", "/mnt", "/proc", "/sys", "/usr/bin", "/usr/lib")
 _HOMES = ("/home", "/root")

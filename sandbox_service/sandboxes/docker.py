@@ -10,6 +10,7 @@ import asyncio
 import re
 import socket
 import threading
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,11 +27,8 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from .hardening import Json
 
-__all__ = ["ContainerState", "Engine", "EngineInfo"]
 
 T = TypeVar("T")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
@@ -13,15 +15,11 @@ from .base import SandboxLimits
 from .state import StateDir
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from sandbox_service.config import SandboxConfig
 
     from .base import SandboxFactory
     from .docker import Engine, EngineInfo
 
-__all__ = ["open_engine", "open_factory", "version_warnings"]
 
 log = logging.getLogger(__name__)
 

@@ -8,27 +8,15 @@ read and tested without an engine.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from .seccomp import seccomp_profile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from .base import SandboxLimits
 
-__all__ = [
-    "BOX_CODE",
-    "BOX_DATA",
-    "BOX_PACKAGES",
-    "BOX_PYTHON",
-    "BOX_SOCKET_DIR",
-    "SCRATCH",
-    "WORKSPACE",
-    "ContainerRequest",
-    "container_config",
-]
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 

@@ -8,6 +8,7 @@ import secrets
 import stat
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,11 +22,8 @@ from .seccomp import filter_program
 from .state import StateDir, remove_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from .base import SandboxLimits
 
-__all__ = ["Host", "detect_host", "protections_here"]
 
 _SYSTEM_PYTHON = Path("/usr/bin/python3")
 _OLDEST = (3, 11)

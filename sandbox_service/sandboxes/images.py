@@ -12,6 +12,7 @@ import io
 import tarfile
 import tempfile
 import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -23,13 +24,10 @@ from sandbox_service.errors import ServiceError
 from .content import box_files, box_modules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     from sandbox_service.environments.base import EnvironmentSpec, Provisions
 
     from .docker import Engine
 
-__all__ = ["BUILD_COMMAND", "build_images", "image_reference", "image_tag"]
 
 BUILD_COMMAND = "sandbox-service images build"
 

@@ -13,7 +13,6 @@ from sandbox_service.errors import ServiceError
 if TYPE_CHECKING:
     from sandbox_service.environments.base import EnvironmentSpec
 
-__all__ = ["BoxFolders", "RunnerLimits", "RunnerSettings", "configure", "interpreter_arguments"]
 
 _BOOTSTRAP = (
     "import sys; sys.path.insert(0, sys.argv.pop(1));"

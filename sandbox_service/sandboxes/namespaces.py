@@ -12,6 +12,7 @@ import asyncio
 import os
 import shlex
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,13 +21,10 @@ from .covers import prefix_of
 from .hardening import SCRATCH, WORKSPACE, tmpfs_options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sandbox_service.environments.base import Provisions
 
     from .base import SandboxLimits
 
-__all__ = ["INSIDE", "Enclosure", "namespaces_work"]
 
 INSIDE = Path("/mnt")
 """The path of a box's folder inside; the private tmpfs may hide its real path."""

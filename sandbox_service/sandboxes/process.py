@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_service.environments.digests import digest
@@ -26,9 +28,6 @@ from .state import SOCKET_FOLDER, SOCKET_NAME
 from .uids import UidRanges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
     from sandbox_service.environments.base import EnvironmentSpec, Provisions
     from sandbox_service.wire.frames import Frame
 
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from .host import Host
     from .state import StateDir
 
-__all__ = ["ProcessFactory"]
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,9 @@ import json
 import logging
 import os
 import subprocess
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from local_processes.process_tree import end_tree, process_of, started_ticks
@@ -16,15 +18,11 @@ from sandbox_service.errors import ServiceError
 from .state import SOCKET_FOLDER, SOCKET_NAME, remove_folder, storage_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     import psutil
 
     from .base import SandboxLimits
     from .state import StateDir
 
-__all__ = ["ProcessBody", "sweep_boxes"]
 
 log = logging.getLogger(__name__)
 

@@ -9,14 +9,10 @@ from __future__ import annotations
 import json
 import platform
 import struct
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-__all__ = ["filter_program", "seccomp_profile"]
+from typing import Any, Final
 
 _LOAD, _RETURN, _AND = 0x20, 0x06, 0x54
 _IF_EQUAL, _IF_AT_LEAST, _IF_ABOVE = 0x15, 0x35, 0x25

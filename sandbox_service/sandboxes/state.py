@@ -17,18 +17,13 @@ import re
 import shutil
 import stat
 import tempfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from py_compile import PycInvalidationMode
-from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-__all__ = ["SOCKET_FOLDER", "SOCKET_NAME", "StateDir", "remove_folder", "storage_errors"]
 
 SOCKET_NAME = "runner.sock"
 SOCKET_FOLDER = "io"

@@ -16,8 +16,6 @@ from collections import deque
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
-__all__ = ["RANGE", "UidRanges"]
-
 FIRST = 1_000_000_000
 RANGE = 65_536
 """Ids of one box: every instance of its life gets unused ones."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
 
-__all__ = ["Address", "TcpAddress", "UnixAddress", "keep_alive"]
 
 _KEEP_ALIVE = (
     (socket.TCP_KEEPIDLE, 10),

@@ -24,7 +24,6 @@ from sandbox_service.wire.frames import Frame, FrameError, Op
 if TYPE_CHECKING:
     from .channel import Channel, Handshake
 
-__all__ = ["answerer_handshake", "asker_handshake", "new_secret"]
 
 _NONCE_BYTES = 32
 _DOMAIN = b"sandbox-service stream 1"

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, cast
 
 from sandbox_service.wire.frames import MAX_BODY, Decoder, Frame, FrameError, Op
 
 from .address import keep_alive
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-__all__ = ["Channel", "Handshake"]
 
 HANDSHAKE_FRAMES = 4
 """Frames that may be unread during a handshake; a correct peer never sends more."""

@@ -8,8 +8,6 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.wire.frames import Frame, Op
 
-__all__ = ["error_frame", "error_of", "reply_or_raise"]
-
 
 def error_of(frame: Frame) -> ServiceError:
     """Return the exception that an ERROR frame carries; INTERNAL for a frame that cannot be parsed."""

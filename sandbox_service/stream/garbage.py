@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import gc
 
-__all__ = ["collect_rarely"]
-
 _THRESHOLDS = (20_000, 20, 10)
 
 

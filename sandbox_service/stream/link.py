@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
@@ -12,9 +13,6 @@ from .channel import Channel
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
-
-__all__ = ["Link"]
 
 
 class Link(Channel):

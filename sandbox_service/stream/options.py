@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from local_processes.waiting import exponential_wait_s
 from sandbox_contract.problems import ErrorCode
 
-__all__ = ["BackOff", "ServerOptions", "StreamOptions"]
-
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:

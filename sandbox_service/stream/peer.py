@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
@@ -15,13 +16,11 @@ from .failures import error_frame
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable
 
     from .options import ServerOptions
 
     Handler = Callable[[Frame], Awaitable[Frame]]
 
-__all__ = ["Peer"]
 
 logger = logging.getLogger(__name__)
 

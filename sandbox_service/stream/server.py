@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_service.errors import ServiceError
@@ -20,12 +21,10 @@ from .peer import Peer
 
 if TYPE_CHECKING:
     import ssl
-    from pathlib import Path
 
     from .channel import Handshake
     from .peer import Handler
 
-__all__ = ["StreamServer"]
 
 logger = logging.getLogger(__name__)
 

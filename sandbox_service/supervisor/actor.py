@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from .seat import Core, CoreBuilder, Seat
 
-__all__ = ["SupervisorActor"]
 
 logger = logging.getLogger(__name__)
 

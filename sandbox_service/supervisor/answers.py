@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from sandbox_service.wire.frames import Frame
 
-__all__ = ["AnswerMemory", "KeyEntry"]
 
 _OVERHEAD = 512
 """Bytes of an answer beside its body."""

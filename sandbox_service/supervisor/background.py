@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from sandbox_service.telemetry import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-__all__ = ["BackgroundTasks"]
 
 _T = TypeVar("_T")
 

@@ -7,6 +7,7 @@ their own, each with a deadline, so that no box ever waits for another.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,6 @@ from .background import BackgroundTasks
 from .live_box import LiveBox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sandbox_service.config import DeadlineConfig, PoolConfig
     from sandbox_service.environments.base import EnvironmentSpec
     from sandbox_service.pool.decisions import Grant
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
     Lost = Callable[[str, str], None]
 
-__all__ = ["BoxPool"]
 
 _LASTING = (ErrorCode.IMAGE_MISSING, ErrorCode.STORAGE_FULL)
 

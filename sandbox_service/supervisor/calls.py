@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from .instances import Instance
     from .live_box import LiveBox
 
-__all__ = ["NotStartedError", "ask", "create_frame", "parse"]
 
 _WORKER_GONE = (ErrorCode.STEP_TIMEOUT, ErrorCode.INSTANCE_LOST, ErrorCode.UNKNOWN_INSTANCE)
 """Errors after which the runner holds nothing of the instance."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -34,8 +35,6 @@ from .releases import Releases
 from .upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
     from sandbox_service.config import ServiceConfig
     from sandbox_service.environments.registry import Registry
     from sandbox_service.sandboxes.base import SandboxFactory
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
     from .exclusive import Operation
 
     Verb = Callable[[Frame], Awaitable[Frame]]
-
-__all__ = ["SupervisorCore"]
 
 
 class SupervisorCore:

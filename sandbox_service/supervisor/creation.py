@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from .instances import Instance
     from .parts import Parts
 
-__all__ = ["Creation", "new_id"]
 
 _REMEMBERED_ANSWERS = 2048
 _REMEMBERED_KEYS = 65_536

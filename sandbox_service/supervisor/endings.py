@@ -8,6 +8,7 @@ instance left behind never costs its neighbours. No ending waits for another.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
@@ -18,8 +19,6 @@ from sandbox_service.wire.frames import Frame, Op
 from .instances import InstanceState, gone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sandbox_service.config import DeadlineConfig
 
     from .background import BackgroundTasks
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from .live_box import LiveBox
 
     OnTimeout = Callable[[ServiceError], None]
-
-__all__ = ["Endings"]
 
 
 class Endings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,6 @@ from .instances import GONE, InstanceState
 from .takeover import require_proof
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from sandbox_service.trajectories.base import TrajectoryStore
     from sandbox_service.trajectories.records import EventRecord
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
     Operation = Callable[[Instance, "Invocation"], Awaitable[OperationResult]]
 
-__all__ = ["ExclusiveExecutor", "Invocation"]
 
 _FINAL = (ErrorCode.STEP_TIMEOUT, ErrorCode.TASK_INVALID, ErrorCode.GRADER_FAILED)
 """Errors that an executed operation may end with: they stay the answer to its key."""

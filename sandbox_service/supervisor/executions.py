@@ -7,6 +7,7 @@ the key joins the first, or gets the bytes that the first got.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,8 +19,6 @@ from sandbox_service.telemetry import get_logger
 from .idempotency import RECORDED_AS, conflict, recorded_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable
-
     from sandbox_service.trajectories.records import EventRecord
     from sandbox_service.wire.frames import Frame
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from .instances import Instance
     from .journal import Journal
 
-__all__ = ["OperationResult", "execute", "failure_event", "failure_frame", "repeat"]
 
 _K = TypeVar("_K", bound="Hashable")
 

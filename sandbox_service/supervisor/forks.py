@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from .parts import Parts
     from .recovery import Recovery
 
-__all__ = ["Forks"]
-
 
 class Forks:
     """The fork verb."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
+from collections.abc import Hashable, Mapping
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -22,22 +23,10 @@ from sandbox_service.wire.frames import Frame, Op
 from .answers import KeyEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
-
     from sandbox_service.trajectories.records import EventRecord
 
     from .answers import AnswerMemory
 
-__all__ = [
-    "RECORDED_AS",
-    "KeyMemory",
-    "conflict",
-    "digest_of",
-    "fingerprint_of",
-    "recorded_answer",
-    "recorded_request",
-    "same_json",
-]
 
 RECORDED_AS: Mapping[Op, EventKind] = MappingProxyType(
     {

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .instances import Instance
     from .parts import Parts
 
-__all__ = ["MOST_INSTANCES", "Inspection"]
 
 MOST_INSTANCES = 1000
 """Instances of a page."""

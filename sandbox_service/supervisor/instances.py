@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from .clock import Clock
     from .live_box import LiveBox
 
-__all__ = ["GONE", "Instance", "InstanceState", "InstanceTable", "Tombstone", "gone", "unknown"]
-
 
 class InstanceState(StrEnum):
     """Where an instance is in its life; the contract's words."""

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from .clock import Clock
     from .instances import Instance
 
-__all__ = ["Journal"]
 
 _log = get_logger(__name__)
 

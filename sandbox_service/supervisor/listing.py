@@ -6,14 +6,9 @@ instance once, whatever ends in between.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from sandbox_service.trajectories.records import public_id
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["Listing"]
 
 
 class Listing:

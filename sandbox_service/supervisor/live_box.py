@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from .boxes import BoxPool
 
-__all__ = ["LiveBox"]
 
 _GRACE_S = 30.0
 """How long after an operation's own deadline the runner may still answer. The runner keeps that deadline

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from sandbox_service.pool.policy import NodeSize
 
-__all__ = ["measure_node"]
-
 _MIB = 1024**2
 _PROC = Path("/proc")
 _CGROUPS = Path("/sys/fs/cgroup")

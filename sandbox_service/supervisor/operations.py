@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from .journal import Journal
     from .recovery import Recovery
 
-__all__ = ["InstanceOperations"]
 
 _REBUILDS = 3
 """How often an operation is sent when other instances end its worker before it is started."""

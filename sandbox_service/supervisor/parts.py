@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from .journal import Journal
     from .pools import Pools
 
-__all__ = ["Parts"]
-
 
 @dataclass(frozen=True, slots=True)
 class Parts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sandbox_service.pool.policy import Sharing
@@ -11,16 +12,12 @@ from .boxes import BoxPool
 from .node import measure_node
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sandbox_contract.inspection import PoolStats
     from sandbox_service.config import ServiceConfig
     from sandbox_service.environments.registry import Registry
     from sandbox_service.sandboxes.base import SandboxFactory
 
     from .clock import Clock
-
-__all__ = ["Pools"]
 
 
 class Pools:

@@ -13,7 +13,6 @@ from sandbox_service.errors import CapacityError
 if TYPE_CHECKING:
     from .parts import Parts
 
-__all__ = ["check_quota"]
 
 _RELEASE_WAIT_S = 5.0
 _LONGEST_WAIT_S = 3600.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
@@ -21,15 +22,12 @@ from .instances import InstanceState, Tombstone, gone, unknown
 from .takeover import in_doubt, last_writer, record_takeover
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sandbox_service.trajectories.records import InstanceRecord
 
     from .instances import Instance
     from .live_box import LiveBox
     from .parts import Parts
 
-__all__ = ["Recovery"]
 
 _ENDED = {
     EventKind.RELEASE: InstanceState.RELEASED,

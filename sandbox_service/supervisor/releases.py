@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .parts import Parts
     from .recovery import Recovery
 
-__all__ = ["Releases"]
-
 
 class Releases:
     """Ends instances for their owners."""

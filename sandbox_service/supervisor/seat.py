@@ -6,16 +6,13 @@ import os
 import ssl
 import stat
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sandbox_service.wire.frames import Frame
-
-__all__ = ["Core", "CoreBuilder", "Seat", "SupervisorAddress", "TlsFiles", "private_dir"]
 
 
 class Core(Protocol):

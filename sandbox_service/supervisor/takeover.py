@@ -7,6 +7,7 @@ steps shows by ``step_index`` that it knows the state; all others get an error i
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
@@ -15,15 +16,12 @@ from sandbox_service.trajectories.records import EventKind
 from sandbox_service.wire.frames import Op
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sandbox_service.trajectories.records import EventRecord, InstanceRecord
     from sandbox_service.wire.frames import Frame
 
     from .instances import Instance
     from .journal import Journal
 
-__all__ = ["in_doubt", "last_writer", "record_takeover", "require_proof"]
 
 _DOUBTFUL = 409
 

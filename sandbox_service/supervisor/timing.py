@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["timing_ms"]
-
 
 def timing_ms(total_s: float, *, run_ms: float = 0.0, queue_ms: float = 0.0) -> dict[str, float]:
     """Split an operation's time into the wait for a box, the run in it, and all that is left."""

@@ -15,7 +15,6 @@ from sandbox_service.telemetry import get_logger
 if TYPE_CHECKING:
     from .parts import Parts
 
-__all__ = ["Upkeep"]
 
 _log = get_logger(__name__)
 

@@ -6,13 +6,8 @@ decides. So nearly every create under a new key costs no look into the store.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-__all__ = ["MOST_KEYS", "UsedKeys"]
 
 MOST_KEYS = 1_000_000
 """Keys on record up to which the filter is worth filling: one in fifty of new keys is then looked up."""

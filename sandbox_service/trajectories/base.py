@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     from .pages import EventPage, PageBounds
     from .records import EventRecord, InstanceRecord, Recorded
-
-__all__ = ["TrajectoryStore"]
 
 
 class TrajectoryStore(Protocol):

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from sandbox_contract.base import JsonObject
 
-__all__ = ["json_object_of", "object_of", "value_of"]
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 

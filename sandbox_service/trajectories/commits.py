@@ -17,7 +17,6 @@ from sandbox_service.errors import ServiceError
 if TYPE_CHECKING:
     from .writer import Writer
 
-__all__ = ["Commits", "unwritable"]
 
 _CHECK_S = 1.0
 """Seconds between two checks whether the writer is stuck, while coroutines wait for it."""

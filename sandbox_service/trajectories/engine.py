@@ -13,7 +13,6 @@ from sqlalchemy.engine import URL, make_url
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
 
-__all__ = ["connect"]
 
 # Without these, a node that vanishes during a transaction blocks the writer for the kernel's two hours.
 _POSTGRES_PROMPT = {

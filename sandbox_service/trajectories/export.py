@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .rows import ExportFilter, Rows, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from sqlalchemy.engine import Engine
 
     from sandbox_contract.base import JsonObject
 
     from .rows import Progress
-
-__all__ = ["FileFormat", "export"]
 
 
 class FileFormat(StrEnum):

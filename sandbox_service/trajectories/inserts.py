@@ -7,6 +7,7 @@ never be written are logged and counted, so that one of them does not block the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -19,13 +20,10 @@ from .rows_of_records import event_row, instance_row
 from .schema import events, instances
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sqlalchemy.engine import Connection, Engine
 
     from .rows_of_records import Record, Row
 
-__all__ = ["write_batch"]
 
 _INSERT_INSTANCE = instances.insert()
 _INSERT_EVENT = events.insert()

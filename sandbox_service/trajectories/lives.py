@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from sandbox_service.config import StoreConfig
 
-__all__ = ["begin_life", "end_life", "is_complete", "is_shared"]
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

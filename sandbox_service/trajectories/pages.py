@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from .records import EventRecord
 
-__all__ = ["MOST_EVENTS", "EventPage", "PageBounds", "read_page"]
 
 MOST_EVENTS = 1000
 """Most events of a page."""

@@ -6,7 +6,9 @@ Values without a fixed shape (parameters, tool schemas, bodies) are columns of J
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,14 +19,10 @@ from sandbox_contract.messages import Message
 from .rows import Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pydantic import JsonValue
 
     from sandbox_contract.base import JsonObject
 
-__all__ = ["EPISODE_SCHEMA", "EVENT_SCHEMA", "write_parquet"]
 
 ROW_GROUP = 256
 """Rows held in memory at a time."""

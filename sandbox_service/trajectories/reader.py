@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,27 +13,9 @@ from .records import EventKind, EventRecord, InstanceRecord, record_id
 from .schema import events, instances
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from sqlalchemy.engine import Connection, Row
     from sqlalchemy.sql import ColumnElement
 
-__all__ = [
-    "InstanceFilter",
-    "StoredInstance",
-    "ancestry",
-    "count_instances",
-    "create_keys",
-    "create_of_key",
-    "event_of_key",
-    "event_of_row",
-    "events_of",
-    "find_instance",
-    "instances_named",
-    "list_instances",
-    "own_events",
-    "unended_of",
-]
 
 _PAGE = 256
 

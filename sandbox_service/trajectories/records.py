@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-__all__ = ["EventKind", "EventRecord", "InstanceRecord", "Recorded", "public_id", "record_id"]
-
 
 class EventKind(StrEnum):
     """The kind of an event."""

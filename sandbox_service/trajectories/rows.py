@@ -5,6 +5,7 @@ Rows are made one episode at a time, so memory is bounded by the longest episode
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
@@ -16,8 +17,6 @@ from .records import EventKind, public_id
 from .view import conversation_of, outcome_of, tools_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from pydantic import JsonValue
     from sqlalchemy.engine import Connection
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from .records import EventRecord
     from .view import EpisodeOutcome
 
-__all__ = ["ExportFilter", "Progress", "Rows", "rows_of"]
 
 Progress: TypeAlias = "Callable[[int, int], None]"
 """Called with the number of episodes read and their total."""

@@ -7,8 +7,6 @@ from typing import TypeAlias
 
 from .records import EventRecord, InstanceRecord
 
-__all__ = ["Record", "Row", "Value", "event_row", "instance_row"]
-
 Record: TypeAlias = InstanceRecord | EventRecord
 Value: TypeAlias = str | bytes | int | float | None
 Row: TypeAlias = dict[str, Value]

@@ -15,7 +15,6 @@ from sqlalchemy.exc import DatabaseError
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection, Engine
 
-__all__ = ["SCHEMA_VERSION", "StoreSchemaError", "events", "instances", "lives", "prepare"]
 
 SCHEMA_VERSION = 1
 

@@ -7,6 +7,7 @@ A batch that fails here is left to ``inserts``, which handles refused records.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.dialects import sqlite
@@ -17,15 +18,12 @@ from .rows_of_records import event_row, instance_row
 from .schema import events, instances
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sqlalchemy.engine import Engine
     from sqlalchemy.pool import PoolProxiedConnection
     from sqlalchemy.sql import Insert
 
     from .rows_of_records import Record, Value
 
-__all__ = ["SqliteBatches"]
 
 _INSTANCE_COLUMNS = [column.name for column in instances.columns if not column.name.startswith("ended_")]
 _END_INSTANCE = "UPDATE instances SET ended_at=?, ended_by=? WHERE instance_id=? AND ended_at IS NULL"

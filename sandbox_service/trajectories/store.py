@@ -7,6 +7,7 @@ everything that was queued before.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
@@ -28,8 +29,6 @@ from .volume import recorded_bytes
 from .writer import Writer, WriterStats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
     from sqlalchemy.engine import Connection, Engine
 
     from sandbox_service.config import StoreConfig
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from .pages import EventPage, PageBounds
     from .records import EventRecord, InstanceRecord, Recorded
 
-__all__ = ["SqlTrajectoryStore", "open_for_reading", "open_store"]
 
 _T = TypeVar("_T")
 

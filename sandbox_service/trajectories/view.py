@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,16 +12,12 @@ from .bodies import json_object_of, object_of
 from .records import EventKind, public_id
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pydantic import JsonValue
 
     from sandbox_contract.base import JsonObject
 
     from .pages import EventPage
     from .records import EventRecord, InstanceRecord
-
-__all__ = ["EpisodeOutcome", "conversation_of", "outcome_of", "tools_of", "trajectory_of", "trajectory_page"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -10,11 +11,8 @@ from .records import Recorded
 from .schema import events, instances
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sqlalchemy.engine import Connection
 
-__all__ = ["recorded_bytes"]
 
 _HOUR_S = 3600
 _LONGEST_EPISODE_S = 24 * 3600

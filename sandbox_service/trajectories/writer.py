@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,15 +29,12 @@ from .records import EventRecord
 from .sqlite_batches import SqliteBatches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sqlalchemy.engine import Engine
 
     from sandbox_service.config import StoreConfig
 
     from .rows_of_records import Record
 
-__all__ = ["Writer", "WriterStats"]
 
 MAX_PENDING_BYTES = 512 * 1024 * 1024
 """Bytes of bodies that may be queued, whatever the number of records."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["BoxErrorCode"]
-
 
 class BoxErrorCode(StrEnum):
     """What can go wrong in a box; each member has the name and the value of a contract's ``ErrorCode``."""

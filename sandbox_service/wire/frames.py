@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-__all__ = ["MAX_BODY", "MAX_META", "Decoder", "Frame", "FrameError", "Op"]
-
 HEADER = struct.Struct(">IHBBQ")
 MAX_BODY = 32 * 1024 * 1024
 """Bytes of a body; a longer one is a protocol error."""

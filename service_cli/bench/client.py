@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -13,12 +14,9 @@ from sandbox_client import AsyncSandboxClient, ClientLimits
 from .context import beside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
     from .context import Figures, Sizes
     from .load import Target
 
-__all__ = ["queued_calls"]
 
 _CONNECTIONS = 64
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -12,13 +13,10 @@ from typing import TYPE_CHECKING, Any
 from .load import LoadError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sandbox_service.environments.base import Provisions
 
     from .context import Figures
 
-__all__ = ["beside_plain", "plain_process"]
 
 _SCRIPTS: Mapping[str, str] = MappingProxyType({"appworld": "plain_appworld.py"})
 """Environments whose package can be measured alone, and the script that does it."""

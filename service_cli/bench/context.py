@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, TypeAlias
@@ -12,11 +13,8 @@ from .load import drive
 from .processes import cpu_look
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
     from .load import Lane, Load, Target
 
-__all__ = ["Bench", "Figures", "Sizes", "beside", "cpu_by_part", "rounded", "spread"]
 
 Figures: TypeAlias = dict[str, object]
 """A suite's result, ready for JSON."""

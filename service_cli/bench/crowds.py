@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .context import spread
@@ -22,12 +23,9 @@ from .machine import available_memory_mb
 from .processes import memory_mb
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from .context import Bench, Figures
     from .load import Lane, Load
 
-__all__ = ["code_crowd", "echo_crowd", "idle_memory"]
 
 _PARTS = ("runner", "shim")
 

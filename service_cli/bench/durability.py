@@ -5,6 +5,7 @@ Each mode is measured on services of its own, one after the other and again, sin
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 import uvloop
@@ -17,12 +18,9 @@ from .service import SPARE_BOXES, Setting, running_bench
 from .steps import noop_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .context import Figures, Sizes
     from .load import Target
 
-__all__ = ["measure_durability"]
 
 _PASSES = 2
 _LOAD = "load_generator"

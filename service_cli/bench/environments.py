@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import uvloop
@@ -24,8 +25,6 @@ from .service import SPARE_BOXES, Setting, running_bench
 from .variants import VariantError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from sandbox_service.environments.base import EnvironmentSpec
 
     from .context import Bench, Figures, Sizes
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from .scripts import Scripts
     from .variants import Variant
 
-__all__ = ["FAILED", "box_count", "boxes_capacity", "measure_variant", "problems"]
 
 FAILED = "measurement_failed"
 

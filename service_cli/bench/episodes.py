@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from .load import Lane, Load, Target
     from .scripts import Script, Scripts
 
-__all__ = ["CREATE", "EVALUATE", "RELEASE", "STEP", "Tally", "open_episode", "play", "play_many"]
 
 CREATE = "/v1/create_instance"
 STEP = "/v1/step"

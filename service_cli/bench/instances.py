@@ -7,32 +7,14 @@ import itertools
 import json
 import secrets
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .load import LoadError, drive
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
     from .load import Lane, Load, Target
 
-__all__ = [
-    "CODE_STEP",
-    "NOOP_STEP",
-    "batch_body",
-    "create",
-    "create_body",
-    "create_many",
-    "each",
-    "evaluate_body",
-    "first_task",
-    "instance_body",
-    "message_body",
-    "release_many",
-    "settle",
-    "step_body",
-    "warmed",
-]
 
 NOOP_STEP = "x"
 CODE_STEP = "```python\nprint(6 * 7)\n```"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,14 +14,11 @@ from .episodes import CREATE, EVALUATE, RELEASE, STEP, play_many
 from .processes import cpu_look
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from .context import Bench, Figures
     from .episodes import Tally
     from .load import Load
     from .scripts import Scripts
 
-__all__ = ["Echo", "level", "level_figures", "levels"]
 
 _PHASES = {"create": CREATE, "step": STEP, "evaluate": EVALUATE, "release": RELEASE}
 _YARDSTICK = "yardstick"

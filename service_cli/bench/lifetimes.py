@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from .context import spread
@@ -14,13 +15,10 @@ from .load import drive
 from .processes import memory_mb
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from .context import Bench, Figures
     from .load import Lane
     from .scripts import Scripts
 
-__all__ = ["copies", "memory", "memory_figures", "one_by_one"]
 
 _FORK = "/v1/fork_instance"
 _PARTS = ("runner", "shim")

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from .context import Bench, Figures
     from .load import Lane, Load
 
-__all__ = ["cold_creates", "forks", "warm_creates"]
 
 # A released box is cleaned off the caller's way; a warm pool is one in which that is over.
 _SETTLE_S = 0.1

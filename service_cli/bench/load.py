@@ -9,15 +9,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import Self, cast
 from urllib.parse import urlsplit
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-    from typing import Self
-
-__all__ = ["Connection", "Lane", "Load", "LoadError", "RefusedError", "Reply", "Target", "connect", "drive"]
 
 _HEAD_END = b"\r\n\r\n"
 _LENGTH = b"content-length:"

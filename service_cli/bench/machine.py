@@ -9,8 +9,6 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["available_memory_mb", "describe_machine"]
-
 _PACKAGES = ("ray", "fastapi", "uvicorn", "uvloop", "aiohttp", "httpx")
 
 

@@ -13,8 +13,6 @@ import tempfile
 from pathlib import Path
 from time import CLOCK_MONOTONIC, clock_gettime
 
-__all__ = ["main"]
-
 
 def main(packages: str, data: str, worlds: int) -> dict[str, object]:
     """Open one world after the other in this process. AppWorld stops the clock, hence the choice of one."""

@@ -10,17 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import psutil
 
 from local_processes.process_tree import processes, started_ticks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-__all__ = ["PART_MARKS", "CpuLook", "CpuUse", "cpu_look", "memory_mb", "parts_of", "processes_of", "pss_mb"]
 
 PART_MARKS: Mapping[str, tuple[str, ...]] = {
     "runner": ("sandbox_service.runner",),

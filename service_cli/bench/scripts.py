@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .variants import VariantError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sandbox_service.environments.base import Catalog
 
     from .variants import Variant
-
-__all__ = ["Script", "Scripts", "evenly", "read_scripts"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -24,11 +25,9 @@ from .load import Target
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterator, Mapping
 
     from .context import Sizes
 
-__all__ = ["SPARE_BOXES", "Setting", "running_bench"]
 
 SPARE_BOXES = 2
 """Boxes beyond those that the load fills, for the time in which one is cleaned or replaced."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,13 +24,9 @@ from .suites import CLIENT, DURABILITY, EPISODES, SUITES, Pools
 from .yardstick import running_yardstick
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from .context import Figures, Sizes
     from .load import Target
     from .variants import Variant
-
-__all__ = ["Plan", "measure"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from service_cli.policies.outcomes import percentile
@@ -12,12 +13,9 @@ from .instances import batch_body, create_many, release_many, step_body
 from .load import LoadError, drive
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from .context import Bench, Figures
     from .load import Lane, Load
 
-__all__ = ["batches", "noop_steps"]
 
 _TASK = ("echo", "echo-endless")
 

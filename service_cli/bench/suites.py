@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -10,11 +11,8 @@ from typing import TYPE_CHECKING
 from . import crowds, lives, steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
-
     from .context import Bench, Figures
 
-__all__ = ["CLIENT", "DURABILITY", "EPISODES", "SUITES", "Pools", "Suite"]
 
 CLIENT = "client"
 """The suite that needs no service."""

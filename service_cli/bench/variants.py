@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from sandbox_service.config import ServiceConfig
 from sandbox_service.environments.registry import build_registry
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-__all__ = ["Variant", "VariantError", "playable", "variants_of"]
 
 
 class VariantError(ValueError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,8 @@ from local_processes.waiting import Deadline, wait_until
 from .load import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from fastapi import FastAPI
 
-__all__ = ["build_echo", "main", "running_yardstick"]
 
 _START_S = 30.0
 _STOP_S = 5.0

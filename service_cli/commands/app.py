@@ -6,8 +6,6 @@ import typer
 
 from . import bench, demo, envs, images, keys, node_env, run, serve, status, trajectories
 
-__all__ = ["build_cli", "main"]
-
 _HELP = """Serve episodes of real tasks in isolated sandboxes, and look at what happens in them.
 
 Begin with these, in two terminals:

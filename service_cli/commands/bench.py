@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,11 +23,8 @@ from service_cli.bench.variants import VariantError, playable
 from .terminal import INTERRUPTED, WRONG, explained, fail, notes_line, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     from service_cli.bench.context import Figures
 
-__all__ = ["bench"]
 
 _KINDS = ("process", "docker")
 _NAMES = (CLIENT, *SUITES, DURABILITY, EPISODES)

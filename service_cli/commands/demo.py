@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,13 +22,10 @@ from .run import report, run_policy
 from .terminal import explained, fail, notes, notes_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sandbox_contract.inspection import Trajectory
     from sandbox_service.config import ServiceConfig
     from service_cli.policies.outcomes import EpisodeOutcome
 
-__all__ = ["demo", "unsolved"]
 
 _SPLITS = ("easy", "medium", "hard")
 

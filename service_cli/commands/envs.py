@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,13 +20,9 @@ from .options import DEFAULT_SERVER, ApiKeyOption, JsonOption, ServerOption
 from .terminal import WRONG, explained, fail, results, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from rich.console import RenderableType
 
     from sandbox_contract.inspection import Environment
-
-__all__ = ["build", "environment_view", "environments_view", "unknown_environment"]
 
 
 _SPLITS = 6

@@ -15,8 +15,6 @@ from .options import ConfigOption
 from .run_options import LimitOption
 from .terminal import explained, fail, notes
 
-__all__ = ["references"]
-
 
 def references(
     name: Annotated[str, typer.Argument(metavar="ENV", help="The environment's name.")],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,11 +18,8 @@ from .options import ConfigOption
 from .terminal import WRONG, explained, fail, notes, notes_line, results
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from sandbox_service.environments.provisions import Recipe
 
-__all__ = ["setup"]
 
 _ALL = "all"
 

@@ -13,8 +13,6 @@ from sandbox_service.config.reading import read_config
 from .options import ConfigOption, OverridesArgument
 from .terminal import explained, notes_line, results
 
-__all__ = ["build"]
-
 
 def build() -> typer.Typer:
     """The sub-commands."""

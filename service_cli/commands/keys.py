@@ -11,8 +11,6 @@ from service_cli.api_keys import new_api_key
 from .options import JsonOption
 from .terminal import WRONG, fail, notes, results, write_json
 
-__all__ = ["build"]
-
 
 def build() -> typer.Typer:
     """The sub-commands."""

@@ -15,8 +15,6 @@ from sandbox_service.config.reading import read_config
 from .options import ConfigOption, OverridesArgument
 from .terminal import explained, fail, notes_line, results
 
-__all__ = ["node_env"]
-
 
 def node_env(
     folder: Annotated[

@@ -7,16 +7,6 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-__all__ = [
-    "DEFAULT_SERVER",
-    "ApiKeyOption",
-    "ConfigOption",
-    "JsonOption",
-    "OverridesArgument",
-    "ServerOption",
-    "http_address",
-]
-
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -53,12 +54,8 @@ from .terminal import FAILED, INTERRUPTED, WRONG, explained, fail, notes, result
 from .trajectory_view import trajectory_panels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from sandbox_contract.inspection import Trajectory
     from service_cli.policies.outcomes import EpisodeOutcome
-
-__all__ = ["report", "run", "run_policy"]
 
 
 _SHORT = 2000

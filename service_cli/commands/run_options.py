@@ -10,26 +10,6 @@ import typer
 
 from service_cli.policies.selection import NAMES
 
-__all__ = [
-    "ConcurrencyOption",
-    "EnvironmentOption",
-    "LimitOption",
-    "MaxStepsOption",
-    "MaxTokensOption",
-    "ModelKeyOption",
-    "OutputOption",
-    "PolicyOption",
-    "RepeatOption",
-    "ScriptOption",
-    "SeedOption",
-    "ShowOption",
-    "SplitOption",
-    "TemperatureOption",
-    "TimeoutOption",
-    "ToolForm",
-    "ToolsOption",
-]
-
 
 class ToolForm(StrEnum):
     """How a model is told of tools."""

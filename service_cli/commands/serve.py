@@ -18,8 +18,6 @@ from .terminal import explained, notes, notes_line, results
 if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
 
-__all__ = ["serve"]
-
 
 def serve(
     overrides: OverridesArgument = None,

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from sandbox_contract.inspection import PoolStats, Stats, SupervisorStats
 
-__all__ = ["stats_view", "status"]
 
 _COUNTS = ("boxes", "idle", "busy", "starting", "resetting", "instances", "waiting")
 

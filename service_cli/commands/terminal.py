@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import typer
 from rich.console import Console
@@ -16,23 +17,6 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.auth import ExposureError
 from sandbox_settings import SettingsError
 from service_cli.policies.policies import PolicyError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-__all__ = [
-    "FAILED",
-    "INTERRUPTED",
-    "WRONG",
-    "explained",
-    "fail",
-    "notes",
-    "notes_line",
-    "results",
-    "write_json",
-]
-
 
 FAILED = 1
 """Exit code: it could not be done."""

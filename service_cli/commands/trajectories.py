@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
@@ -27,13 +28,10 @@ from .terminal import WRONG, explained, fail, notes, results, write_json
 from .trajectory_view import instances_list, trajectory_panels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from sqlalchemy.engine import Engine
 
     from sandbox_contract.inspection import Trajectory
 
-__all__ = ["build"]
 
 _DEFAULT_URL = StoreConfig().url
 _SHORT = 2000

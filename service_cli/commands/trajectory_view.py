@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from rich.text import Text
 from sandbox_service.trajectories.records import public_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from pydantic import JsonValue
     from rich.console import RenderableType
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from sandbox_service.trajectories.reader import StoredInstance
     from sandbox_service.trajectories.view import EpisodeOutcome
 
-__all__ = ["instances_list", "plain", "trajectory_panels"]
 
 _STYLES = {"system": "dim", "user": "cyan", "assistant": "green", "tool": "magenta"}
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from sandbox_contract.base import JsonObject
 
-__all__ = ["ChatAnswer", "ChatServer", "api_base"]
 
 _CONTEXT = (
     "context_length_exceeded",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
@@ -11,12 +12,9 @@ from sandbox_contract.messages import Message, Tool
 from .policies import View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from sandbox_contract.base import JsonObject
     from sandbox_contract.episodes import StepResult
 
-__all__ = ["Conversation"]
 
 _TOOLS = TypeAdapter(tuple[Tool, ...])
 

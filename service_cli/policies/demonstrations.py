@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,14 +17,11 @@ from pydantic import TypeAdapter
 from sandbox_contract.messages import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from pydantic import JsonValue
 
     from sandbox_contract.messages import ToolCall
     from sandbox_service.environments.base import Catalog
 
-__all__ = ["Demonstration", "as_text", "demonstrations", "fences_of"]
 
 _MESSAGES = TypeAdapter(tuple[Message, ...])
 _FENCES: Mapping[str, tuple[str, str]] = {"python": ("python", "code"), "execute_bash": ("bash", "command")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -9,14 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from rich.console import RenderableType
 
     from .outcomes import EpisodeOutcome, LatencySummary
     from .scores import GroupSummary, RunSummary
 
-__all__ = ["summary_view"]
 
 _MOST_SHOWN = 10
 

@@ -8,6 +8,7 @@ model ends it, and it is graded as it stands.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,16 +18,12 @@ from sandbox_contract.tool_prompt import tool_prompt
 from .policies import Actor, ContextFullError, Usage, View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pydantic import JsonValue
 
     from sandbox_contract.base import JsonObject
     from sandbox_contract.messages import Tool, ToolCall
 
     from .chat_server import ChatServer
-
-__all__ = ["ModelPolicy", "Sampling"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sandbox_client import Exchange
-
-__all__ = ["EpisodeOutcome", "Failed", "LatencySummary", "Recorder", "percentile"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,15 +16,11 @@ from .policies import PolicyError, Usage
 from .scores import RunSummary, ending_counts, failure_counts, group, groups
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from pydantic import JsonValue
 
     from sandbox_client import AsyncEpisode, AsyncSandboxClient
 
     from .policies import Actor, Policy
-
-__all__ = ["PolicyRun"]
 
 
 @dataclass(slots=True)

@@ -7,7 +7,9 @@ messages read from a file.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -15,25 +17,9 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from sandbox_contract.messages import Message, Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from sandbox_contract.base import JsonObject
     from sandbox_service.environments.base import Catalog
 
-__all__ = [
-    "Actor",
-    "ContextFullError",
-    "EmptyPolicy",
-    "FixedActor",
-    "Policy",
-    "PolicyError",
-    "ReferencePolicy",
-    "ScriptedPolicy",
-    "Usage",
-    "View",
-    "read_script",
-]
 
 _MESSAGES = TypeAdapter(tuple[Message, ...])
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from random import Random
 
     from pydantic import JsonValue
 
     from sandbox_contract.base import JsonObject
 
-__all__ = ["random_value", "random_words", "words_of"]
 
 _WORD = re.compile(r"[^\W_][\w.'/-]*")
 _MOST_WORDS = 2000

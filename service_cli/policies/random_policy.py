@@ -20,7 +20,6 @@ from .random_arguments import random_value, random_words, words_of
 if TYPE_CHECKING:
     from sandbox_contract.messages import Tool
 
-__all__ = ["RandomPolicy"]
 
 _PLAIN = 0.1
 """Share of plain text where there are tools."""

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from pathlib import Path
-    from types import TracebackType
-    from typing import Self
-
     from .conversation import Conversation
     from .outcomes import EpisodeOutcome
-
-__all__ = ["EpisodeFile"]
 
 
 class EpisodeFile:

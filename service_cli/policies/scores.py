@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from .outcomes import EpisodeOutcome, LatencySummary
-
-__all__ = ["GroupSummary", "RunSummary", "ending_counts", "failure_counts", "group", "groups"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_service.environments.registry import build_registry
@@ -13,14 +14,11 @@ from .policies import EmptyPolicy, PolicyError, ReferencePolicy, read_script
 from .random_policy import RandomPolicy
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sandbox_service.config import ServiceConfig
 
     from .chat_server import ChatServer
     from .policies import Policy
 
-__all__ = ["NAMES", "PolicyChoice", "make_policy"]
 
 NAMES = ("reference", "random", "empty", "script", "openai:MODEL@URL")
 _MODEL = "openai:"

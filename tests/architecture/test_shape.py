@@ -22,8 +22,8 @@ each_source = pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path
 
 
 @each_source
-def test_no_file_is_longer_than_300_lines(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 300
+def test_no_file_is_longer_than_400_lines(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 400
 
 
 @each_source

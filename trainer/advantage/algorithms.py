@@ -5,8 +5,9 @@ The formulas have files of their own; this module passes them the rewards, group
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,11 +22,6 @@ from .reinforce import reinforce_pp
 from .return_to_go import return_to_go
 from .rloo import rloo
 from .whitening import whiten
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-__all__ = ["ALGORITHMS", "Credit"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

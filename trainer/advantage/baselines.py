@@ -9,16 +9,13 @@ a reward at the end only, each turn's baseline is that of the whole episode.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from .chains import Array
-
-__all__ = ["extended", "turn_baselines"]
 
 
 def extended(returns_K: Array, turns: int) -> Array:

@@ -6,6 +6,7 @@ token and before the next one belongs to it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -13,11 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from trainer.types import FloatT, Sample
 
-__all__ = ["Array", "Chain", "chains", "groups", "rows", "turn_starts"]
 
 Array: TypeAlias = NDArray[np.float64]
 

@@ -7,6 +7,7 @@ Pure, and the same on every rank. Trajectories of weight 0 are in no baseline an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,12 +20,8 @@ from .chains import Array, Chain, chains, rows
 from .kl_penalty import penalised
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from trainer.config.algorithm import AlgorithmConfig
     from trainer.types import Batch, FloatT, Sample
-
-__all__ = ["credit"]
 
 
 def credit(batch: Batch, config: AlgorithmConfig, kl_coefficient: float = 0.0) -> Batch:

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .chains import Array
 
-__all__ = ["dr_grpo"]
-
 
 def dr_grpo(rewards_G: Array) -> Array:
     """Return rewards minus their mean."""

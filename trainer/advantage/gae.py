@@ -17,8 +17,6 @@ import numpy as np
 if TYPE_CHECKING:
     from .chains import Array
 
-__all__ = ["gae"]
-
 
 def gae(rewards_K: Array, values_K: Array, gamma: float, lam: float, following: float = 0.0) -> Array:
     """Return the advantages of K steps, from their rewards and the values before them.

@@ -12,8 +12,6 @@ import numpy as np
 if TYPE_CHECKING:
     from .chains import Array
 
-__all__ = ["grpo"]
-
 
 def grpo(rewards_G: Array, epsilon: float) -> Array:
     """Return (rewards - mean) / (sample standard deviation + epsilon); zeros for a group of one or equal

@@ -14,7 +14,6 @@ import numpy as np
 if TYPE_CHECKING:
     from trainer.types import FloatT, Sample
 
-__all__ = ["penalised", "token_kl"]
 
 LOG_BOUND = 20.0
 """Greatest magnitude of a log-ratio."""

@@ -8,17 +8,14 @@ clipping of rewards, which is ``reward.least`` and ``reward.most``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .return_to_go import return_to_go
 from .whitening import whiten
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from .chains import Array
-
-__all__ = ["reinforce_pp"]
 
 
 def reinforce_pp(rewards_N: Sequence[Array], baselines_N: Sequence[Array]) -> list[Array]:

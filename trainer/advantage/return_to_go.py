@@ -9,8 +9,6 @@ import numpy as np
 if TYPE_CHECKING:
     from .chains import Array
 
-__all__ = ["return_to_go"]
-
 
 def return_to_go(rewards_K: Array, gamma: float) -> Array:
     """Return the sum over later steps j >= k of gamma^(j - k) rewards_j, for each turn or token k."""

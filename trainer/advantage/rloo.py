@@ -13,8 +13,6 @@ import numpy as np
 if TYPE_CHECKING:
     from .chains import Array
 
-__all__ = ["rloo"]
-
 
 def rloo(rewards_G: Array) -> Array:
     """Return each reward minus the mean of the others; zeros for a group of one."""

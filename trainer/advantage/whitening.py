@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from .chains import Array
 
-__all__ = ["whiten"]
 
 VARIANCE_FLOOR = 1e-8
 

@@ -7,6 +7,7 @@ package (``config.json`` of some models as on the hub), and on the hub.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,11 +18,8 @@ from trainer.errors import ConfigError
 from trainer.models.tiny import tiny_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from trainer.config.model import ModelConfig
 
-__all__ = ["described_model", "known_models"]
 
 _TABLE = Path(__file__).with_name("hub_models.json")
 _FETCH_S = 10.0

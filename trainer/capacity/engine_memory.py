@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from trainer.update.memory import ModelShape
     from trainer.weight_sync.choice import Device
 
-__all__ = ["EngineMemory", "cache_token_bytes", "engine_memory", "number_bytes"]
 
 _BATCHED_TOKENS = 8192
 """vLLM's default of max_num_batched_tokens on GPUs of 70 GiB and more, the higher of its defaults."""

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from .engine_memory import EngineMemory
     from .machine import Machine
 
-__all__ = ["host_memory"]
 
 _MIB = 1 << 20
 _WORKER = 3 * GIB // 2

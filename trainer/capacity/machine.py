@@ -15,7 +15,6 @@ from trainer.weight_sync.snapshots import SHARED_MEMORY
 if TYPE_CHECKING:
     from trainer.config import RunConfig
 
-__all__ = ["GIB", "Machine", "bytes_of", "free_shared_memory", "this_machine"]
 
 GIB = 1 << 30
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}

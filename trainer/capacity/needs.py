@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import ceil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformers import AutoConfig
@@ -19,8 +20,6 @@ from .object_store import object_store, positions_of
 from .placement import seats_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from trainer.config import RunConfig
     from trainer.update.memory import ModelShape, RankMemory
     from trainer.weight_sync.choice import Device
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from .machine import Machine
     from .placement import Seat
 
-__all__ = ["GpuGroup", "Needs", "gpu_groups", "needs_of"]
 
 _CONTEXT = 3 * GIB // 2
 """CUDA context, library workspaces and NCCL's buffers of a process on a GPU. An estimate."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import ceil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformers import AutoConfig
@@ -10,11 +11,8 @@ from transformers import AutoConfig
 from .machine import free_shared_memory
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from trainer.config import RunConfig
 
-__all__ = ["batch_bytes", "object_store", "object_store_here", "positions_of"]
 
 _MIB = 1 << 20
 _LEAST = 256 * _MIB

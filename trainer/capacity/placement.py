@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from .machine import Machine
 
-__all__ = ["Seat", "seats_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Seat:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from .needs import GpuGroup
     from .storage import Storage
 
-__all__ = ["CapacityPlan", "StepTokens", "capacity_plan"]
 
 _FILL = 0.5
 """Share of its context that an episode fills, for the expected tokens of a step."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,9 @@ from .machine import GIB
 from .object_store import batch_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from .machine import Machine
     from .needs import GpuGroup, Needs
     from .storage import Storage
-
-__all__ = ["problems_of", "warnings_of"]
 
 
 def problems_of(

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from trainer.update.memory import ModelShape
     from trainer.weight_sync.choice import Device
 
-__all__ = ["Storage", "checkpoint_bytes", "storage_of"]
 
 _MIB = 1 << 20
 _SNAPSHOTS = 3

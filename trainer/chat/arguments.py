@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from jinja2 import Environment, TemplateSyntaxError, meta
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-__all__ = ["known_arguments", "warn_of_unknown"]
 
 _LOG = logging.getLogger(__name__)
 _GIVEN = frozenset(

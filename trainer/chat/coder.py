@@ -6,14 +6,11 @@ are not used. Tokenizers written in Python go through transformers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from transformers import PreTrainedTokenizerBase
-
-__all__ = ["Coder"]
 
 
 class Coder:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from .thoughts import without_thoughts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from sandbox_contract.messages import Message
 
-__all__ = ["missing"]
 
 _MOST = 0.9
 """The share of a content's characters that must be present, by lines: templates trim, and drop switches."""

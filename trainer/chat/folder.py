@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["check_vocabulary", "context_tokens", "declared_ends", "load_tokenizer"]
 
 _LOG = logging.getLogger(__name__)
 _SPARE = 1.1

@@ -6,19 +6,15 @@ how messages deviate from OpenAI's; the first one in which everything appears is
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from sandbox_contract.messages import Message
 
 from .thoughts import divide
 from .tool_formats.base import arguments_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-__all__ = ["Dialect", "Form", "Json", "forms"]
 
 Json: TypeAlias = "dict[str, object]"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -15,11 +16,8 @@ from typing import TYPE_CHECKING
 from sandbox_contract.messages import FunctionCall, Message, ToolCall
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["HEARD", "SAID", "TOOL_NAME", "Exchange", "Frame", "Marks", "calling", "spoken", "tool_answer"]
 
 SAID = "WHAT-WAS-SAID"
 """Placeholder for the end of an assistant's turn."""

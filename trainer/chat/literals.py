@@ -7,16 +7,14 @@ private-use characters; when the rendered text is tokenised, it is encoded as or
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from transformers import PreTrainedTokenizerBase
 
     from sandbox_contract.messages import Message
 
-__all__ = ["Literals"]
 
 _BEGIN, _END = "\ue000", "\ue001"
 # Templates may render contents as JSON, in which the two characters can appear escaped.

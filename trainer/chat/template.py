@@ -7,6 +7,7 @@ tool. A form that drops something counts as rejected, and the next one is tried.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,14 +23,11 @@ from .literals import Literals
 from .thoughts import CLOSE, opened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
     from pydantic import JsonValue
     from transformers import PreTrainedTokenizerBase
 
     from .framing import Exchange
 
-__all__ = ["Template", "template_source"]
 
 _REFUSALS = (TemplateError, TypeError, ValueError, KeyError, AttributeError)
 """Exceptions that templates raise for messages that they do not support."""

@@ -7,8 +7,6 @@ the prompt; ``opened`` finds the mark that the turn then lacks.
 
 from __future__ import annotations
 
-__all__ = ["CLOSE", "OPEN", "divide", "marked", "opened", "without_thoughts"]
-
 OPEN, CLOSE = "<think>", "</think>"
 _OTHER_MARKS = (
     ("<|channel>thought", "<channel|>"),  # Gemma 4

@@ -7,6 +7,8 @@ sampled tokens. Text is derived from tokens, never the other way round.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_contract.messages import FunctionCall, Message, ToolCall
@@ -20,13 +22,9 @@ from .thoughts import CLOSE, OPEN, marked, opened
 from .tool_formats import TOOL_FORMATS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from sandbox_contract.messages import Tool
     from trainer.config.model import ChatConfig
 
-__all__ = ["HEAD_TOKENS", "ChatTokenizer"]
 
 _LOG = logging.getLogger(__name__)
 _WINDOW = 16

@@ -7,8 +7,6 @@ import typer
 from . import demonstrations, evaluate, model, plan, report, settings, simulate, train
 from .driver import RealDriver
 
-__all__ = ["build_cli", "main"]
-
 _HELP = """Train language-model agents by reinforcement learning on episodes in sandboxes.
 
 Start with the demo, which needs no GPU: a tiny model learns to solve tasks with code.

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from .figures import clock_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from types import TracebackType
-
     from rich.console import Console
 
-__all__ = ["Beginning"]
 
 _LOOK_S = 0.5
 _QUIET_S = 10.0

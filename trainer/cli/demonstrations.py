@@ -9,8 +9,6 @@ import typer
 
 from .terminal import explained, results
 
-__all__ = ["demonstrations"]
-
 
 def demonstrations(
     questions: Annotated[

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
     from trainer.config import RunConfig, TinyModel
     from trainer.evaluate.results import EvaluationResult
     from trainer.experience.simulation import SimulationResult
     from trainer.launch.pretended import PretendedModel
 
-__all__ = ["Driver", "OnMetrics", "OnWarning", "RealDriver", "RunSummary"]
 
 OnMetrics: TypeAlias = "Callable[[int, dict[str, float]], None]"
 """Called with a step and its metrics, in the process of the command."""

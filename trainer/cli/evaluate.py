@@ -16,8 +16,6 @@ from .placing import on_this_machine
 from .tables import evaluation_view
 from .terminal import FAILED, explained, notes, results, write_json
 
-__all__ = ["evaluate"]
-
 
 def evaluate(
     context: typer.Context,

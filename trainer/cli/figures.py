@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from trainer.evaluate.results import Interval
 
-__all__ = ["clock_text", "interval_text", "percent", "sparkline"]
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 

@@ -13,8 +13,6 @@ from trainer.config.reading import read_part
 from .options import driver_of
 from .terminal import explained, results
 
-__all__ = ["model"]
-
 
 def model(
     context: typer.Context,

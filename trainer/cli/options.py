@@ -9,8 +9,6 @@ import typer
 
 from .driver import Driver
 
-__all__ = ["ForceOption", "JsonOption", "OverridesArgument", "RunArgument", "driver_of"]
-
 RunArgument: TypeAlias = Annotated[
     Path, typer.Argument(metavar="RUN.toml", help="Run file: settings that differ from the defaults.")
 ]

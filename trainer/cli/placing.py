@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from .driver import Driver
 
-__all__ = ["on_this_machine"]
-
 
 def on_this_machine(driver: Driver, config: RunConfig, *, resume: bool = False) -> RunConfig:
     """Return the run on this machine's GPUs, if there are any and the run does not set GPUs; print the

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from trainer.capacity.plan import CapacityPlan
     from trainer.config import RunConfig
 
-__all__ = ["plan"]
 
 _SizeOption = Annotated[
     str | None,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -12,15 +14,11 @@ from .figures import clock_text, percent, sparkline
 from .terminal import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
-
     from rich.console import Console
     from rich.progress import TaskID
 
     from trainer.config import RunConfig
 
-__all__ = ["RunProgress"]
 
 _REMEMBERED = 24
 _QUIET_S = 10.0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,11 +12,6 @@ from trainer.config.reading import read_run
 from trainer.errors import ConfigError
 
 from .terminal import explained, notes, results
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["report"]
 
 _COMPARISON = "comparison.html"
 

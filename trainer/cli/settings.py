@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from sandbox_settings import Setting
 
-__all__ = ["config"]
-
 
 def config(
     run: Annotated[

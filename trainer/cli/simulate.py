@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from trainer.experience.simulation import SimulationResult
 
-__all__ = ["simulate"]
-
 
 def simulate(
     context: typer.Context,

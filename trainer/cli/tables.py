@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
@@ -15,15 +16,11 @@ from trainer.evaluate.comparison import compare
 from .figures import clock_text, interval_text, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from rich.console import RenderableType
 
     from trainer.evaluate.results import EvaluationResult
 
     from .driver import RunSummary
-
-__all__ = ["evaluation_view", "run_json", "run_view"]
 
 
 def evaluation_view(result: EvaluationResult) -> RenderableType:

@@ -6,8 +6,10 @@ import json
 import signal
 import sys
 import threading
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from types import FrameType
 
 import typer
 from rich.console import Console
@@ -21,13 +23,6 @@ from trainer.errors import (
     Stalled,
     TrainerError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-    from types import FrameType
-
-__all__ = ["FAILED", "INTERRUPTED", "WRONG", "explained", "notes", "results", "warn", "write_json"]
 
 FAILED = 1
 """Exit code for a failure."""

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from .driver import Driver
 
-__all__ = ["sft", "train"]
 
 ResumeOption = Annotated[
     bool,

@@ -8,24 +8,6 @@ from pydantic import Field, model_validator
 
 from sandbox_settings import Branch, NonNegative, Positive, Share
 
-__all__ = [
-    "AdvantageConfig",
-    "AlgorithmConfig",
-    "CispoLoss",
-    "DrGrpo",
-    "Gae",
-    "Grpo",
-    "GspoLoss",
-    "KlConfig",
-    "LossConfig",
-    "MismatchConfig",
-    "PpoLoss",
-    "ReinforcePlusPlus",
-    "ReturnToGo",
-    "Rloo",
-    "ValueConfig",
-]
-
 
 class Gae(Branch):
     """Generalised advantage estimation (Schulman et al. 2016), over tokens or over turns."""

@@ -9,8 +9,6 @@ from pydantic import Field, JsonValue
 
 from sandbox_settings import Branch, NonNegative, Positive, Seconds
 
-__all__ = ["EngineConfig", "SyncConfig"]
-
 
 class EngineConfig(Branch):
     """vLLM engines, each a Ray actor."""

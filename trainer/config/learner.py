@@ -10,8 +10,6 @@ from sandbox_settings import Branch, Count, NonNegative, Positive, Seconds, Shar
 
 from .model import LoraConfig
 
-__all__ = ["CheckpointConfig", "LearnerConfig", "OptimizerConfig"]
-
 
 class OptimizerConfig(Branch):
     """AdamW and its schedule."""

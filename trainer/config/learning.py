@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from .reward import RewardConfig
     from .rollout import RolloutConfig
 
-__all__ = ["nothing_to_learn"]
-
 
 def nothing_to_learn(rollout: RolloutConfig, algorithm: AlgorithmConfig, reward: RewardConfig) -> str | None:
     """Return why no step of reinforcement learning could improve the policy; None where it can."""

@@ -8,8 +8,6 @@ from pydantic import AfterValidator, Field, JsonValue
 
 from sandbox_settings import Branch, InputFile, Positive
 
-__all__ = ["ChatConfig", "LoraConfig", "ModelConfig", "PretrainedModel", "TinyModel"]
-
 
 class TinyModel(Branch):
     """A small model with random weights and a tokenizer of its own, created for the run."""

@@ -6,8 +6,6 @@ from typing import Literal
 
 from sandbox_settings import Branch, Positive
 
-__all__ = ["RayConfig", "TrackingConfig"]
-
 
 class TrackingConfig(Branch):
     """Metrics always go to ``metrics.jsonl`` in the run's folder."""

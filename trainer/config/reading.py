@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel
 
@@ -12,11 +13,6 @@ from sandbox_settings import SettingsError
 from trainer.errors import ConfigError
 
 from .run import RunConfig
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-__all__ = ["read_part", "read_run"]
 
 _INSTALLED = Path(__file__).resolve().parents[2]
 _SHIPPED = ("deploy", "runs")

@@ -6,8 +6,6 @@ from typing import Literal
 
 from sandbox_settings import Branch
 
-__all__ = ["RewardConfig", "TermWeights"]
-
 
 class TermWeights(Branch):
     """Weights of named shaping terms; each is off at 0."""

@@ -8,17 +8,6 @@ from pydantic import Field, JsonValue, field_validator
 
 from sandbox_settings import Branch, Count, NonNegative, Positive, Seconds, Share
 
-__all__ = [
-    "FailFast",
-    "MinimumGroup",
-    "Retry",
-    "RolloutConfig",
-    "SamplingConfig",
-    "ServiceConfig",
-    "StrategyConfig",
-]
-
-
 _ADDRESS = frozenset({"server", "server.host", "server.port", "--host", "--port"})
 
 

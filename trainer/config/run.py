@@ -19,8 +19,6 @@ from .rollout import RolloutConfig, ServiceConfig
 from .stages import EvaluationConfig, WarmStartConfig
 from .tasks import TasksConfig
 
-__all__ = ["RunConfig"]
-
 
 class RunConfig(Branch):
     """One training run."""

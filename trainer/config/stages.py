@@ -6,8 +6,6 @@ from sandbox_settings import Branch, Count, InputFile, NonNegative, Positive, Se
 
 from .learner import OptimizerConfig
 
-__all__ = ["EvaluationConfig", "WarmStartConfig"]
-
 
 class WarmStartConfig(Branch):
     """Supervised fine-tuning on demonstrations that are played in the sandbox."""

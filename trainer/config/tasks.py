@@ -8,8 +8,6 @@ from pydantic import Field
 
 from sandbox_settings import Branch, Count, NonNegative, Positive, Share
 
-__all__ = ["CurriculumConfig", "HorizonConfig", "ReplayConfig", "TasksConfig"]
-
 
 class HorizonConfig(Branch):
     """The number of turns grows with the steps (AgentGym-RL, Xi et al. 2025)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,15 +20,12 @@ from .loop import EngineLoop
 from .process_exit import end_process
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from .backend import Part, PauseMode
     from .engine import EngineStatus
     from .generation import Generation, GenerationRequest
     from .options import EngineOptions
     from .placement import Neighbours
 
-__all__ = ["EngineActor", "RayEngine"]
 
 T = TypeVar("T")
 

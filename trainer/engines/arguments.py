@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,11 +12,8 @@ from typing import TYPE_CHECKING
 from trainer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     from pydantic import JsonValue
 
-__all__ = ["OWNED", "check_arguments", "known_arguments"]
 
 OWNED: Mapping[str, str] = {
     "model": "model.path",

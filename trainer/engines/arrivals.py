@@ -8,12 +8,7 @@ sequences each.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["Arrivals"]
+from collections.abc import Callable
 
 FEW = 4
 """A step waits while fewer than this part of what ran lately is there."""

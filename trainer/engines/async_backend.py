@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -23,8 +24,6 @@ from .vllm_requests import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from vllm import SamplingParams
     from vllm.outputs import RequestOutput
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from .generation import Generation
     from .options import EngineOptions
 
-__all__ = ["AsyncCore"]
 
 _WEIGHTS_KEPT = 1
 """Of vLLM's levels of sleep: the next throws away what no weight sync brings, such as a vision tower."""

@@ -5,16 +5,14 @@ Two implementations over vLLM: one steps the model in this process, the other le
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from .generation import Generation, Sampling
     from .options import EngineOptions
 
-__all__ = ["Adapter", "Core", "Draw", "Part", "PauseMode", "open_core"]
 
 PauseMode: TypeAlias = Literal["keep", "abort"]
 Part: TypeAlias = Literal["weights", "kv_cache"]

@@ -10,8 +10,6 @@ from trainer.errors import ConfigError
 if TYPE_CHECKING:
     from trainer.weight_sync.choice import Device
 
-__all__ = ["check_build", "installed_build"]
-
 
 def installed_build() -> Device | None:
     """What the vLLM of this environment runs on; None without one."""

@@ -12,7 +12,6 @@ from .generation import Finish, Generation
 if TYPE_CHECKING:
     from .generation import GenerationRequest
 
-__all__ = ["Continuation"]
 
 STRIDE = 1_000_003
 

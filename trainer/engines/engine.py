@@ -13,7 +13,9 @@ import json
 import os
 import time
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer.errors import EngineError, EngineLost
@@ -24,14 +26,9 @@ from .backend import Adapter, Draw, open_core
 from .generation import Finish, Generation, Sampling
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
     from .backend import Core, Part, PauseMode
     from .generation import GenerationRequest
     from .options import EngineOptions
-
-__all__ = ["Engine", "EngineStatus"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -14,15 +16,11 @@ from .options import engine_options
 from .placement import actor_options, engine_resources
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from trainer.config.run import RunConfig
     from trainer.weight_sync.choice import Device
 
     from .placement import Reservation
 
-__all__ = ["engine_handles", "engine_names", "rest", "start_engines"]
 
 IN_FLIGHT = 4096
 """Requests at a time that wait in one actor; vLLM queues what it has no room for."""

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from trainer.types import EpisodeKey, VersionSpan
 
-__all__ = ["Finish", "Generation", "GenerationRequest", "Policy", "Sampling"]
-
 
 class Finish(StrEnum):
     """Why a generation ended."""

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainer.errors import ConfigError
 from trainer.weight_sync.choice import resolve_transport, shares_gpus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from trainer.config.run import RunConfig
     from trainer.weight_sync.choice import Device
-
-__all__ = ["check_shares", "share_problems", "sleep_problem"]
 
 
 def check_shares(config: RunConfig, device: Device) -> None:

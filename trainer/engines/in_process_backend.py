@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import queue
 import threading
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -31,15 +32,12 @@ from .vllm_requests import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from vllm import SamplingParams
 
     from .backend import Adapter, Draw, Part, PauseMode
     from .generation import Generation
     from .options import EngineOptions
 
-__all__ = ["InProcessCore"]
 
 T = TypeVar("T")
 

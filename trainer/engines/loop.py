@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
     from concurrent.futures import Future
 
-__all__ = ["EngineLoop"]
 
 T = TypeVar("T")
 

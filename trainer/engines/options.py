@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer.errors import ConfigError
@@ -15,13 +17,9 @@ from .arguments import check_arguments, known_arguments
 from .gpu_shares import check_shares
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from trainer.config.run import RunConfig
     from trainer.weight_sync.choice import Device
 
-__all__ = ["EngineOptions", "engine_options"]
 
 LOG = logging.getLogger(__name__)
 

@@ -9,6 +9,7 @@ the learner's worker *i* takes its share of bundle *i* (``trainer.launch.shared_
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,14 +29,10 @@ from trainer.weight_sync.choice import shares_gpus
 from .gpu_shares import check_shares
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ray.util.placement_group import PlacementGroup
 
     from trainer.config.run import RunConfig
     from trainer.weight_sync.choice import Device
-
-__all__ = ["Neighbours", "Reservation", "actor_options", "engine_resources", "own_gpus", "reserve"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,12 +17,9 @@ from .generation import Finish
 from .routing import choose_engine
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
-
     from .engine import EngineStatus
     from .generation import Generation, GenerationRequest
 
-__all__ = ["EngineHealth", "EnginePool", "PoolLimits", "RolloutEngine"]
 
 LOG = logging.getLogger(__name__)
 

@@ -6,8 +6,6 @@ import multiprocessing
 import os
 from typing import NoReturn
 
-__all__ = ["EXIT_STATUS", "end_children", "end_process"]
-
 EXIT_STATUS = 70
 PATIENCE_S = 5.0
 

@@ -8,12 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-__all__ = ["choose_engine"]
+from collections.abc import Mapping
 
 SLACK = 1.25
 

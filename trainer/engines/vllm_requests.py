@@ -19,14 +19,6 @@ if TYPE_CHECKING:
 
     from .backend import Adapter, Draw
 
-__all__ = [
-    "generation_of",
-    "lora_request",
-    "prompt_logprobs_of",
-    "prompt_of",
-    "sampling_params",
-    "scoring_params",
-]
 
 FINISHES = {"stop": Finish.STOP, "length": Finish.LENGTH, "abort": Finish.ABORT}
 

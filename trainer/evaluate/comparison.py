@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from .results import EvaluationResult, TaskOutcome
 
-__all__ = ["Comparison", "compare"]
-
 
 @dataclass(frozen=True, slots=True)
 class Comparison:

@@ -7,27 +7,16 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from trainer.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
     from trainer.types import Trajectory
 
-__all__ = [
-    "EvaluationResult",
-    "Interval",
-    "TaskOutcome",
-    "When",
-    "append_evaluation",
-    "read_evaluations",
-    "summarise",
-    "wilson",
-]
 
 When: TypeAlias = Literal["before", "during", "after", "alone"]
 """Position in a run; ``alone`` is an evaluation without training."""

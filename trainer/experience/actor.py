@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -22,16 +24,12 @@ from .settings import ActorSettings
 from .worker_actor import open_pool, start_workers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
     from trainer.types import Batch
     from trainer.update.outline import Outline, RowTokens
 
     from .experience import Experience
     from .parts import ExperienceStatus
 
-__all__ = ["ActorSettings", "ExperienceActor", "ExperienceHandle", "run_experience"]
 
 _CALLS = 1000
 """At a time; those of all ranks, most of them waiting."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,15 +16,12 @@ from trainer.rollout.rows import samples_of
 from trainer.types import TrajectoryGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from trainer.config import AlgorithmConfig
     from trainer.reward.compose import Scored
     from trainer.types import GroupSpec, Sample, Trajectory
 
     from .events import Ended
 
-__all__ = ["Score", "ScoredGroup", "facts_of", "says_nothing"]
 
 Score: TypeAlias = "Callable[[Trajectory, int], Scored]"
 """The composed reward of an episode with a horizon of so many turns."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_client import AsyncSandboxClient, ClientLimits
@@ -19,17 +21,12 @@ from .parts import Parts
 from .workers import WorkerPlayer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-    from pathlib import Path
-
     from trainer.config import RewardConfig, RunConfig, ServiceConfig
     from trainer.engines.generation import Policy
     from trainer.reward.compose import Scored
     from trainer.types import Trajectory
 
     from .workers import EpisodeWorker
-
-__all__ = ["build", "open_client"]
 
 
 def open_client(service: ServiceConfig, url: str, api_key: str | None = None) -> AsyncSandboxClient:

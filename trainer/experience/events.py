@@ -10,8 +10,6 @@ from pydantic import Field, TypeAdapter
 
 from trainer.types import GroupSpec, TaskRef  # noqa: TC001 - pydantic reads them
 
-__all__ = ["EVENTS", "Assembled", "Ended", "Event", "GroupFate", "Issued", "TasksListed"]
-
 
 class GroupFate(StrEnum):
     """What became of a group that was played."""

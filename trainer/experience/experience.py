@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from trainer.errors import CheckpointError, DataError
@@ -35,15 +37,11 @@ from .source import JournaledSource
 from .writer import JournalWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from trainer.config import RunConfig
 
     from .events import Assembled
     from .parts import Imitation, Parts
 
-__all__ = ["Experience"]
 
 _LOG = logging.getLogger(__name__)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from trainer.types import TrajectoryGroup
@@ -15,14 +17,10 @@ from trainer.types import TrajectoryGroup
 from .payloads import group_to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
     from .assemble import ScoredGroup
     from .events import Assembled
     from .journal import Journal
 
-__all__ = ["Exports", "Kept", "cut_torn"]
 
 CONSUMED = "consumed.jsonl"
 TRAJECTORIES = "trajectories.jsonl"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,15 +15,11 @@ from trainer.types import GroupSpec
 from .exports import cut_torn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
     from trainer.config import RunConfig
     from trainer.evaluate.results import EvaluationResult, When
     from trainer.rollout.attempts import Attempts
     from trainer.types import TaskRef
 
-__all__ = ["HeldOut", "figures"]
 
 _SALT = 7_919
 """Keeps the seeds of evaluations apart from those of training."""

@@ -7,7 +7,9 @@ of groups that no step can ask for any more are removed.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic_core import to_json
@@ -18,14 +20,10 @@ from .events import EVENTS
 from .payloads import group_from_payload, group_to_payload
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-    from pathlib import Path
-
     from trainer.types import TrajectoryGroup
 
     from .events import Event
 
-__all__ = ["Journal"]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (sequence INTEGER PRIMARY KEY, kind TEXT NOT NULL, body TEXT NOT NULL);

@@ -10,6 +10,7 @@ the process.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
 
@@ -19,15 +20,11 @@ from .events import Assembled, Ended, GroupFate, Issued, TasksListed
 from .replay import Replay, Replayable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from trainer.config import RunConfig
     from trainer.tasks.sampler import Sampler
     from trainer.types import GroupSpec, TaskRef
 
     from .events import Event
-
-__all__ = ["Ledger", "Tally", "folded"]
 
 
 @dataclass(slots=True)

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from trainer.config import RunConfig
     from trainer.tasks.catalog import TaskService
 
-__all__ = ["list_run"]
-
 
 async def list_run(config: RunConfig, service: TaskService) -> TasksListed:
     """Training and held-out tasks; with their difficulties, where the curriculum goes by them.

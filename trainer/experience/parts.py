@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from trainer.rollout.backpressure import StatsService
@@ -12,17 +14,12 @@ from trainer.tasks.catalog import TaskService
 from .journal import Journal
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
     from trainer.rollout.attempts import Player
     from trainer.rollout.watch import Watch
     from trainer.tracking.tracker import Tracker
     from trainer.types import Batch, GroupSpec
 
     from .assemble import Score
-
-__all__ = ["ExperienceStatus", "Imitation", "Parts", "SandboxService"]
 
 
 class SandboxService(TaskService, StatsService, Protocol):

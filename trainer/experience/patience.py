@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from trainer.errors import NoProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from trainer.rollout.watch import Watch
 
-__all__ = ["Patience"]
 
 T = TypeVar("T")
 

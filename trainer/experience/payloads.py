@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,11 +19,8 @@ from pydantic_core import to_json
 from trainer.types import Segment, TrajectoryGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
-__all__ = ["group_from_json", "group_from_payload", "group_to_json", "group_to_payload"]
 
 _MAGIC = b"GRP2"
 _SIZES = struct.Struct("<4sIIII")

@@ -6,15 +6,12 @@ the group's rewards is added, since groups that say more should come sooner.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from trainer.config import ReplayConfig
-
-__all__ = ["Replay", "Replayable"]
 
 
 @dataclass(slots=True)

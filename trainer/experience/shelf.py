@@ -6,21 +6,18 @@ Rows are made in a thread as soon as a group has ended, so that a batch is there
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from .assemble import ScoredGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
     from trainer.types import Sample, TrajectoryGroup
 
     from .assemble import Score
     from .journal import Journal
     from .writer import JournalWriter
-
-__all__ = ["Shelf"]
 
 
 class Shelf:

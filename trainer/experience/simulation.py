@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,9 +22,6 @@ from .build import build
 from .payloads import group_from_json
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-    from pathlib import Path
-
     from sandbox_client import AsyncSandboxClient
     from trainer.chat import ChatTokenizer
     from trainer.config import RunConfig
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from trainer.types import Trajectory
 
     from .experience import Experience
-
-__all__ = ["MeteredPolicy", "Pretence", "Quantiles", "SimulationResult", "simulate"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,8 +17,6 @@ from .assemble import facts_of, says_nothing
 from .events import Assembled, Ended, GroupFate, Issued
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from trainer.config import RunConfig
     from trainer.rollout.collector import PlayedGroup
     from trainer.rollout.watch import Watch
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from .ledger import Ledger
     from .shelf import Shelf
     from .writer import JournalWriter
-
-__all__ = ["JournaledSource"]
 
 
 class JournaledSource:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -22,14 +23,11 @@ from trainer.tracking.logs import keep_log
 from .build import open_client
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from trainer.config.rollout import SamplingConfig
     from trainer.types import GroupSpec, Trajectory
 
     from .settings import ActorSettings
 
-__all__ = ["EpisodeWorkerActor", "RayEpisodeWorker", "open_pool", "start_workers"]
 
 _CALLS = 10_000
 _CLOSE_S = 30.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from trainer.errors import EngineLost
@@ -16,13 +17,10 @@ from trainer.rollout.failures import note_of
 from trainer.types import StopReason, Trajectory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from trainer.config.rollout import SamplingConfig
     from trainer.rollout.watch import Watch
     from trainer.types import GroupSpec
 
-__all__ = ["EpisodeWorker", "WorkerPlayer"]
 
 _LOOK_S = 1.0
 _HUNG_S = 60.0

@@ -10,19 +10,17 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from trainer.types import TrajectoryGroup
 
     from .events import Event
     from .journal import Journal
 
-__all__ = ["JournalWriter"]
 
 T = TypeVar("T")
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.chat import ChatTokenizer
 from trainer.config.model import TinyModel
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from trainer.config import RunConfig
-
-__all__ = ["check_chat"]
 
 
 def check_chat(config: RunConfig, model: Path) -> None:

@@ -10,18 +10,16 @@ import contextlib
 import fcntl
 import logging
 import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.errors import ConfigError
 from trainer.weight_sync.snapshots import PREFIX, clear_snapshots, snapshot_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from trainer.config import RunConfig
 
-__all__ = ["claimed", "is_claimed", "snapshots_of"]
 
 LOG = logging.getLogger(__name__)
 

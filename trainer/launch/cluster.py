@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +14,8 @@ import ray
 from trainer.errors import TrainerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from trainer.config import RunConfig
 
-__all__ = ["NAMESPACE", "gpus", "ray_cluster", "ray_logs", "wanted_cpus"]
 
 NAMESPACE = "sandbox-trainer"
 

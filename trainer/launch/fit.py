@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from trainer.config import LearnerConfig, RunConfig
     from trainer.engines.placement import Reservation
 
-__all__ = ["fit"]
 
 _COLLECTIVE_TIMEOUT_S = 1800
 

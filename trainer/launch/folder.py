@@ -5,18 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from trainer.config import RunConfig
 from trainer.errors import ConfigError
 
 from .claim import is_claimed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-__all__ = ["RunFolder"]
 
 _CONFIG = "run.json"
 _FREE = frozenset(

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from pathlib import Path
+from typing import TypeAlias
 
 from trainer.tracking.jsonl import parsed_line
 from trainer.tracking.logs import warning_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-__all__ = ["OnMetrics", "OnWarning", "following", "warned"]
 
 OnMetrics: TypeAlias = "Callable[[int, dict[str, float]], None]"
 OnWarning: TypeAlias = "Callable[[str], None]"

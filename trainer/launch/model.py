@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import torch
@@ -11,11 +12,8 @@ from trainer.errors import ConfigError
 from trainer.update.model import make_model
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from trainer.config import RunConfig
 
-__all__ = ["check_model"]
 
 _LEAST_SHARE = 0.5
 """Least share of the model's vocabulary that its tokenizer must have; models have a few spare entries."""

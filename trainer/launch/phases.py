@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-__all__ = ["phase_seconds"]
+from collections.abc import Mapping
 
 _PHASES = ("take", "annotate", "update", "publish", "evaluate")
 """Sequential phases of the loop; other times in the metrics are means over concurrent episodes."""

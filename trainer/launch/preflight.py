@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from trainer.capacity.machine import Machine
     from trainer.config import RunConfig
 
-__all__ = ["check_cuda", "check_machine", "check_sizes", "nvidia_driver"]
 
 _DRIVER = Path("/proc/driver/nvidia/version")
 _LEAST_DRIVER = {12: 525, 13: 580}

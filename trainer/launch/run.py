@@ -5,8 +5,10 @@ folder ▶ sandbox service ▶ Ray ▶ engines ▶ experience ▶ Ray Train's wo
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.capacity.object_store import object_store_here
@@ -35,17 +37,12 @@ from .preflight import check_machine
 from .service import sandbox_service
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from trainer.config import RunConfig
     from trainer.engines.actor import RayEngine
     from trainer.engines.placement import Reservation
     from trainer.experience.actor import ExperienceHandle
 
     from .following import OnMetrics, OnWarning
-
-__all__ = ["RunResult", "evaluate", "train"]
 
 
 @dataclass(frozen=True, slots=True)

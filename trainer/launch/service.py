@@ -9,6 +9,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,11 +19,8 @@ from local_processes.waiting import Deadline, wait_until
 from trainer.errors import ServiceUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from trainer.config import RunConfig
 
-__all__ = ["sandbox_service"]
 
 _STOP_S = 60.0
 _POLL_S = 0.25

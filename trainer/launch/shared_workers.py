@@ -20,8 +20,6 @@ from ray.train.v2._internal.execution.worker_group.worker_group import WorkerGro
 if TYPE_CHECKING:
     from ray.util.placement_group import PlacementGroup
 
-__all__ = ["InGroup", "SharedScaling"]
-
 
 @dataclass
 class SharedScaling(ray.train.ScalingConfig):

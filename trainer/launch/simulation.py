@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from .pretended import PretendedModel
 
-__all__ = ["simulate"]
-
 
 def simulate(config: RunConfig, model: PretendedModel) -> SimulationResult:
     """Run all steps with a simulated model. Leaves nothing behind. Raises TrainerError."""

@@ -6,6 +6,7 @@ the run's folder, so that a resumed run gets the same.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from trainer.engines.build import installed_build
@@ -14,11 +15,8 @@ from trainer.errors import ConfigError
 from .folder import RunFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from trainer.config import RunConfig
 
-__all__ = ["leaves_gpus_open", "on_visible_gpus", "usable_gpus"]
 
 _WHOLE: Mapping[str, object] = {"learner.gpus": 1.0, "engine.gpus": 1.0}
 _SHARED: Mapping[str, object] = {"learner.gpus": 0.5, "engine.gpus": 0.5, "engine.gpu_memory_share": 0.4}

@@ -9,15 +9,14 @@ from __future__ import annotations
 import logging
 import shutil
 from concurrent.futures import TimeoutError as FutureTimeout
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
-    from pathlib import Path
 
     from trainer.config import CheckpointConfig
 
-__all__ = ["Exportable", "Exporter", "Hub", "hub_of"]
 
 LOG = logging.getLogger(__name__)
 _PUSH_TIMEOUT_S = 3600.0

@@ -7,17 +7,12 @@ folder, the next worker group sees the record and returns at once, and the drive
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from trainer import errors
 from trainer.errors import CheckpointError, ConfigError, DataError, NoProgress, StaleWeights, TrainerError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-__all__ = ["final_error", "forget_final", "noting_final"]
 
 _FINAL = (CheckpointError, ConfigError, DataError, NoProgress, StaleWeights)
 _NOTE = "final_error.json"

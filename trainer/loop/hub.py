@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from huggingface_hub import HfApi
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
-    from pathlib import Path
-
-__all__ = ["HuggingFaceHub"]
 
 
 class HuggingFaceHub:

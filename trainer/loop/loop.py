@@ -7,6 +7,7 @@ since annotating, updating and syncing weights are collective; what is for one a
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
@@ -18,15 +19,11 @@ from trainer.update.outline import filled, is_filled
 from .throughput import step_throughput
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     from trainer.config import OptimizerConfig, RunConfig
     from trainer.types import Batch
     from trainer.update.outline import RowTokens
 
     from .plan import Stage, StagePlan
-
-__all__ = ["BatchSource", "EngineSync", "StepRecorder", "TrainableModel", "TrainingLoop"]
 
 
 class BatchSource(Protocol):

@@ -10,8 +10,6 @@ from trainer.types import Objective
 if TYPE_CHECKING:
     from trainer.config import OptimizerConfig, RunConfig
 
-__all__ = ["Stage", "StagePlan", "plan_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Stage:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -15,14 +16,12 @@ from ray.train import CheckpointUploadMode
 from trainer.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from concurrent.futures import Future
 
     from .export import Exporter
     from .plan import StagePlan
     from .remote import RemoteExperience
 
-__all__ = ["Position", "RunRecorder", "Saver"]
 
 _POSITION = "position.json"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import ray
@@ -11,12 +12,9 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 from trainer.errors import NoProgress, TrainerError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from trainer.types import Batch, Objective
     from trainer.update.outline import Outline, RowTokens
 
-__all__ = ["RemoteExperience"]
 
 _AGAIN_S = 1.0
 _WAY_S = 60.0

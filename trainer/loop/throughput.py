@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from trainer.config import RunConfig
     from trainer.types import Batch
 
-__all__ = ["devices_of", "step_throughput"]
-
 
 def devices_of(config: RunConfig, workers: int) -> float:
     """Return the number of GPUs that learner and engines hold; without GPUs, that of computing processes."""

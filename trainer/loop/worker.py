@@ -32,7 +32,6 @@ from .remote import RemoteExperience
 if TYPE_CHECKING:
     from .plan import StagePlan
 
-__all__ = ["WorkerSettings", "train_worker"]
 
 _LOG = logging.getLogger(__name__)
 

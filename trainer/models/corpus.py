@@ -7,12 +7,7 @@ conversations only get longer.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["PHRASES", "conversations"]
+from collections.abc import Iterator
 
 _NO_ACTION = (
     "Your message held no action, so nothing was done. Call a tool (execute_bash, str_replace_editor, "

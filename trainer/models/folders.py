@@ -16,7 +16,6 @@ from .tokenizer import CHAT_TEMPLATE
 if TYPE_CHECKING:
     from trainer.config.model import ModelConfig
 
-__all__ = ["model_folder"]
 
 _WANTED = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.tiktoken")
 

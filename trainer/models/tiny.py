@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from trainer.config.model import TinyModel
 
-__all__ = ["make_tiny", "tiny_shape"]
-
 
 def make_tiny(config: TinyModel, folder: Path) -> None:
     """Write model, tokenizer and generation config to ``folder`` atomically.

@@ -6,6 +6,8 @@ loaders use that splitting for any Qwen2-shaped model; phrases are added tokens,
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.errors import ConfigError, DataError
@@ -13,15 +15,11 @@ from trainer.errors import ConfigError, DataError
 from .corpus import PHRASES, conversations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
     from trainer.config.model import TinyModel
 
-__all__ = ["CHAT_TEMPLATE", "END", "PAD", "make_tokenizer", "vocabulary_of"]
 
 PAD = "<|endoftext|>"
 """Named so because loaders of Qwen2's tokenizer would add this token if it were missing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING
@@ -9,13 +10,9 @@ from typing import TYPE_CHECKING
 from trainer.config import TinyModel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from trainer.config import RunConfig
 
     from .run_data import RunData
-
-__all__ = ["about", "facts"]
 
 
 def about(run: RunData) -> str:

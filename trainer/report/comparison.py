@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .about import facts
@@ -15,15 +17,11 @@ from .special_plots import overall_success
 from .template import figures_of, filled, places_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from .figure import JsonTree
     from .plots import Plot
     from .run_data import RunData
     from .template import Sections
 
-__all__ = ["render_comparison", "write_comparison"]
 
 Runs = dict[str, "RunData"]
 

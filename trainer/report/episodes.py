@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
@@ -12,14 +14,10 @@ from .sampling import chosen_groups, spread
 from .speech import MOST_OF_A_PART, parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
     from trainer.types import Segment, Trajectory, Turn
 
     from .figure import JsonTree
 
-__all__ = ["shown_episodes"]
 
 _MOST_CHARACTERS = 10_000_000
 """Limit of characters of all messages on a page."""

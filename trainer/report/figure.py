@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-__all__ = ["PALETTE", "STEP", "Figure", "JsonTree", "line", "shade", "steps_axis"]
-
 JsonTree: TypeAlias = dict[str, object]
 
 PALETTE = ("#3b6fb6", "#d9822b", "#3a9a5c", "#b8475a", "#7d5fb2", "#8a6d4f", "#2f9aa0", "#a0a832", "#c46fa8")

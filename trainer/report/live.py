@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from trainer.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-__all__ = ["LiveReport", "ReportServer"]
 
 _WATCHED = ("run.json", "metrics.jsonl", "evaluations.jsonl", "trajectories.jsonl", "consumed.jsonl")
 _HOST = "127.0.0.1"

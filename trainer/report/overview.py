@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,10 @@ from trainer.evaluate.comparison import compare
 from .series import series
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from trainer.evaluate.results import EvaluationResult, Interval
 
     from .run_data import RunData
 
-__all__ = ["evaluation_table", "headline", "tiles"]
 
 _LAST = 10
 _PHASES = ("time/take", "time/annotate", "time/update", "time/publish")

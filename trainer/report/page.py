@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_settings import to_toml
@@ -16,12 +17,9 @@ from .special_plots import held_out, reward, time_spent
 from .template import embedded, figures_of, filled, places_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .run_data import RunData
     from .template import Sections
 
-__all__ = ["EPISODES", "render_report", "write_report"]
 
 EPISODES = 400
 

@@ -5,6 +5,7 @@ A plot whose metrics a run does not have is left out.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -12,11 +13,7 @@ from .figure import PALETTE, STEP, Figure, line, shade, steps_axis
 from .series import named, series, smoothed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from .figure import JsonTree
-
-__all__ = ["SECTIONS", "WARM_START", "Plot", "draw"]
 
 
 @dataclass(frozen=True, slots=True)

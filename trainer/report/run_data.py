@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -15,13 +17,8 @@ from trainer.tracking.jsonl import read_metrics
 from trainer.tracking.origin import read_origin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
     from trainer.evaluate.results import EvaluationResult
     from trainer.tracking.origin import RunOrigin
-
-__all__ = ["RunData", "read_run_data"]
 
 
 @dataclass(frozen=True, slots=True)

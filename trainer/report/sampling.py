@@ -7,15 +7,13 @@ seconds. Groups with failures are rare and informative: a quarter of the sample 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
     from .figure import JsonTree
 
-__all__ = ["chosen_groups", "spread"]
 
 Item = TypeVar("Item")
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from .figure import PALETTE, Figure, line, shade, steps_axis
 from .series import Series, series, smoothed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from trainer.evaluate.results import EvaluationResult
 
     from .figure import JsonTree
-
-__all__ = ["held_out", "overall_success", "reward", "time_spent"]
 
 
 def reward(metrics: Mapping[int, Mapping[str, float]]) -> Figure | None:

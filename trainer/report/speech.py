@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainer.chat.tool_formats import TOOL_FORMATS
 from trainer.chat.tool_formats.base import arguments_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from sandbox_contract.messages import ToolCall
 
     from .figure import JsonTree
 
-__all__ = ["MOST_OF_A_PART", "parts_of"]
 
 MOST_OF_A_PART = 6_000
 """Limit of characters."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from html import escape
 from importlib import resources
 from typing import TYPE_CHECKING
@@ -10,11 +11,8 @@ from typing import TYPE_CHECKING
 from plotly.offline import get_plotlyjs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from .figure import Figure
 
-__all__ = ["Sections", "embedded", "figures_of", "filled", "places_of"]
 
 Sections = list[tuple[str, "list[Figure]"]]
 """Headings, and the figures below each."""

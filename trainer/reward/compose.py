@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from trainer.config.reward import RewardConfig
     from trainer.types import Trajectory
 
-__all__ = ["Scored", "score"]
-
 
 @dataclass(frozen=True, slots=True)
 class Scored:

@@ -7,25 +7,12 @@ environment's measure after the turn, where it has one). Missing measurements co
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from trainer.types import Trajectory
-
-__all__ = [
-    "TERMS",
-    "Limits",
-    "Term",
-    "efficiency",
-    "execution_success",
-    "file_operation",
-    "format_",
-    "length",
-    "progress",
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,11 @@ groups are for steps to come: none begins when the last step that its weights ma
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     from trainer.config import RunConfig
-
-__all__ = ["choose", "fresh_groups", "lag", "left_over", "may_begin", "spare_groups"]
 
 
 def fresh_groups(config: RunConfig) -> int:

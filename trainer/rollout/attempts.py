@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,15 +13,12 @@ from trainer.errors import ConfigError
 from .strategies import Remedy, patience_s, remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from trainer.config import RolloutConfig, SamplingConfig
     from trainer.types import FailureNote, GroupSpec, Trajectory
 
     from .backpressure import Slots
     from .watch import Watch
 
-__all__ = ["Attempts", "PlayedEpisode", "Player"]
 
 _LOG = logging.getLogger(__name__)
 

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from sandbox_client.errors import SandboxError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from sandbox_contract.inspection import PoolStats, Stats
-
-__all__ = ["Slots", "StatsService", "adjusted", "first_limit", "follow_pool", "pools_of"]
 
 
 class StatsService(Protocol):

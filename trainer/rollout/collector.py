@@ -8,6 +8,7 @@ time, so that a service that is down is not run against.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
@@ -18,15 +19,12 @@ from trainer.types import TrajectoryGroup
 from .strategies import needed
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from trainer.config import RolloutConfig
     from trainer.types import FailureNote, GroupSpec
 
     from .attempts import Attempts, PlayedEpisode
     from .backpressure import Slots
 
-__all__ = ["Collector", "GroupEnd", "GroupSource", "PlayedGroup"]
 
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 30.0

@@ -7,6 +7,7 @@ answered is in none.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -16,13 +17,9 @@ from trainer.errors import EngineError
 from trainer.types import Line, Segment, Turn, VersionSpan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from sandbox_contract.messages import Message, Tool
     from trainer.chat import ChatTokenizer
     from trainer.engines.generation import Generation
-
-__all__ = ["Conversation"]
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import math
 import time
+from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -31,8 +32,6 @@ from .turn_facts import turn_facts
 from .watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from sandbox_client import AsyncEpisode, AsyncSandboxClient
     from sandbox_contract.episodes import EvaluateResult, StepResult
     from sandbox_contract.messages import Message, Tool
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from trainer.engines.generation import Generation, Policy
     from trainer.types import FailureNote, GroupSpec
 
-__all__ = ["EpisodePlayer"]
 
 ResultT = TypeVar("ResultT")
 

@@ -11,7 +11,6 @@ from trainer.types import FailureNote
 if TYPE_CHECKING:
     from trainer.errors import EngineError, Stalled
 
-__all__ = ["ENGINE", "TIMEOUT", "note_of"]
 
 ENGINE = "engine"
 """The class of what broke on the trainer's own side."""

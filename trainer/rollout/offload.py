@@ -6,13 +6,9 @@ Tokenizers let other threads run while they work; short texts are not worth the 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["Offload"]
+from typing import TypeVar
 
 T = TypeVar("T")
 

@@ -6,18 +6,16 @@ An instance that could not be created, or that nobody took in time, is no failur
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sandbox_client import SandboxError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from sandbox_client import AsyncEpisode
     from trainer.types import GroupSpec
 
-__all__ = ["PreparedInstances"]
 
 _KEEP_S = 120.0
 """An instance that nobody takes is released; the service's lease for idle ones is longer."""

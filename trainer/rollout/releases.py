@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sandbox_client import AsyncEpisode
 
-__all__ = ["BackgroundReleases"]
-
 
 class BackgroundReleases:
     """Owns the releases that are under way. The client bounds each of them in time."""

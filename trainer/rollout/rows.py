@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,11 +10,8 @@ import numpy as np
 from trainer.types import FloatT, IntT, Sample, StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from trainer.types import Segment, Trajectory
 
-__all__ = ["OVERLONG", "samples_of"]
 
 OVERLONG = frozenset(
     {StopReason.HORIZON, StopReason.CONTEXT_FULL, StopReason.TURN_CUT, StopReason.TIME_LIMIT}

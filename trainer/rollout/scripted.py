@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -16,14 +17,11 @@ from trainer.errors import EngineError
 from trainer.types import VersionSpan
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
     from sandbox_contract.messages import Message
     from trainer.chat import ChatTokenizer
     from trainer.engines.generation import GenerationRequest
     from trainer.types import EpisodeKey
 
-__all__ = ["Latency", "Script", "ScriptedPolicy"]
 
 Script: TypeAlias = "Mapping[str, Sequence[Message | str]] | Callable[[EpisodeKey], Message | str]"
 """Lines by task id, one a turn; or what to say, by episode and turn."""

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from trainer.config.rollout import StrategyConfig
     from trainer.types import FailureNote
 
-__all__ = ["Remedy", "needed", "patience_s", "remedy"]
 
 _INSTANCE_WENT_AWAY = frozenset(
     {

@@ -14,8 +14,6 @@ from sandbox_contract.problems import FailureClass
 if TYPE_CHECKING:
     from sandbox_contract.episodes import StepResult
 
-__all__ = ["told_tools"]
-
 
 def told_tools(result: StepResult) -> tuple[Tool, ...] | None:
     """The tools from here on, where a step tells other ones. Raises InvalidResponse for what is no tool."""

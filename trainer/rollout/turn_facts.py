@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from sandbox_contract.episodes import StepResult
     from sandbox_contract.messages import Message
 
-__all__ = ["turn_facts"]
 
 _EDITOR = "str_replace_editor"
 _EDITS = frozenset({"create", "insert", "str_replace"})

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["Watch", "Watched"]
 
 _NO_PROGRESS = frozenset({"create", "release"})
 """An episode that enters one of these may do so without ever having got anywhere."""

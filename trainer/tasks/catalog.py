@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,13 +12,10 @@ from trainer.errors import DataError, ServiceUnavailable
 from trainer.types import TaskRef
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pydantic import JsonValue
 
     from sandbox_contract.episodes import CreateInstanceResult, EnvProfile, ReleaseInstanceResult
 
-__all__ = ["TaskService", "difficulties", "list_tasks"]
 
 _AT_ONCE = 16
 """Concurrent requests for difficulties of tasks."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,12 +13,9 @@ from trainer.errors import DataError
 from .sampler import Cycle, Sampler, ShuffleSampler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from trainer.config import CurriculumConfig
     from trainer.types import GroupSpec, TaskRef
 
-__all__ = ["AdaptiveSampler", "LevelSampler", "make_sampler"]
 
 _MEMORY = 0.7
 """Weight of a task's former success estimate when it is played again."""

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from trainer.config import HorizonConfig
 
-__all__ = ["horizon"]
-
 
 def horizon(config: HorizonConfig | None, step: int, bound: int) -> int:
     """Return the limit of turns of an episode that begins at a step, at most ``bound`` (AgentGym-RL, Xi et

@@ -7,6 +7,7 @@ resumed run continues where it was.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -14,11 +15,7 @@ import numpy as np
 from trainer.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from trainer.types import GroupSpec, TaskRef
-
-__all__ = ["Cycle", "Sampler", "ShuffleSampler"]
 
 
 class Sampler(Protocol):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from .tracker import Tracker
 
-__all__ = ["CompositeTracker"]
 
 _LOG = logging.getLogger(__name__)
 

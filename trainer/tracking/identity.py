@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-__all__ = ["remembered_id"]
+from pathlib import Path
 
 
 def remembered_id(file: Path) -> str:

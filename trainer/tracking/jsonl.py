@@ -5,13 +5,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
-__all__ = ["JsonlTracker", "parsed_line", "read_metrics"]
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 
 class JsonlTracker:

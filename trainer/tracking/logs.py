@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-__all__ = ["keep_log", "warning_in"]
+from pathlib import Path
 
 _OWN = "trainer"
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-    from types import ModuleType
-
-__all__ = ["MlflowTracker"]
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 _BATCH = 500
 """Metrics or parameters per call: the service takes 1000 and 100."""

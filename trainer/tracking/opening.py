@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, TypeAlias
 
 from trainer.errors import ConfigError, TrainerError
@@ -14,15 +17,10 @@ from .tensorboard import TensorboardTracker
 from .wandb import WandbTracker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-    from types import ModuleType
-
     from trainer.config import RunConfig
 
     from .tracker import Tracker
 
-__all__ = ["flat", "open_tracker"]
 
 Importer: TypeAlias = "Callable[[str], ModuleType]"
 

@@ -10,8 +10,6 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 
-__all__ = ["RunOrigin", "read_origin", "write_origin"]
-
 _FILE = "origin.json"
 _PACKAGE = "training-sandbox"
 _GIT_S = 10.0

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import importlib
 import time
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-__all__ = ["TensorboardTracker"]
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 
 class TensorboardTracker:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-__all__ = ["Tracker"]
+from collections.abc import Mapping
+from typing import Protocol
 
 
 class Tracker(Protocol):

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from .identity import remembered_id
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-    from types import ModuleType
-
-__all__ = ["WandbTracker"]
 
 _STEP = "step"
 

@@ -7,6 +7,7 @@ or another number of ranks.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -15,23 +16,11 @@ from torch.distributed.tensor import DTensor
 from trainer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from torch import Tensor
     from torch.nn import Parameter
 
     from trainer.config import OptimizerConfig
 
-__all__ = [
-    "EIGHT_BIT_BLOCK",
-    "EIGHT_BIT_LEAST",
-    "MOMENTS",
-    "SLICE_BYTES",
-    "Adam",
-    "EightBitAdam",
-    "Groups",
-    "WaitingAdam",
-]
 
 Groups = list[dict[str, object]]
 """Parameter groups as torch's optimizers take them: parameters with a learning rate and a weight decay."""

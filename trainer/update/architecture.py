@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import transformers
@@ -12,13 +13,10 @@ from trainer.errors import ConfigError
 from .attention import register_sequence_attention
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from transformers import PreTrainedConfig, PreTrainedModel
 
     from .partition import Layout
 
-__all__ = ["PACKED", "attention_for", "model_class", "text_config", "without_dropout"]
 
 PACKED = frozenset(
     {

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
 
-__all__ = ["SEQUENCE_ATTENTION", "register_sequence_attention", "sequence_attention"]
 
 SEQUENCE_ATTENTION = "sequence_attention"
 """The name registered with transformers. It has no mask function, so models pass no mask."""

@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 import random
 import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -23,21 +25,10 @@ from torch.distributed.checkpoint.state_dict_saver import async_save as save_ten
 from trainer.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from concurrent.futures import Future
-    from pathlib import Path
 
     from torch import Tensor
 
-__all__ = [
-    "LearnerNote",
-    "TensorWriter",
-    "read_note",
-    "read_random",
-    "read_tensors",
-    "write_note",
-    "write_random",
-]
 
 _NOTE = "learner.json"
 _FORMAT = 1

@@ -13,6 +13,7 @@ flow to each rank's own segment, and add up over ranks as those of different row
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,15 +28,12 @@ from trainer.errors import ConfigError
 from .model import TokenOutputs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from torch import Tensor
     from torch.nn import Module
     from transformers import PreTrainedModel
 
     from .packing import MicroBatch
 
-__all__ = ["ContextGroup", "check_context"]
 
 _NAME = "context_parallel"
 _CHANGING_ROPE = ("dynamic", "longrope")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from safetensors.torch import save_file
@@ -11,13 +12,10 @@ from safetensors.torch import save_file
 from .weights import merged_weights
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from torch import Tensor
 
     from .model import ActorCritic
 
-__all__ = ["write_model"]
 
 _NOT_COPIED = re.compile(
     r".*\.(safetensors|bin|pt|pth|gguf|onnx|h5|msgpack|bin\.index\.json)|README\.md|\..*"

@@ -11,6 +11,7 @@ not part of an update.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -18,12 +19,9 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from .model import ActorCritic
     from .packing import Row
 
-__all__ = ["PEAKS", "Meter", "Work", "peak_flops"]
 
 PEAKS = {
     "B200": 2250e12,

@@ -7,6 +7,7 @@ recomputed in the backward pass; gradients equal those of the full computation.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,14 +16,10 @@ from torch.utils.checkpoint import checkpoint
 from .logprobs import token_statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from torch import Tensor
     from transformers import PreTrainedConfig
 
     _Statistics = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-
-__all__ = ["adjusted", "chunked_statistics"]
 
 
 def chunked_statistics(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,13 +17,10 @@ from trainer.errors import ConfigError
 from .architecture import attention_for, text_config, without_dropout
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from transformers import PreTrainedModel
 
     from trainer.config import LearnerConfig, LoraConfig, RunConfig
 
-__all__ = ["ADAPTER", "computes_in_half", "make_language", "peft_config"]
 
 ADAPTER = "default"
 """PEFT's name for the only adapter."""

@@ -7,7 +7,9 @@ result. Every rank has the metadata of all samples of a batch, and needs the tok
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,16 +44,13 @@ from .training_tensors import TrainingTensors
 from .weights import merged_weights, write_adapter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from concurrent.futures import Future
-    from pathlib import Path
 
     from torch import Tensor
 
     from trainer.config import RunConfig
     from trainer.types import FloatT, Sample
 
-__all__ = ["Learner"]
 
 _MOMENT = "optimizer."
 

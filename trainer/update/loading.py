@@ -6,6 +6,7 @@ shard and the tensor that it is reading.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,15 +14,11 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from torch import Tensor, nn
 
     from .model import ActorCritic
     from .naming import Portion
     from .pretrained import Reader
-
-__all__ = ["fill"]
 
 
 @torch.no_grad()

@@ -6,17 +6,15 @@ logits themselves and two numbers a row.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd.function import once_differentiable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from torch import Tensor
 
-__all__ = ["token_statistics"]
 
 _SLICE_ELEMENTS = 1 << 20
 """Logits in float32 at a time: few enough for a cache, enough to keep a GPU busy."""

@@ -10,8 +10,10 @@ out: the CUDA context and libraries (about 1 GB), fragmentation, and buffers of 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -22,9 +24,6 @@ from .adam import EIGHT_BIT_BLOCK, EIGHT_BIT_LEAST, SLICE_BYTES
 from .language import computes_in_half, make_language
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
     from torch.nn import Module, Parameter
     from transformers import PreTrainedConfig
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
     from .mesh import Mesh
 
-__all__ = ["LayerShape", "ModelShape", "RankMemory", "Weight", "rank_memory", "shape_of"]
 
 _FLOAT32 = 4
 _HALF = 2

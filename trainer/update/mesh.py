@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from trainer.config import LearnerConfig
 
-__all__ = ["Mesh"]
-
 
 @dataclass(frozen=True, slots=True)
 class Mesh:

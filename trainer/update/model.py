@@ -6,6 +6,7 @@ output layer. Everything happens inside one ``forward``, so that DDP and FSDP2 s
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -20,16 +21,12 @@ from .naming import WeightOrigin
 from .pretrained import PretrainedFiles
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from torch import Tensor
     from transformers import PreTrainedModel
 
     from trainer.config import RunConfig
 
     from .packing import MicroBatch
-
-__all__ = ["ActorCritic", "TokenOutputs", "load_model", "make_model"]
 
 
 _CPU = torch.device("cpu")

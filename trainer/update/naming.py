@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -25,14 +26,11 @@ from transformers.core_model_loading import (
 from trainer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
     from torch import Tensor
     from transformers import PreTrainedModel
 
     from .pretrained import PretrainedFiles
 
-__all__ = ["Naming", "Portion", "WeightOrigin", "naming_of"]
 
 _LANGUAGE_MODEL = re.compile(r"^(?:model\.)?language_model\.(?:model\.)?(?=(lm_head\.)?)")
 """Prefixes of the language model in multimodal models."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,16 +12,12 @@ from .adam import MOMENTS, Adam, EightBitAdam, WaitingAdam
 from .sharding import full
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from torch import Tensor
     from torch.nn import Parameter
 
     from trainer.config import OptimizerConfig
 
     from .model import ActorCritic
-
-__all__ = ["Optimizer", "rate_factor"]
 
 
 def rate_factor(config: OptimizerConfig, step: int, steps: int) -> float:

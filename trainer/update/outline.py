@@ -7,6 +7,7 @@ log-probabilities are most of a batch, and are sent only to the ranks that pass 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,13 +16,10 @@ import numpy as np
 from trainer.types import Batch, Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from numpy.typing import NDArray
 
     from trainer.types import FloatT, IntT, Objective
 
-__all__ = ["Outline", "RowTokens", "filled", "is_filled", "outlined", "row_tokens"]
 
 _RUNS = ("mask_T", "rewards_T", "turns_T", "versions_T")
 

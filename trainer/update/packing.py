@@ -10,6 +10,7 @@ on these K tokens and on ``sequences_K``, the index of each token's sequence.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,16 +18,12 @@ import numpy as np
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
     from torch import Tensor
 
     from trainer.types import IntT
 
     from .partition import Layout
-
-__all__ = ["MicroBatch", "Row", "lay_out"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,19 +6,17 @@ step repeated with another number of workers has the same minibatches.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from trainer.types import Batch
 
     from .mesh import Mesh
 
-__all__ = ["Layout", "RankShare", "micro_batches", "minibatches", "rank_micro_batches", "shares"]
 
 Layout = Literal["padded", "packed"]
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,12 +15,8 @@ from safetensors import SafetensorError, safe_open
 from trainer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
     from torch import Tensor
 
-__all__ = ["PretrainedFiles", "Reader"]
 
 _ALONE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"

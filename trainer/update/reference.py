@@ -7,18 +7,15 @@ are those of no adapter).
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from torch import Tensor
     from torch.nn import Parameter
-
-__all__ = ["Reference"]
 
 
 class Reference:

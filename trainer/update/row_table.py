@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,15 +11,11 @@ import torch
 from .sharding import sum_over_ranks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from torch import Tensor
 
     from trainer.types import FloatT
 
     from .packing import Row
-
-__all__ = ["RowTable"]
 
 
 class RowTable:

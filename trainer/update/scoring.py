@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,15 +13,11 @@ from .partition import rank_micro_batches
 from .row_table import RowTable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from trainer.types import FloatT
 
     from .packing import Row
     from .partition import Layout
     from .sharding import Parallel
-
-__all__ = ["Scorer", "Scores"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from .model import ActorCritic, TokenOutputs
     from .packing import MicroBatch
 
-__all__ = ["Parallel", "full", "sum_over_ranks"]
-
 
 class Parallel:
     """A model on its device, distributed over ranks, in its precision of computation."""

@@ -6,6 +6,7 @@ number of ranks change nothing but rounding.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,6 @@ from .partition import rank_micro_batches
 from .sharding import sum_over_ranks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from torch import Tensor
 
     from trainer.config import AlgorithmConfig
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from .row_table import RowTable
     from .sharding import Parallel
     from .training_tensors import TrainingTensors
-
-__all__ = ["Sums", "Updater"]
 
 
 @dataclass(slots=True)

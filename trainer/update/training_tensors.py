@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,13 +12,10 @@ import torch
 from .packing import Row
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from torch import Tensor
 
     from trainer.types import Batch, FloatT, Objective
 
-__all__ = ["TrainingTensors"]
 
 _COLUMNS = ("logprobs_T", "old_logprobs_T", "ref_logprobs_T", "values_T", "advantages_T", "returns_T")
 

@@ -10,7 +10,6 @@ import torch
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["VarlenKernel", "takes_varlen", "varlen_attention"]
 
 _MOST_SIZE = 256
 """Greatest head size for which flash attention has kernels."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import torch
@@ -12,16 +14,11 @@ from .language import ADAPTER, peft_config
 from .sharding import full
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
     from torch import Tensor
 
     from trainer.config import LoraConfig
 
     from .model import ActorCritic
-
-__all__ = ["adapter_weights", "merged_weights", "write_adapter"]
 
 
 @torch.no_grad()

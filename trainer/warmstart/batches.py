@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,7 @@ from trainer.errors import DataError
 from trainer.types import Batch, Objective
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from trainer.types import Sample
-
-__all__ = ["ImitationBatches"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,9 @@ A file has one a line, as ``sandbox-service envs references`` writes it:
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -16,12 +18,7 @@ from sandbox_contract.messages import Message
 from trainer.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
     from pydantic import JsonValue
-
-__all__ = ["Demonstration", "json_rows", "mismatch", "read_demonstrations", "write_demonstrations"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ same tokens.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
@@ -25,15 +27,11 @@ from .play import Demonstrator, play_demonstrations
 from .spoil import spoil
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
     from sandbox_client import AsyncSandboxClient
     from trainer.chat import ChatTokenizer
     from trainer.config import RunConfig, WarmStartConfig
     from trainer.rollout.watch import Watch
 
-__all__ = ["PLAYED", "demonstrator_of", "imitation_of", "prepare_imitation", "read_played", "write_played"]
 
 PLAYED = "demonstrations.jsonl"
 """In the run's folder: the trajectories that are imitated."""

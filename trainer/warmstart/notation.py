@@ -16,7 +16,6 @@ from sandbox_contract.messages import FunctionCall, Message, ToolCall
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-__all__ = ["PYTHON", "SUBMIT", "Call", "call_in", "program", "say", "with_call"]
 
 PYTHON, SUBMIT = "python", "submit"
 """Tools of the code environment."""

@@ -7,6 +7,7 @@ sandbox's own. An episode that broke through no fault of its messages is no demo
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,15 +16,12 @@ from trainer.errors import DataError, EngineError
 from trainer.types import GroupSpec, TaskRef
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sandbox_contract.messages import Message
     from trainer.rollout.attempts import PlayedEpisode
     from trainer.types import EpisodeKey, FailureNote, Trajectory
 
     from .demonstrations import Demonstration
 
-__all__ = ["Demonstrator", "Player", "play_demonstrations"]
 
 _LONGEST_TURN = 1_000_000
 """Tokens: what is given is never cut, but by the context."""

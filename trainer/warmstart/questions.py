@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -22,13 +23,10 @@ from .demonstrations import Demonstration, json_rows, mismatch, write_demonstrat
 from .notation import SUBMIT, Call, program, say
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pydantic import JsonValue
 
     from sandbox_contract.messages import Message
 
-__all__ = ["ENVIRONMENT", "Converted", "Question", "convert_questions", "read_questions"]
 
 ENVIRONMENT = "code"
 """The environment that serves task files."""

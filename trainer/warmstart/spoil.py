@@ -16,21 +16,19 @@ import ast
 import operator
 import random
 import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from .notation import SUBMIT, Call, call_in, program, with_call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     from pydantic import JsonValue
 
     from sandbox_contract.messages import Message
 
     from .demonstrations import Demonstration
 
-__all__ = ["WAYS", "spoil"]
 
 _PRINTED = re.compile(r"print\((.+)\)\s*")
 _SWAPPED = str.maketrans("+-*", "-*+")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from safetensors.torch import load_file
@@ -13,14 +14,11 @@ from trainer.weight_sync.snapshots import WeightSnapshot, note_snapshot, snapsho
 from .receipt import Delivery
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from trainer.config.run import RunConfig
 
     from .ends import WeightOwner
     from .engines import Engines
 
-__all__ = ["AdapterFolder"]
 
 ADAPTER_FILE = "adapter_model.safetensors"
 KEPT = 4

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from trainer.config.run import RunConfig
     from trainer.weight_sync.choice import Device
 
-__all__ = ["Agreement", "Judgement", "Limits", "Reading", "limits_of"]
 
 SIGNIFICANT = 6.0
 """Standard errors."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from contextlib import nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,9 +20,6 @@ from .ranks import from_rank_zero
 from .weights import wire_dtype
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from contextlib import AbstractContextManager
-
     from numpy.typing import NDArray
 
     from trainer.config.run import RunConfig
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from .engines import Engines
     from .probes import Probe
 
-__all__ = ["Check", "worst_of"]
 
 LOG = logging.getLogger(__name__)
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from trainer.config.run import RunConfig
 
-__all__ = ["Device", "TransportKind", "resolve_device", "resolve_transport", "shares_gpus"]
 
 Device: TypeAlias = Literal["cpu", "cuda"]
 TransportKind: TypeAlias = Literal["shared_file", "nccl", "ipc", "adapter"]

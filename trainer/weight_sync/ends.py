@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
     from concurrent.futures import Future
-    from pathlib import Path
 
     import numpy as np
     from torch import Tensor
 
     from .receipt import Plain
-
-__all__ = ["EngineFacts", "EngineHandle", "WeightOwner"]
 
 
 class WeightOwner(Protocol):

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, TypeVar
 
 from trainer.errors import EngineGone, EngineLost, Stalled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
     from .ends import EngineFacts, EngineHandle
 
-__all__ = ["Engines"]
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")

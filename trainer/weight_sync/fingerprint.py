@@ -7,17 +7,15 @@ changed places, or a transposed square, give another one. It finds mistakes, and
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from torch import Tensor
 
-__all__ = ["Fingerprint", "Recorder"]
 
 CHUNK = 1 << 20
 """Elements at a time, which take 24 bytes each meanwhile."""

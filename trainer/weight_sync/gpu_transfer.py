@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trainer.weight_sync.snapshots import snapshot_folder, spare_snapshot_folder
@@ -11,15 +12,11 @@ from .receipt import Delivery
 from .weights import complete, file_weights, wire_dtype
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from trainer.config.run import RunConfig
     from trainer.weight_sync.choice import Device
 
     from .ends import WeightOwner
     from .engines import Engines
-
-__all__ = ["GpuTransfer", "Sender"]
 
 
 class Sender(Protocol):

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from .gpu_transfer import Sender
     from .native import EnginesClient, LearnerSource
 
-__all__ = ["GpuMemory"]
-
 
 class GpuMemory(GpuTransfer):
     """Every rank lends its GPU's copy, and each engine reads the one on its own GPU, a piece at a time."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import pickle
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,15 +16,11 @@ from trainer.errors import EngineError, EngineLost, Stalled
 from .weights import complete
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from torch import Tensor
 
     from .ends import WeightOwner
     from .engines import Engines
     from .receipt import Delivery
-
-__all__ = ["EnginesClient", "LearnerSource", "within"]
 
 
 class LearnerSource(WeightSource):

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from .gpu_transfer import Sender
     from .native import EnginesClient, LearnerSource
 
-__all__ = ["Broadcast"]
-
 
 class Broadcast(GpuTransfer):
     """Rank 0 and all workers of all engines form one group; the learner's other ranks help to gather."""

@@ -7,15 +7,13 @@ where the noise of 16 bits is several times that of natural text.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from trainer.types import Batch, Sample
 
-__all__ = ["DRAWN_SEQUENCES", "DRAWN_TOKENS", "Probe", "probes_of_batch", "probes_of_draws"]
 
 BUDGET = 1024
 """Tokens of all probes together, context included; an engine has to read them at each weight sync."""

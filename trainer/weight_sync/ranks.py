@@ -6,8 +6,6 @@ from typing import Any, TypeVar
 
 import torch.distributed as dist
 
-__all__ = ["from_rank_zero"]
-
 T = TypeVar("T")
 
 

@@ -10,6 +10,7 @@ log-probabilities alone, and so is what the learner made of its weights before t
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,13 +19,10 @@ from trainer.errors import StaleWeights
 from .fingerprint import Fingerprint, Recorder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from torch import Tensor
 
     from .engines import Engines
 
-__all__ = ["Delivery", "Plain", "Receipt", "said", "understood"]
 
 Plain: TypeAlias = "dict[str, Any]"
 """A receipt as it travels between processes: dictionaries, lists and strings alone."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.weight_sync.snapshots import snapshot_folder, spare_snapshot_folder
@@ -10,15 +11,11 @@ from .receipt import Delivery
 from .weights import complete, file_weights, wire_dtype
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from trainer.config.run import RunConfig
     from trainer.weight_sync.choice import Device
 
     from .ends import WeightOwner
     from .engines import Engines
-
-__all__ = ["SharedFile"]
 
 
 class SharedFile:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from .engines import Engines
 
-__all__ = ["Sleep"]
-
 
 class Sleep:
     """Of one run, on one rank. Every rank calls everything; rank 0 has the engines."""

@@ -18,16 +18,6 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from trainer.config.run import RunConfig
 
-__all__ = [
-    "PREFIX",
-    "SHARED_MEMORY",
-    "WeightSnapshot",
-    "clear_snapshots",
-    "newest_snapshot",
-    "note_snapshot",
-    "snapshot_folder",
-    "spare_snapshot_folder",
-]
 
 MANIFEST = "manifest.json"
 SHARED_MEMORY = Path("/dev/shm")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,6 @@ from .sleep import Sleep
 from .transports import open_transport
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from trainer.config.run import RunConfig
     from trainer.types import Batch
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from .ends import EngineHandle, WeightOwner
     from .transports import Transport
 
-__all__ = ["SyncReport", "WeightSync", "make_weight_sync"]
 
 LOG = logging.getLogger(__name__)
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from trainer.config.run import RunConfig
 
     from .choice import Device, TransportKind
     from .ends import WeightOwner
     from .engines import Engines
     from .receipt import Delivery
-
-__all__ = ["TRANSPORTS", "Transport", "open_transport"]
 
 
 class Transport(Protocol):

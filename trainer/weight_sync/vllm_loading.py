@@ -7,6 +7,7 @@ reload: it would put former values back where nothing came, and only write that 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from vllm.model_executor.layers.attention import is_deferred_attention_layer
@@ -16,11 +17,7 @@ from vllm.model_executor.model_loader.reload.layerwise import get_layerwise_info
 from vllm.model_executor.model_loader.reload.meta import SKIP_LOAD_TENSORS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from torch import Tensor, nn
-
-__all__ = ["left_out"]
 
 
 def left_out(model: nn.Module) -> tuple[str, ...]:

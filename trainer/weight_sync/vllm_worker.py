@@ -8,6 +8,7 @@ parent, and would keep the GPU's memory.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +25,10 @@ from .vllm_loading import left_out
 from .worker_life import end_with_parent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from torch import Tensor, nn
 
     from .receipt import Plain
 
-__all__ = ["FileInit", "FileUpdate", "SharedFileTransfer", "WeightSyncWorker"]
 
 NAME = "shared_file"
 ADAPTER_FILE = "adapter_model.safetensors"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,14 +15,11 @@ from trainer.errors import ConfigError
 from trainer.weight_sync.snapshots import WeightSnapshot, newest_snapshot, note_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from torch import Tensor
 
     from trainer.config.run import RunConfig
     from trainer.weight_sync.choice import Device
 
-__all__ = ["Free", "complete", "file_weights", "free_bytes", "wire_dtype"]
 
 LOG = logging.getLogger(__name__)
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
-__all__ = ["EXIT_STATUS", "end_with_parent"]
 
 EXIT_STATUS = 70
 

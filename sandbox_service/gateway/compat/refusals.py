@@ -18,7 +18,6 @@ from sandbox_service.gateway.refusals import SchemaError
 if TYPE_CHECKING:
     from sandbox_service.gateway.exchange import Exchange
 
-__all__ = ["CompatFailure", "MissingFieldError", "refuse"]
 
 _AS_BAD_REQUEST = frozenset(
     {

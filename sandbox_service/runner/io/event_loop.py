@@ -6,13 +6,12 @@ import heapq
 import itertools
 import selectors
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
 
-__all__ = ["EventLoop"]
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 

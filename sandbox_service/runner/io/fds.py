@@ -9,8 +9,6 @@ from __future__ import annotations
 import array
 import socket
 
-__all__ = ["receive_with_descriptors", "send_with_descriptors"]
-
 _INT = array.array("i").itemsize
 
 

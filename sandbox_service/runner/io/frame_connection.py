@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 from collections import deque
+from collections.abc import Callable
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
@@ -17,11 +18,8 @@ from sandbox_service.wire.frames import Decoder, Frame, FrameError
 from .fds import send_with_descriptors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .event_loop import EventLoop
 
-__all__ = ["FrameConnection", "QueuedBytes"]
 
 _CHUNK = 1 << 18
 _MOST_AT_ONCE = 64

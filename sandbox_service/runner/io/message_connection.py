@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sandbox_service.runner.messages.codec import Codec, Message, MessageError
@@ -11,11 +12,8 @@ from .message_socket import receive, send
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
 
     from .event_loop import EventLoop
-
-__all__ = ["MessageConnection"]
 
 
 M = TypeVar("M", bound=Message)

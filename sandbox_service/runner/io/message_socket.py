@@ -14,8 +14,6 @@ from sandbox_service.runner.messages.codec import Codec, Message, MessageError, 
 
 from .fds import receive_with_descriptors, send_with_descriptors
 
-__all__ = ["pair", "receive", "send"]
-
 M = TypeVar("M", bound=Message)
 MAX_MESSAGE = 64 * 1024
 MAX_DESCRIPTORS = 8

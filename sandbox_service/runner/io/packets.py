@@ -15,8 +15,6 @@ from typing import Any
 
 from .fds import receive_with_descriptors, send_with_descriptors
 
-__all__ = ["MAX_BLOB", "MAX_JSON", "receive_packet", "receive_packet_with_descriptors", "send_packet"]
-
 _HEADER = struct.Struct(">II")
 MAX_JSON = 8 * 1024 * 1024
 MAX_BLOB = 32 * 1024 * 1024

@@ -5,12 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["drain", "sigchld_wakeup"]
+from collections.abc import Iterator
 
 
 @contextlib.contextmanager

@@ -14,8 +14,6 @@ import platform
 
 from . import privileges
 
-__all__ = ["confine", "keep_abstract_sockets_apart"]
-
 _PR_SET_SECCOMP = 22
 _SECCOMP_MODE_FILTER = 2
 _INSTRUCTION_BYTES = 8

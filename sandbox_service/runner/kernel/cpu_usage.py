@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from .procfs import look_up, read_proc, tree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-__all__ = ["Usage", "usage_of"]
 
 _TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 # Fields of /proc/PID/stat after the command's name.

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, NoReturn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["run_and_exit"]
+from collections.abc import Callable
+from typing import NoReturn
 
 
 def run_and_exit(action: Callable[[], None]) -> NoReturn:

@@ -17,8 +17,6 @@ import time
 
 from . import privileges
 
-__all__ = ["fork_sibling"]
-
 _CLONE_PARENT = 0x00008000
 _CLONE_CALL = {"x86_64": 56, "aarch64": 220}
 _PID = struct.Struct("=i")

@@ -12,15 +12,10 @@ import contextlib
 import os
 import signal
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from .privileges import Identity, become
 from .procfs import is_stopped, snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["await_stopped", "end", "holders", "reap", "run_as", "signal_all", "signal_uid"]
 
 _TIMEOUT_S = 8.0
 """Killed processes are gone in milliseconds, unless the machine is very busy or the kernel is stuck."""

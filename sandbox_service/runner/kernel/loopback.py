@@ -10,8 +10,6 @@ import fcntl
 import socket
 import struct
 
-__all__ = ["bring_up_loopback"]
-
 _GET_FLAGS = 0x8913
 _SET_FLAGS = 0x8914
 _UP = 0x1

@@ -10,15 +10,10 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from . import privileges
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-__all__ = ["MountNamespace"]
 
 _CLONE_NEWNS = 0x00020000
 _MS_REC, _MS_PRIVATE = 1 << 14, 1 << 18

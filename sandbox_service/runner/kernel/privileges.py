@@ -13,30 +13,8 @@ import os
 import resource
 import signal
 import struct
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
-
-__all__ = [
-    "Identity",
-    "Limits",
-    "be_undumpable",
-    "become",
-    "become_reaper",
-    "check",
-    "close_all_but",
-    "default_signals",
-    "die_with_parent",
-    "give_up_capabilities",
-    "ipc_objects",
-    "libc",
-    "make_first_victim",
-    "refuse_new_privileges",
-    "remove_ipc_objects",
-    "reset_signals",
-]
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4

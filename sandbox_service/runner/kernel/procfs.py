@@ -4,23 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-__all__ = [
-    "Process",
-    "children",
-    "descendants",
-    "has_children",
-    "is_stopped",
-    "look_up",
-    "memory",
-    "read_proc",
-    "snapshot",
-    "tree",
-]
+from collections.abc import Iterable
+from typing import NamedTuple
 
 
 class Process(NamedTuple):

@@ -10,12 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-__all__ = ["find_owned", "owns_nothing", "paths_below", "remove_owned", "remove_tree"]
+from collections.abc import Callable, Iterable
 
 _DEPTH = 64
 """Deeper directories are first moved to the top, so that no nesting exhausts descriptors or the stack."""

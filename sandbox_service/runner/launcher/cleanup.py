@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import stat
+from collections.abc import Collection, Container, Iterator
 from typing import TYPE_CHECKING
 
 from sandbox_service.runner.kernel import killing
@@ -23,11 +24,8 @@ from sandbox_service.runner.kernel.removal import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterator
-
     from sandbox_service.runner.config import RunnerConfig
 
-__all__ = ["Cleanup"]
 
 _LONGEST_S = 20
 """A cleanup that takes longer is given up; the box is not clean then, and the host destroys it."""

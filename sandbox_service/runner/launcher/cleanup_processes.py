@@ -10,15 +10,10 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sandbox_service.runner.kernel import privileges
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["CleanupProcesses"]
 
 _LONGEST_S = 30
 

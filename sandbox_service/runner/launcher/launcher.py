@@ -11,6 +11,7 @@ import contextlib
 import selectors
 import signal
 import socket
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -32,11 +33,7 @@ from .ownership import Ownership
 from .requests import RequestHandler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sandbox_service.runner.messages.codec import Message
-
-__all__ = ["run_launcher"]
 
 
 def run_launcher(upstream: socket.socket) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sandbox_service.runner.kernel import killing
@@ -22,11 +23,8 @@ from .storage import Storage
 from .uid_groups import HELPERS, AgentProcess, UidGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sandbox_service.runner.config import RunnerConfig
 
-__all__ = ["Ownership"]
 
 _QUIET_LOOKS, _HUNT_S, _DYING_S = 20, 1.0, 0.1
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -41,15 +42,12 @@ from . import spawn
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
 
     from sandbox_service.runner.messages.codec import Message
 
     from .ownership import Ownership
     from .spawn import ChildContext
     from .uid_groups import AgentProcess
-
-__all__ = ["RequestHandler"]
 
 
 class RequestHandler:

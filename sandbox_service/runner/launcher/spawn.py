@@ -13,6 +13,7 @@ import resource
 import socket
 import stat
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,12 +24,9 @@ from sandbox_service.runner.untrusted.files import serve_files
 from sandbox_service.runner.untrusted.session import serve_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sandbox_service.runner.kernel.mount_namespace import MountNamespace
     from sandbox_service.runner.kernel.privileges import Identity, Limits
 
-__all__ = ["ChildContext", "fork_child", "run_candidate", "run_files", "run_session", "run_shell"]
 
 FIRST = 3
 """Where a child finds the first descriptor that it is given."""

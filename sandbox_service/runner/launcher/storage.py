@@ -7,6 +7,7 @@ so children of the launcher do it while the launcher goes on.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,13 +18,10 @@ from .cleanup import Cleanup
 from .cleanup_processes import CleanupProcesses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from sandbox_service.runner.config import RunnerConfig
 
     from .uid_groups import UidGroup
 
-__all__ = ["CandidateStorage", "Storage"]
 
 _AT_ONCE_S = 0.2
 """How long the launcher itself may take to remove a candidate's files."""

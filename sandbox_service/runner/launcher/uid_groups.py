@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sandbox_service.runner.kernel.mount_namespace import MountNamespace
 
-__all__ = ["HELPERS", "AgentProcess", "UidGroup"]
 
 HELPERS = ("files", "copier")
 """Kinds of processes that run our code with an agent's rights to files."""

@@ -12,6 +12,7 @@ import socket
 import stat
 import struct
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io.frame_connection import FrameConnection, QueuedBytes
@@ -19,11 +20,8 @@ from sandbox_service.wire.codes import BoxErrorCode
 from sandbox_service.wire.frames import Frame, Op
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sandbox_service.runner.io.event_loop import EventLoop
 
-__all__ = ["HostConnection"]
 
 _CREDENTIALS = struct.Struct("=3i")
 _HANDSHAKE_S = 10.0

@@ -7,6 +7,7 @@ whose worker is gone is lost: what waits for it fails, and if nothing does, the 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,6 @@ from .workers import Workers
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
 
     from sandbox_service.runner.config import RunnerConfig
     from sandbox_service.runner.io.event_loop import EventLoop
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from .launcher_client import LauncherClient
     from .workers import Waiting, WorkerProcess
 
-__all__ = ["Instance", "Instances"]
 
 _DEADLINE_S = {Op.CREATE: 30.0, Op.EVALUATE: 120.0}
 _USUAL_DEADLINE_S = 60.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io import message_socket
@@ -18,12 +19,9 @@ from sandbox_service.runner.messages.launcher import (
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
 
     from sandbox_service.runner.io.event_loop import EventLoop
     from sandbox_service.runner.messages.codec import JsonObject
-
-__all__ = ["LauncherClient"]
 
 
 class LauncherClient:

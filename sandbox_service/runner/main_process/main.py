@@ -18,8 +18,6 @@ from sandbox_service.runner.launcher.launcher import run_launcher
 
 from .server import Server
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Run a box's runner on the socket path that the first argument names."""

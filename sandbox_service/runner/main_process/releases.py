@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sandbox_service.wire.frames import Frame, Op
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .instances import Instance
     from .launcher_client import LauncherClient
     from .workers import Workers
 
-__all__ = ["Releases"]
 
 _CLOSE_S = 1.0
 """How long a world may take to close before its worker is killed."""

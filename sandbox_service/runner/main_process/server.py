@@ -34,7 +34,6 @@ from .launcher_client import LauncherClient
 if TYPE_CHECKING:
     from sandbox_service.runner.messages.codec import JsonObject
 
-__all__ = ["Server"]
 
 _LONG_QUEUE = 16 * 1024 * 1024
 """When more bytes wait in one direction, the other end is not read."""

@@ -10,8 +10,6 @@ from sandbox_service.runner.kernel.procfs import Process, descendants, memory, s
 if TYPE_CHECKING:
     from sandbox_service.runner.messages.codec import JsonObject
 
-__all__ = ["describe_processes"]
-
 
 def describe_processes(known: dict[int, str]) -> list[JsonObject]:
     """The runner and everything below it; ``known`` names launcher and zygote."""

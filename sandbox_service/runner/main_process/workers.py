@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,14 +17,10 @@ from sandbox_service.runner.io.frame_connection import FrameConnection, QueuedBy
 from sandbox_service.runner.messages.zygote import AdoptWorker, EndAllWorkers, EndWorker, ForkWorker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sandbox_service.runner.io.event_loop import EventLoop
     from sandbox_service.runner.io.message_connection import MessageConnection
     from sandbox_service.runner.messages.zygote import Report
     from sandbox_service.wire.frames import Frame
-
-__all__ = ["Waiting", "WorkerProcess", "Workers"]
 
 
 @dataclass(slots=True)

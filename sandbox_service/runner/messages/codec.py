@@ -10,8 +10,6 @@ import types
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["Codec", "JsonObject", "JsonValue", "Message", "MessageError", "encode"]
-
 JsonObject = dict[str, Any]
 JsonValue = JsonObject | list[Any] | str | int | float | bool | None
 

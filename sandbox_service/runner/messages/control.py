@@ -10,28 +10,6 @@ from typing import ClassVar
 
 from .codec import Codec, Message
 
-__all__ = [
-    "ANSWERS",
-    "REQUESTS",
-    "AdoptSession",
-    "Copied",
-    "CopyWorkspace",
-    "CopyingStarted",
-    "Done",
-    "EndCandidate",
-    "EndProcess",
-    "FreezeAgent",
-    "KillAgent",
-    "ProcessExited",
-    "Refused",
-    "StartCandidate",
-    "StartFiles",
-    "StartSession",
-    "StartShell",
-    "Started",
-    "ThawAgent",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class StartSession(Message):

@@ -7,18 +7,6 @@ from typing import Any, ClassVar
 
 from .codec import Codec, JsonObject, Message
 
-__all__ = [
-    "ANSWERS",
-    "REQUESTS",
-    "FileFailure",
-    "FilesDone",
-    "FilesListed",
-    "ListFiles",
-    "PathRefused",
-    "ReadFile",
-    "WriteFiles",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ReadFile(Message):

@@ -7,17 +7,6 @@ from typing import ClassVar
 
 from .codec import Codec, JsonObject, Message
 
-__all__ = [
-    "REPLIES",
-    "REQUESTS",
-    "Cleaned",
-    "Configure",
-    "MarkClean",
-    "OpenInstance",
-    "ReleaseInstance",
-    "ResetBox",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Configure(Message):

@@ -10,21 +10,6 @@ from typing import ClassVar
 
 from .codec import Codec, JsonObject, JsonValue, Message
 
-__all__ = [
-    "ANSWERS",
-    "REPORTS",
-    "REQUESTS",
-    "CellDone",
-    "ForkSession",
-    "MoveSession",
-    "Moved",
-    "Question",
-    "QuestionAnswer",
-    "QuestionRefused",
-    "RunCell",
-    "SessionForked",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class RunCell(Message):

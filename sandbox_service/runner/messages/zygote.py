@@ -7,20 +7,6 @@ from typing import ClassVar
 
 from .codec import Codec, Message
 
-__all__ = [
-    "REPORTS",
-    "REQUESTS",
-    "AdoptWorker",
-    "AllEnded",
-    "EndAllWorkers",
-    "EndWorker",
-    "ForkWorker",
-    "Report",
-    "WorkerGone",
-    "WorldFailed",
-    "WorldReady",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ForkWorker(Message):

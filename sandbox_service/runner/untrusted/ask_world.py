@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io.packets import receive_packet, send_packet
@@ -17,9 +18,7 @@ from sandbox_service.runner.messages.session import ANSWERS, Question, QuestionR
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
 
-__all__ = ["CellQuestions", "ask", "connect"]
 
 _connected: list[Callable[[JsonObject], JsonObject]] = []
 """What answers the cell that runs, if anything does. It belongs to the module because cells, and what they

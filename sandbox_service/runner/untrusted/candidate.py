@@ -16,7 +16,6 @@ from sandbox_service.runner.io.packets import JsonObject, receive_packet, send_p
 if TYPE_CHECKING:
     import socket
 
-__all__ = ["load_ahead", "serve_candidate"]
 
 _OURS = "sandbox_service.environments."
 

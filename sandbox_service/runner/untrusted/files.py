@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io.packets import JsonObject, receive_packet, send_packet
@@ -27,11 +28,9 @@ from sandbox_service.runner.messages.files import (
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
 
     from sandbox_service.runner.messages.codec import Message
 
-__all__ = ["components", "serve_files"]
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

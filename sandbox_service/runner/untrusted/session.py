@@ -17,6 +17,8 @@ import socket
 import sys
 import traceback
 import types
+from collections.abc import Callable
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sandbox_service.runner.io.packets import receive_packet_with_descriptors, send_packet
@@ -37,12 +39,7 @@ from sandbox_service.runner.messages.session import (
 from .ask_world import CellQuestions, connect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
-
     from sandbox_service.runner.messages.codec import Message
-
-__all__ = ["Session", "serve_session"]
 
 
 def serve_session(control: socket.socket) -> None:

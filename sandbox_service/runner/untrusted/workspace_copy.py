@@ -5,14 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from sandbox_service.runner.kernel.removal import remove_tree
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["copy_workspace"]
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK = 1 << 20

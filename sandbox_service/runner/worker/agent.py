@@ -10,6 +10,7 @@ import contextlib
 import os
 import socket
 import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from sandbox_service.runner.io.packets import MAX_BLOB, receive_packet, send_packet
@@ -48,14 +49,11 @@ from .output_capture import OutputCapture
 from .session_client import SessionClient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from sandbox_service.runner.io.packets import JsonObject
     from sandbox_service.runner.messages.codec import Message
 
     from .control import ControlSocket
 
-__all__ = ["BoxAgent"]
 
 _FILE_TIMEOUT_S = 30.0
 

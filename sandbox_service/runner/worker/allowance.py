@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sandbox_service.runner.kernel.cpu_usage import Usage
 
-__all__ = ["Allowance", "kept_waiting"]
 
 _LOOKS = 40
 """Samples in the time of an allowance."""

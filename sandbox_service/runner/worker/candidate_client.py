@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from .control import ControlSocket
 
-__all__ = ["CandidateClient"]
-
 
 class CandidateClient:
     """Implements ``runner.world.Candidate``. ``request`` also works in a fork of the worker."""

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from sandbox_service.runner.messages.codec import Message
 
-__all__ = ["ControlSocket"]
 
 A = TypeVar("A", bound="Message")
 

@@ -10,12 +10,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import signal
-from typing import TYPE_CHECKING, NoReturn
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["OverBudget", "cpu_budget"]
+from collections.abc import Iterator
+from typing import NoReturn
 
 _AGAIN_S = 0.1
 """CPU time after which the work is stopped once more, should it have caught the first exception."""

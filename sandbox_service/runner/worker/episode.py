@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from .agent import BoxAgent
 
-__all__ = ["Episode", "Refusal"]
 
 _EXHAUSTED: dict[type[BaseException], str] = {
     OverBudget: "computation",

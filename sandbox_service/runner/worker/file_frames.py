@@ -15,7 +15,6 @@ from .episode import Refusal
 if TYPE_CHECKING:
     from .agent import BoxAgent
 
-__all__ = ["serve_file_frame"]
 
 _MOST_ENTRIES = 10_000
 

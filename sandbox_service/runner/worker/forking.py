@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .episode import Episode
     from .session_client import SessionClient
 
-__all__ = ["copy_process"]
-
 
 def _begin(agent: BoxAgent, serial: int) -> SessionClient | None:
     try:

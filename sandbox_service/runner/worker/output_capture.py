@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import select
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .allowance import Allowance
 
-__all__ = ["OutputCapture"]
 
 _CHUNK = 1 << 16
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io.packets import JsonObject, receive_packet, send_packet
@@ -28,8 +29,6 @@ from sandbox_service.runner.messages.session import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sandbox_service.runner.kernel.cpu_usage import Usage
     from sandbox_service.runner.messages.codec import Message
 
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from .control import ControlSocket
     from .output_capture import OutputCapture
 
-__all__ = ["SessionClient"]
 
 _MAX_REPLY = 4096
 _MAX_QUESTION = 4 << 20

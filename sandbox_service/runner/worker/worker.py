@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io.fds import receive_with_descriptors
@@ -22,11 +23,8 @@ from .file_frames import serve_file_frame
 from .forking import copy_process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sandbox_service.runner.world import World
 
-__all__ = ["Worker"]
 
 _SHARED_STEP_CPU_S = 5.0
 """CPU time of a step where many instances share the process; a hundred times what one takes."""

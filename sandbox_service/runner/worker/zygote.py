@@ -14,6 +14,7 @@ import selectors
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sandbox_service.runner.io.message_socket import receive, send
@@ -38,13 +39,9 @@ from sandbox_service.runner.messages.zygote import (
 from .worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sandbox_service.runner.config import RunnerConfig
     from sandbox_service.runner.messages.codec import Message
     from sandbox_service.runner.world import World
-
-__all__ = ["run_zygote"]
 
 
 def run_zygote(upstream: socket.socket, config: RunnerConfig) -> None:

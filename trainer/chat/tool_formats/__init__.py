@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from .base import ToolFormat
 from .gemma4 import Gemma4Format
@@ -19,9 +19,6 @@ from .pythonic import PythonicFormat
 from .qwen3_coder import Qwen3CoderFormat
 from .sections import DEEPSEEK_V3, DEEPSEEK_V31, KIMI_K2
 from .text import TextFormat
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["TOOL_FORMATS", "ToolFormat"]
 

@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from sandbox_contract.messages import MOST_TOOL_CALLS, FunctionCall, Message, ToolCall
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from sandbox_contract.messages import Tool
 
-__all__ = [
-    "ToolFormat",
-    "arguments_of",
-    "call_of",
-    "decode_json",
-    "listed",
-    "message_of",
-    "named_call",
-    "space_after",
-    "split_thoughts",
-]
 
 _THOUGHT_END = "</think>"
 _CALL_KEYS = ("arguments", "parameters")

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from .base import decode_json, listed, named_call, space_after
 from .markup import items, message_with_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from sandbox_contract.messages import Message, Tool, ToolCall
 
-__all__ = ["Gemma4Format"]
 
 _OPEN, _CLOSE, _CALL = "<|tool_call>", "<tool_call|>", "call:"
 _QUOTE = '<|"|>'

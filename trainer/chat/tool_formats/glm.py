@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from .base import listed, named_call
 from .markup import expect, items, message_with_calls, spelt, typed, types_of, value_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from sandbox_contract.messages import Message, Tool, ToolCall
 
-__all__ = ["GlmFormat"]
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 _KEY, _KEY_END = "<arg_key>", "</arg_key>"

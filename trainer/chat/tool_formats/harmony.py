@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from trainer.chat.thoughts import CLOSE, OPEN, divide
@@ -15,11 +16,8 @@ from trainer.chat.thoughts import CLOSE, OPEN, divide
 from .base import arguments_of, listed, message_of, named_call
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from sandbox_contract.messages import Message, Tool, ToolCall
 
-__all__ = ["HarmonyFormat"]
 
 _START, _MESSAGE, _CHANNEL = "<|start|>", "<|message|>", "<|channel|>"
 _ENDS = ("<|end|>", "<|call|>", "<|return|>")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from sandbox_contract.tool_prompt import tool_prompt
@@ -10,11 +11,8 @@ from sandbox_contract.tool_prompt import tool_prompt
 from .base import arguments_of, call_of, decode_json, message_of, space_after, split_thoughts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from sandbox_contract.messages import Message, Tool, ToolCall
 
-__all__ = ["HermesFormat", "tagged"]
 
 _TAG = "<tool_call>"
 _TAG_END = "</tool_call>"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,8 @@ from .base import arguments_of, call_of, decode_json, listed, message_of, split_
 from .markup import expect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from sandbox_contract.messages import Message, Tool, ToolCall
 
-__all__ = ["COHERE", "GRANITE", "NEMOTRON_V2", "PHI4_MINI", "JsonListFormat"]
 
 _PARAGRAPH = """\
 # Tools

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from .base import listed, message_of, split_thoughts
 from .pythonic import python_calls, written_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from sandbox_contract.messages import Message, Tool, ToolCall
 
-__all__ = ["Lfm2Format"]
 
 _OPEN, _CLOSE = "<|tool_call_start|>", "<|tool_call_end|>"
 _PARAGRAPH = """\

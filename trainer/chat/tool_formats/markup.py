@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from .base import arguments_of, decode_json, message_of, space_after, split_thoughts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from sandbox_contract.messages import Message, Tool, ToolCall
 
-__all__ = ["expect", "items", "message_with_calls", "spelt", "typed", "types_of", "value_until"]
 
 _NO_TEXT = frozenset({"integer", "number", "boolean", "object", "array", "null"})
 

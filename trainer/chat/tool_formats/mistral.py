@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from .base import arguments_of, call_of, decode_json, listed, message_of, named_call, split_thoughts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from sandbox_contract.messages import Message, Tool, ToolCall
 
-__all__ = ["MistralFormat"]
 
 _TAG = "[TOOL_CALLS]"
 # An id has no spaces: with them, the pattern would backtrack in quadratic time over a run of spaces.

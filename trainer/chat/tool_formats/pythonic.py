@@ -5,16 +5,14 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from .base import arguments_of, listed, message_of, named_call, split_thoughts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from sandbox_contract.messages import Message, Tool, ToolCall
 
-__all__ = ["PythonicFormat", "python_calls", "written_calls"]
 
 _TAGS = re.compile(r"^<\|python_(?:start|tag)\|>|<\|python_end\|>$")
 _CONSTANTS = {"true": True, "false": False, "null": None}

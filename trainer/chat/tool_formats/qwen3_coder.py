@@ -5,17 +5,15 @@ Qwen3-Coder, Qwen 3.5 and later, Nemotron 3.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from .base import listed, message_of, named_call, split_thoughts
 from .markup import expect, items, spelt, typed, types_of, value_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from sandbox_contract.messages import Message, Tool, ToolCall
 
-__all__ = ["Qwen3CoderFormat"]
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 _FUNCTION, _FUNCTION_END = "<function=", "</function>"

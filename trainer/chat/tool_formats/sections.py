@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,8 @@ from .base import arguments_of, decode_json, listed, message_of, named_call, spl
 from .markup import expect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from sandbox_contract.messages import Message, Tool, ToolCall
 
-__all__ = ["DEEPSEEK_V3", "DEEPSEEK_V31", "KIMI_K2", "SectionFormat"]
 
 _PARAGRAPH = """\
 # Tools

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from sandbox_contract.messages import Message
@@ -11,11 +12,8 @@ from .base import arguments_of
 from .hermes import tagged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from sandbox_contract.messages import Tool, ToolCall
 
-__all__ = ["TextFormat"]
 
 _BLOCKS = {"python": ("python", "code"), "execute_bash": ("bash", "command")}
 """Calls that environments also read from a fenced block: its language and the one argument."""

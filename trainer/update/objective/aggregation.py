@@ -18,8 +18,6 @@ from torch import Tensor
 
 from .sequences import lengths
 
-__all__ = ["Aggregation", "Totals", "row_token_weights"]
-
 Aggregation: TypeAlias = Literal["token", "sequence", "constant"]
 
 

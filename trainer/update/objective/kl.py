@@ -9,6 +9,7 @@ importance weights for tokens sampled by an older policy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -17,14 +18,10 @@ import numpy as np
 from .ratios import LOG_BOUND, bounded
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from torch import Tensor
 
     from trainer.config.algorithm import KlConfig
     from trainer.types import Sample
-
-__all__ = ["AdaptiveCoefficient", "kl_estimate", "sequence_kl"]
 
 
 def kl_estimate(logprobs: Tensor, others: Tensor, estimator: Literal["k1", "k2", "k3"]) -> Tensor:

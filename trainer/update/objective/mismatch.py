@@ -11,6 +11,7 @@ out: the geometric mean over a sequence, rejection by its worst token.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,12 +24,8 @@ from .ratios import bounded
 from .sequences import sequence_sums
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from trainer.config.algorithm import MismatchConfig
     from trainer.types import FloatT, Sample
-
-__all__ = ["Correction", "correction", "mismatch_metrics"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

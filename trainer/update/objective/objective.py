@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from .kl import kl_estimate
@@ -11,13 +12,9 @@ from .types import LossInputs, ObjectiveOutput
 from .value_loss import value_loss
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from torch import Tensor
 
     from trainer.config.algorithm import AlgorithmConfig, ValueConfig
-
-__all__ = ["objective", "reported", "sft_loss"]
 
 
 def objective(

@@ -6,6 +6,7 @@ the mask, and returns the loss of each token and where clipping removed the grad
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,7 @@ from .ratios import bounded, ratio
 from .sequences import sequence_means
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from .types import LossInputs
-
-__all__ = ["POLICY_LOSSES", "PolicyLoss", "cispo", "gspo", "ppo"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["LOG_BOUND", "bounded", "ratio"]
-
 LOG_BOUND = 20.0
 """Greatest magnitude of a log-ratio: e^20 is about 5e8, and its square still fits into a float32."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["lengths", "sequence_means", "sequence_sums"]
-
 
 def sequence_sums(values_BT: Tensor, sequences_BT: Tensor | None) -> Tensor:
     """Return the sum over each token's sequence, at every token of it, shape (B, T).

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, fields, replace
 import torch
 from torch import Tensor
 
-__all__ = ["LossInputs", "ObjectiveOutput"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LossInputs:

@@ -7,19 +7,15 @@ worker gives its own game.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import textworld
 from textworld.envs import PddlEnv
 
 from sandbox_service.environments.shared.box.game_world import GameWorld, Turn
 from sandbox_service.runner.world import WorldError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-__all__ = ["WORLD", "warm"]
 
 _INSTRUCTIONS = """\
 You do a chore in a household. Each answer is one command in exactly one of these forms, \

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
@@ -16,15 +18,11 @@ from sandbox_service.environments.shared.service.game_catalog import (
 from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
     from pydantic import JsonValue
 
     from sandbox_service.config import AlfworldConfig
     from sandbox_service.environments.base import Provisions
 
-__all__ = ["AlfworldCatalog", "read_games"]
 
 _FOLDER = "json_2.1.1"
 _GAME = "game.tw-pddl"

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["HOUSEHOLDS", "Household", "problem"]
-
 _AUTHORED = tomllib.loads(
     (Path(__file__).resolve().parents[1] / "data" / "households.toml").read_text(encoding="utf-8")
 )

@@ -12,7 +12,6 @@ from .prompts import NOTHING_TO_RUN
 if TYPE_CHECKING:
     from sandbox_service.environments.shared.box.calls import Call
 
-__all__ = ["Action", "read_actions"]
 
 JsonObject = dict[str, Any]
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from .engine import Engine
 
-__all__ = ["ARCHIVE", "Cells", "read_preamble"]
 
 JsonObject = dict[str, Any]
 

@@ -12,8 +12,6 @@ import time
 
 import freezegun
 
-__all__ = ["hold_clock"]
-
 _DURATIONS = ("monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")
 _held: list[object] = []
 

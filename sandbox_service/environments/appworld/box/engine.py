@@ -34,8 +34,6 @@ from appworld.requester import Requester, _get_api_name_to_doc
 from .clock import hold_clock
 from .transport import AppClient, Guard, run_endpoints_in_place
 
-__all__ = ["BEGINNING", "OUTPUT", "Answer", "Engine", "Specs"]
-
 JsonObject = dict[str, Any]
 
 OUTPUT = ":memory:task_output-world"

@@ -29,7 +29,6 @@ from .engine import BEGINNING, OUTPUT
 if TYPE_CHECKING:
     from .engine import Engine
 
-__all__ = ["EvaluationError", "Score", "StarvedError", "evaluate"]
 
 _EVALUATION_S = 100.0
 """What an evaluation may compute; they take a fraction of a second."""

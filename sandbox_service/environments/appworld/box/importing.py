@@ -10,8 +10,6 @@ import os
 import sys
 import types
 
-__all__ = ["prepare_import"]
-
 _UNUSED = {
     "IPython.core.interactiveshell": "ExecutionResult",
     "IPython.terminal.embed": "InteractiveShellEmbed",

@@ -9,17 +9,13 @@ from __future__ import annotations
 import builtins
 import sys
 import types
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from sandbox_service.runner.untrusted.ask_world import ask
 
 from .values import encode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-__all__ = ["ApiCollection", "Requester", "install"]
 
 JsonObject = dict[str, Any]
 

@@ -21,16 +21,12 @@ import signal
 import sys
 import textwrap
 import traceback
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from sandbox_service.runner.untrusted.ask_world import ask
 
 from .names import install
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["FAILED", "run"]
 
 FAILED = "Execution failed. Traceback:\n"
 _FRAME = re.compile(r' +File "(.*?)", line \d+, in .+')

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .engine import Specs
 
-__all__ = ["NOTHING_TO_RUN", "TOOL", "introduction", "task_message"]
 
 _PROMPT = """\
 You are an assistant who gets things done in other people's apps: mail, notes, payments, music, shopping and more. \

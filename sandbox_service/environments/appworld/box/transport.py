@@ -8,6 +8,7 @@ anything. Nothing in the apps really waits, so their coroutines run to the end w
 from __future__ import annotations
 
 import sys
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -17,9 +18,7 @@ from starlette.testclient import TestClient
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Awaitable, Callable, Coroutine
 
-__all__ = ["AppClient", "Guard", "run_endpoints_in_place"]
 
 Scope = dict[str, Any]
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["decode", "encode"]
-
 _LONGEST_TEXT = 10_000
 
 

@@ -20,7 +20,6 @@ from .prompts import TOOL, introduction, task_message
 if TYPE_CHECKING:
     from .engine import Specs
 
-__all__ = ["WORLD", "AppWorldWorld", "warm"]
 
 JsonObject = dict[str, Any]
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_contract.inspection import Capabilities, Environment, Split
@@ -16,15 +18,11 @@ from sandbox_service.environments.provisions import GROUP
 from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from pydantic import JsonValue
 
     from sandbox_service.config import AppworldConfig
     from sandbox_service.environments.base import Provisions
 
-__all__ = ["AppworldCatalog"]
 
 _ACTION_FORMAT = (
     "One ```python block, the first of the message, run as the next cell of a notebook with `apis`; or the "

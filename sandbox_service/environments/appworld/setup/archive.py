@@ -12,8 +12,6 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-__all__ = ["pack"]
-
 _WHOLE = ("dateutil", "freezegun", "pendulum", "tzdata", "yaml")
 _SINGLE = ("appworld/common/copy.py", "appworld/common/datetime.py", "six.py", "typing_extensions.py")
 _EMPTY = ("appworld/__init__.py", "appworld/common/__init__.py")

@@ -6,8 +6,6 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SCENARIO_FILES", "WORLD", "read"]
-
 _FOLDER = Path(__file__).resolve().parents[1] / "data"
 SCENARIO_FILES = tuple(sorted((_FOLDER / "scenarios").glob("*.toml")))
 

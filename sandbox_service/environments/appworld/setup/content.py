@@ -8,8 +8,6 @@ from typing import Any
 from .authored import WORLD
 from .people import ME, PEOPLE, Person, person
 
-__all__ = ["NOW", "User", "add_content"]
-
 NOW = datetime.datetime.fromisoformat(WORLD["now"])
 """The present of all tasks."""
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from .authored import WORLD
 
-__all__ = ["APPS", "ME", "PEOPLE", "Person", "add_people", "person"]
-
 APPS = ("amazon", "file_system", "gmail", "phone", "simple_note", "splitwise", "spotify", "todoist", "venmo")
 """Apps with accounts."""
 _UNVERIFIED = ("gmail", "phone")

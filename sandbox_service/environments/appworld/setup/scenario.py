@@ -9,15 +9,11 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .authored import SCENARIO_FILES, read
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-__all__ = ["Check", "Scenario", "evaluation_source", "labels", "read_scenarios"]
 
 Variant = dict[str, Any]
 _NO_ANSWER = "no answer is given, as none was asked for"

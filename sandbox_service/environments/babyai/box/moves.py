@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .sight import Place, Sight, Thing
 
-__all__ = ["CHECK", "Carried", "Moves", "moves"]
 
 CHECK = "check available actions"
 _LEFT, _RIGHT, _FORWARD, _PICK_UP, _DROP, _TOGGLE = range(6)

@@ -12,7 +12,6 @@ from .sight import Place, Sight, Thing
 if TYPE_CHECKING:
     from numpy import ndarray
 
-__all__ = ["see"]
 
 _DOOR_STATES = {number: name for name, number in STATE_TO_IDX.items()}
 _NAMED = frozenset({"door", "key", "ball", "box"})

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from .moves import Carried
     from .sight import Place, Sight
 
-__all__ = ["described", "plain"]
 
 _BLANKS = re.compile(r"[\s_]+")
 

@@ -21,7 +21,6 @@ from .words import described, plain
 if TYPE_CHECKING:
     from sandbox_service.runner.world import JsonObject, Verdict
 
-__all__ = ["WORLD", "warm"]
 
 _INSTRUCTIONS = """\
 You are placed in a room, one of several perhaps, and carry out the goal that you are given by your actions. \

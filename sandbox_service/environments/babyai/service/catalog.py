@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_service.environments.shared.service.game_catalog import (
@@ -12,16 +14,12 @@ from sandbox_service.environments.shared.service.game_catalog import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pydantic import JsonValue
 
     from sandbox_service.config import BabyaiConfig
     from sandbox_service.environments.base import Provisions
     from sandbox_service.environments.shared.service.game_catalog import GameTask
 
-__all__ = ["BabyaiCatalog"]
 
 _LONGEST = 2880
 """The engine's own limit of the largest level."""

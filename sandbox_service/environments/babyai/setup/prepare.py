@@ -14,12 +14,11 @@ import json
 import py_compile
 import random
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from minigrid.envs.babyai.core.roomgrid_level import RoomGridLevel
 
 LEVELS = (

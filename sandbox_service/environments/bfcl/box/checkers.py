@@ -12,18 +12,14 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sandbox_service.runner.worker.cpu_budget import OverBudget, cpu_budget
 
 from .engine import official
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["Judgement", "check_answer", "check_calls", "check_turns", "makes_needless_calls"]
 
 JsonObject = dict[str, Any]
 

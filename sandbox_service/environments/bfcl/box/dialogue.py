@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,8 @@ from sandbox_service.wire.codes import BoxErrorCode
 from .prompts import FUNCTION_CALLS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from sandbox_service.environments.shared.box.calls import Call
 
-__all__ = ["Dialogue", "Graded", "Options", "answered", "opened", "read_options"]
 
 JsonObject = dict[str, Any]
 

@@ -17,19 +17,6 @@ from collections import defaultdict
 from types import MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any
 
-__all__ = [
-    "REFUSED",
-    "CallResult",
-    "call",
-    "call_text",
-    "make_memory",
-    "make_objects",
-    "memory_of",
-    "official",
-    "refusal",
-    "visible",
-]
-
 JsonObject = dict[str, Any]
 
 REFUSED = "call_refused()"

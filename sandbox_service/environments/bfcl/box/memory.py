@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from .dialogue import Options
     from .shelf import Shelf
 
-__all__ = ["MemoryTask"]
 
 _prompts = engine.official("constants.default_prompts")
 _TEMPLATES = {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["COMPLETED", "FUNCTION_CALLS", "MORE_FUNCTIONS", "NEW_FUNCTIONS", "NOT_RUN", "ONE_ANSWER", "TURNS"]
-
 FUNCTION_CALLS = """\
 Call functions natively, or write for each call
 <tool_call>

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Place", "Shelf"]
 
 JsonObject = dict[str, Any]
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from .dialogue import Options
     from .shelf import Shelf
 
-__all__ = ["SingleTurn"]
-
 
 class SingleTurn(Dialogue):
     """A request, functions, and the calls that answer it."""

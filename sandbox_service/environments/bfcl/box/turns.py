@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .engine import CallResult
     from .shelf import Shelf
 
-__all__ = ["MultiTurn"]
 
 _TOO_MANY = f"Error: not run: a message may hold at most {MOST_CALLS} calls."
 

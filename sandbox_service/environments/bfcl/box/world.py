@@ -28,8 +28,6 @@ from .shelf import Shelf
 from .single import SingleTurn
 from .turns import MultiTurn
 
-__all__ = ["WORLD", "warm"]
-
 _shelves: list[Shelf] = []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +16,11 @@ from sandbox_service.errors import ServiceError
 from .splits import make_splits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pydantic import JsonValue
 
     from sandbox_service.config import BfclConfig
     from sandbox_service.environments.base import Provisions
 
-__all__ = ["BfclCatalog"]
 
 _ACTION_FORMAT = (
     "An assistant message with OpenAI tool_calls, or with "

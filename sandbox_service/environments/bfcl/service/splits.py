@@ -7,12 +7,7 @@ one never meets the validation part of another. Standard library only.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-__all__ = ["SUBTYPES", "make_splits"]
+from collections.abc import Mapping, Sequence
 
 _NON_LIVE = (
     "simple_python",

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["offered_name", "tool_of"]
-
 Json = dict[str, Any]
 
 _TYPES = {

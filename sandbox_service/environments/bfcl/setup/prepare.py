@@ -16,9 +16,10 @@ import os
 import sys
 import tempfile
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 # The package makes folders when it is imported.
@@ -46,9 +47,6 @@ from .solutions import (  # noqa: E402
     parse_call,
     solve_single,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Json = dict[str, Any]
 

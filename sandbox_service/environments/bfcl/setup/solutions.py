@@ -9,12 +9,8 @@ from __future__ import annotations
 import ast
 import itertools
 import json
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-__all__ = ["ParsedCall", "any_call", "parse_call", "solve_single"]
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 Json = dict[str, Any]
 ParsedCall = tuple[str, Json]

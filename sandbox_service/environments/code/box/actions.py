@@ -14,8 +14,6 @@ from typing import Any
 
 from sandbox_service.environments.shared.box.calls import TAG, Call, native_calls, plain_text, tagged_call
 
-__all__ = ["MAX_ACTIONS", "parse_actions"]
-
 JsonObject = dict[str, Any]
 
 MAX_ACTIONS = 16

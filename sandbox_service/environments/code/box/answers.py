@@ -9,8 +9,6 @@ import unicodedata
 from collections import Counter
 from fractions import Fraction
 
-__all__ = ["exact", "number_in", "numeric", "picked", "picks", "rouge_l", "token_f1"]
-
 _ARTICLES = {"a", "an", "the"}
 _MAX_TOKENS = 2000
 """Tokens that ROUGE-L looks at; its time grows with the product of both lengths."""

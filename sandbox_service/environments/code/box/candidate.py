@@ -12,15 +12,11 @@ import io
 import sys
 import types
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from .codec import CodecError, decode, encode
 from .snapshots import Freezer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["serve"]
 
 JsonObject = dict[str, Any]
 

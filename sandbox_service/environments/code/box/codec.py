@@ -13,12 +13,8 @@ import decimal
 import fractions
 import math
 import numbers
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["MAX_DEPTH", "CodecError", "decode", "encode"]
+from collections.abc import Callable
+from typing import Any
 
 MAX_DEPTH = 100
 """Deepest nesting of a value."""

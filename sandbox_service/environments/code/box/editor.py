@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sandbox_service.runner.world import Agent, FileInfo
 
-__all__ = ["MAX_FILE_BYTES", "EditorError", "edit"]
 
 JsonObject = dict[str, Any]
 

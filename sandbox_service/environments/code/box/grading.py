@@ -7,6 +7,7 @@ submission came, never what was expected. Standard library only.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +20,8 @@ from .tools import MAX_ANSWER_BYTES
 from .trials import HiddenTest, Result, Trial, run_test
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sandbox_service.runner.world import Agent
 
-__all__ = ["MAX_SOLUTION_BYTES", "Submission", "collect", "grade"]
 
 JsonObject = dict[str, Any]
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from .schemas import TOOL_NAMES
 
-__all__ = ["NO_ACTION", "system_prompt", "task_message"]
-
 _SYSTEM = """\
 You solve a task on a Linux computer with Python 3 and bash, without network access. You act by calling \
 tools, one or several in a message; each answer shows what happened. You have at most {max_steps} messages, \

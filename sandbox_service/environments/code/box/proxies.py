@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import builtins
 import time
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import snapshots
 from .codec import CodecError, decode, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
     from sandbox_service.runner.world import Candidate
 
-__all__ = ["CandidateError", "CandidateLost", "CandidateTimeout", "Function", "Handle", "Session"]
 
 JsonObject = dict[str, Any]
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["SUBMIT", "TOOLS", "TOOL_NAMES", "ArgumentError", "Parameter", "ToolSpec", "check_arguments"]
-
 JsonObject = dict[str, Any]
 
 

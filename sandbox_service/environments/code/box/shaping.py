@@ -12,15 +12,13 @@ reached, not on how often. No term knows the answer. Standard library only.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from .tools import ToolResult
 
-__all__ = ["TERMS", "Milestones", "StepFacts", "parse_weights", "shaped"]
 
 _LONG_MESSAGE = 4000
 

@@ -7,15 +7,10 @@ text and items, all plain data. Standard library only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from .codec import MAX_DEPTH, CodecError, decode, encode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-__all__ = ["Freezer", "NotLiveError", "Snapshot", "resolve"]
 
 JsonObject = dict[str, Any]
 

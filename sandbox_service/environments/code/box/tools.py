@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from sandbox_service.runner.world import Agent, Execution
 
 
-__all__ = ["MAX_ANSWER_BYTES", "ToolResult", "cut", "run_tool"]
-
 JsonObject = dict[str, Any]
 
 MAX_ANSWER_BYTES = 64 * 1024

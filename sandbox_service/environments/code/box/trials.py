@@ -30,7 +30,6 @@ from .snapshots import NotLiveError
 if TYPE_CHECKING:
     from sandbox_service.runner.world import Agent, Candidate
 
-__all__ = ["ENTRY", "HiddenTest", "Result", "Trial", "run_test"]
 
 ENTRY = "sandbox_service.environments.code.box.candidate:serve"
 _MEMORY_BYTES = 256 * 1024**2

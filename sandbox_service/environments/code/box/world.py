@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from sandbox_service.runner.world import Agent
 
 
-__all__ = ["WORLD"]
-
 _LEAST_TIME_S = 0.05
 _NO_TIME = "Not run: the time of this step is used up."
 _AFTER_END = "Not run: the task was submitted before."

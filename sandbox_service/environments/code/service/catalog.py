@@ -7,6 +7,7 @@ follows with each evaluation.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -27,15 +28,12 @@ from .packs.programs import load_programs, program_splits
 from .packs.splits import own_splits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pydantic import JsonValue
 
     from sandbox_service.config import CodeConfig
 
     from .packs.task import CodeTask
 
-__all__ = ["CodeCatalog"]
 
 _ACTION_FORMAT = (
     "An assistant message with OpenAI tool_calls; or, in its content, ```python and ```bash blocks or "

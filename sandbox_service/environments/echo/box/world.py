@@ -5,8 +5,6 @@ from __future__ import annotations
 from sandbox_service.runner.world import JsonObject, Outcome, Start, Verdict, World, WorldError, wants_sparse
 from sandbox_service.wire.codes import BoxErrorCode
 
-__all__ = ["WORLD"]
-
 
 class EchoWorld(World):
     """Repeats each message; the score is the share of the wanted number of steps."""

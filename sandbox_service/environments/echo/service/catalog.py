@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sandbox_contract.inspection import Capabilities, Environment, Split
@@ -10,11 +11,8 @@ from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
 from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pydantic import JsonValue
 
-__all__ = ["EchoCatalog"]
 
 _MAX_STEPS = 1_000_000
 _STEPS = {"echo-1": 1, "echo-10": 10, "echo-endless": _MAX_STEPS}

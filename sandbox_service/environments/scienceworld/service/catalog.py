@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_service.environments.base import EnvironmentSpec
@@ -13,16 +15,12 @@ from sandbox_service.environments.shared.service.game_catalog import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pydantic import JsonValue
 
     from sandbox_contract.inspection import Environment
     from sandbox_service.config import ScienceworldConfig
     from sandbox_service.environments.base import Provisions
 
-__all__ = ["ScienceworldCatalog"]
 
 _PARAMS: dict[str, JsonValue] = {
     "type": "object",

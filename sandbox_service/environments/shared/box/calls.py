@@ -11,8 +11,6 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["MOST_CALLS", "TAG", "Call", "native_calls", "parse_calls", "plain_text", "tagged_call"]
-
 JsonObject = dict[str, Any]
 
 TAG = "<tool_call>"

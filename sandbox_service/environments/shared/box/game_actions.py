@@ -12,8 +12,6 @@ from typing import Any
 
 from sandbox_service.environments.shared.box.calls import Call, parse_calls, plain_text
 
-__all__ = ["ACT", "ACT_TOOL", "MOST_CHARACTERS", "parse_moves"]
-
 JsonObject = dict[str, Any]
 
 ACT = "act"

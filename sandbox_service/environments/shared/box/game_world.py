@@ -17,7 +17,6 @@ from .game_actions import ACT, ACT_TOOL, parse_moves
 if TYPE_CHECKING:
     from sandbox_service.environments.shared.box.calls import Call
 
-__all__ = ["GameWorld", "Turn"]
 
 _MOST_MOVES = 8
 """Moves of one message that are played; later ones are refused, not ignored."""

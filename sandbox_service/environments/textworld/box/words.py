@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["plain", "told", "withheld"]
-
 _LETTERS = 9
 """Of a word, what the program's dictionary keeps."""
 _WITHHELD = frozenset(

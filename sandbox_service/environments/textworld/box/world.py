@@ -5,8 +5,9 @@ The machine is a C library with one state; the zygote loads it and every game, a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import textworld
 
@@ -15,11 +16,6 @@ from sandbox_service.runner.world import WorldError
 from sandbox_service.wire.codes import BoxErrorCode
 
 from .words import plain, told, withheld
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-__all__ = ["WORLD", "warm"]
 
 _INSTRUCTIONS = """\
 You play a text adventure. Each answer is one command of a few words in the imperative.

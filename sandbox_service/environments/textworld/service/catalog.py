@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from sandbox_service.config import TextworldConfig
     from sandbox_service.environments.base import Provisions
 
-__all__ = ["TextworldCatalog"]
 
 _PARAMS: dict[str, JsonValue] = {
     "type": "object",

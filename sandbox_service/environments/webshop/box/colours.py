@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["COLOURS", "plain_colour"]
-
 _NAMES = (
     "alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy"
     " camel camo caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral"

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .products import SEED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from .products import Product
 
-__all__ = ["NO_LIMIT", "Goal", "human_goals", "synthetic_goals"]
 
 NO_LIMIT = 1_000_000.0
 """Price limit of a goal without one."""

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     from .products import Product
 
-__all__ = [
-    "BACK_TO_SEARCH",
-    "BUY",
-    "NEXT",
-    "PREVIOUS",
-    "SEARCH",
-    "SUB_PAGES",
-    "end_page",
-    "item_page",
-    "results_page",
-    "search_page",
-    "sub_page",
-]
 
 SEARCH, BACK_TO_SEARCH, NEXT, PREVIOUS, BUY = "search", "back to search", "next >", "< prev", "buy now"
 """Buttons as they are clicked; pages show them with capitals."""

@@ -11,14 +11,13 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["SEED", "Product", "ProductsError", "Request", "Review", "read_products"]
 
 SEED = 233
 """Seed of everything that is drawn: prices, price limits, and the order of the goals."""

@@ -8,6 +8,7 @@ that is no stop word counts.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from thefuzz import fuzz
@@ -15,12 +16,9 @@ from thefuzz import fuzz
 from .colours import COLOURS, plain_colour
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from .goals import Goal
     from .products import Product
 
-__all__ = ["reward", "title_words", "type_factor"]
 
 _ALIKE = 85
 """Texts with a higher token set ratio count as the same."""

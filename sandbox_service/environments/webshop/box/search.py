@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 # Of numpy's threads none is used, and each counts against a box's limit of them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -17,11 +17,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import bm25s
 import numpy
 import Stemmer
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["MOST_RESULTS", "Index"]
 
 MOST_RESULTS = 50
 _K1, _B = 0.9, 0.4

@@ -14,7 +14,6 @@ from . import pages
 if TYPE_CHECKING:
     from .products import Product
 
-__all__ = ["Page", "Shelves", "Visit"]
 
 _ON_A_PAGE = 10
 

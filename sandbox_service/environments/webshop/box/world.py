@@ -16,8 +16,6 @@ from .scoring import reward
 from .shop import Shop
 from .visit import Page, Visit
 
-__all__ = ["WORLD", "warm"]
-
 _ACTION = re.compile(r"\s*(search|click)\s*\[(.*)\]\s*", re.IGNORECASE | re.DOTALL)
 _PRICE_TEXT = ", and price lower than"
 _INSTRUCTIONS = """\

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
@@ -16,15 +18,11 @@ from sandbox_service.environments.webshop.box.products import Product, ProductsE
 from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
     from pydantic import JsonValue
 
     from sandbox_service.config import WebshopConfig
     from sandbox_service.environments.base import Provisions
 
-__all__ = ["WebshopCatalog", "read_goals"]
 
 _OFFICIAL_TEST, _OFFICIAL_EVAL = 500, 1000
 _PARAMS: dict[str, JsonValue] = {

@@ -12,8 +12,6 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-__all__ = ["prepare"]
-
 JsonObject = dict[str, Any]
 
 _PRODUCTS = Path(__file__).resolve().parents[1] / "data" / "products"

@@ -5,18 +5,14 @@ A dialect is data and pure functions over a Scene; ``agentgym`` does what all ha
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel, JsonValue
 
 from . import models
 from .scenes import Scene, strings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-__all__ = ["DIALECTS", "Dialect", "Look", "Place", "Told"]
 
 Told: TypeAlias = BaseModel | JsonValue
 """What is answered: a model, or plain JSON where a server has no envelope."""

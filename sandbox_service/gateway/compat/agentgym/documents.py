@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Query
@@ -15,11 +16,8 @@ from .dialects import DIALECTS
 from .models import AgentGymFailure, Id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from .dialects import Dialect
 
-__all__ = ["agentgym_documentation"]
 
 _FAILURES: dict[int | str, dict[str, Any]] = {
     401: {"description": "A valid API key is required.", "model": CompatFailure},

@@ -10,37 +10,6 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
-__all__ = [
-    "MOST_ID",
-    "AgentGymFailure",
-    "AlfWorldDetail",
-    "AlfWorldOpening",
-    "AlfWorldReset",
-    "AlfWorldTurn",
-    "BabyAIOpening",
-    "Created",
-    "GameId",
-    "Goals",
-    "Hints",
-    "Id",
-    "ItemReset",
-    "Page",
-    "PageTurn",
-    "SciWorldOpening",
-    "SciWorldState",
-    "ScoredTurn",
-    "ShopAct",
-    "ShopActions",
-    "ShopId",
-    "ShopReset",
-    "TaskDescription",
-    "TextCraftDetail",
-    "TextCraftOpening",
-    "TextCraftReset",
-    "TextCraftTurn",
-    "Turn",
-]
-
 
 def _no_boolean(value: object) -> object:
     """Numbers may be written as text, as in a query, but true and false are none."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
@@ -27,8 +28,6 @@ from .places import FIRST, Places, instance_name, later_number
 from .scenes import opened, recorded, stepped
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
     from pydantic import BaseModel
 
     from sandbox_contract.base import JsonObject, Request
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
     from .dialects import Dialect, Look, Told
 
-__all__ = ["AgentGymOperations", "task_order"]
 
 _ORDERED = ("agentgym", "all")
 _ENDED = frozenset({"release", "expire", "lost"})

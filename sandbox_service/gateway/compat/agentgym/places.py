@@ -12,6 +12,7 @@ import hashlib
 import secrets
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
@@ -19,13 +20,10 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.inspection import LIVE, known_instances
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sandbox_contract.inspection import InstanceStatus
     from sandbox_service.gateway.exchange import Exchange
     from sandbox_service.gateway.verbs import Verbs
 
-__all__ = ["FIRST", "Places", "instance_name", "later_number"]
 
 FIRST = 0
 """Number of an id's first instance; later ones are microseconds, which nobody has to remember."""

@@ -8,6 +8,7 @@ that; what the protocol does not know (keys, sizes, malformed bodies) keeps its 
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -23,8 +24,6 @@ from .dialects import DIALECTS
 from .operations import AgentGymOperations
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-
     from sandbox_service.environments.registry import Registry
     from sandbox_service.errors import ServiceError
     from sandbox_service.gateway.bodies import BodyParser
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
     Operation: TypeAlias = Callable[[Exchange, Dialect, BaseModel], Awaitable[Told]]
 
-__all__ = ["AgentGymRoutes"]
 
 _KEEP_STATUS = frozenset(
     {

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pydantic import JsonValue
 
     from sandbox_contract.base import JsonObject
     from sandbox_contract.inspection import Event
 
-__all__ = ["Scene", "opened", "recorded", "stepped"]
 
 _CLICK = re.compile(r"click\[(.*)\]", re.DOTALL | re.IGNORECASE)
 _INSTRUCTION = re.compile(r"Instruction:\s*(?:\[SEP\])?\s*(.+?)\s*(?:\[SEP\]|\n|$)")

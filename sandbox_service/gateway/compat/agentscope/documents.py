@@ -19,7 +19,6 @@ from .models import (
 if TYPE_CHECKING:
     from fastapi.routing import APIRoute
 
-__all__ = ["compat_documentation"]
 
 _FAILURES: dict[int | str, dict[str, Any]] = {
     400: {"description": "A missing field, or an unknown environment, split, task or instance."},

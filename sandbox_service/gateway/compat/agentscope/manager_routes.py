@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -23,8 +24,6 @@ from sandbox_service.gateway.refusals import SchemaError
 from .models import CompatRequest, ManagerCall, ManagerCreate, ManagerRelease, json_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pydantic import JsonValue
 
     from sandbox_service.environments.registry import Registry
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
     from .routes import CompatRoutes
 
-__all__ = ["ManagerRoutes"]
 
 _SANDBOX_ID = re.compile(r"box-(?P<environment>[a-z0-9_]{1,64})-[0-9a-f]{32}")
 

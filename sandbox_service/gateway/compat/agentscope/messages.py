@@ -6,16 +6,14 @@ with exactly one, and has no field for tools, so that these are part of the syst
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from sandbox_contract.tool_prompt import tool_prompt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pydantic import JsonValue
 
-__all__ = ["Json", "action_of", "answer_of", "declared", "opening_of"]
 
 Json: TypeAlias = "dict[str, JsonValue]"
 

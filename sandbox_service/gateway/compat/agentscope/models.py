@@ -12,17 +12,6 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 
 from sandbox_service.gateway.answers import Answer
 
-__all__ = [
-    "CompatReply",
-    "CompatRequest",
-    "ManagerCall",
-    "ManagerCreate",
-    "ManagerRelease",
-    "ManagerReply",
-    "json_answer",
-    "success",
-]
-
 
 class _Lenient(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)

@@ -7,6 +7,7 @@ over by a second create, only parameters that an environment declares reach it, 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 from sandbox_contract.episodes import (
@@ -38,8 +39,6 @@ from .steps import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-
     from pydantic import BaseModel, JsonValue
 
     from sandbox_contract.base import Request
@@ -47,8 +46,6 @@ if TYPE_CHECKING:
     from sandbox_service.gateway.bodies import BodyParser
     from sandbox_service.gateway.exchange import Exchange
     from sandbox_service.gateway.verbs import Verbs
-
-__all__ = ["CompatRoutes"]
 
 
 class CompatRoutes:

@@ -20,14 +20,6 @@ if TYPE_CHECKING:
 
     from .messages import Json
 
-__all__ = [
-    "messages_of",
-    "native_request",
-    "required",
-    "step_answer",
-    "step_call",
-    "step_data",
-]
 
 Native = TypeVar("Native", bound=BaseModel)
 

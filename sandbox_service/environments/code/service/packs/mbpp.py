@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import ast
 import builtins
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .jsonl import invalid, mismatch, read_rows
 from .source import parse_python
 from .task import CodeTask, ReferenceCall, TestsGrader
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-__all__ = ["MBPP_SPLITS", "load_mbpp"]
 
 MBPP_SPLITS = {
     "mbpp": range(1, 1_000_000),

@@ -11,7 +11,6 @@ from .jsonl import invalid, validated
 if TYPE_CHECKING:
     from .task import CodeTask
 
-__all__ = ["load_own"]
 
 _FOLDER = Path(__file__).parents[2] / "data" / "tasks"
 

@@ -6,15 +6,13 @@ stands for a number or letter that is drawn.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .dice import Dice
 
-__all__ = ["KINDS", "InputKind", "Part", "reductions"]
 
 _LETTERS = "aeionrstl"
 _VOCABULARY = (

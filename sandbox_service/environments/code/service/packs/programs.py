@@ -11,6 +11,7 @@ id stay the same for ever, on every machine. None of them comes from HumanEval o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,11 +20,8 @@ from .program_parts import KINDS, reductions
 from .task import CodeTask, ReferenceCall, TestsGrader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from .program_parts import InputKind, Part
 
-__all__ = ["load_programs", "program_splits"]
 
 _SIZES = {
     "test": {"easy": 100, "medium": 100, "hard": 100},

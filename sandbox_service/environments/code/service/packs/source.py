@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import warnings
 
-__all__ = ["parse_python"]
-
 
 def parse_python(code: str) -> ast.Module:
     """The syntax tree. Raises SyntaxError; ValueError for NUL bytes."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from .task import CodeTask
 
-__all__ = ["own_splits"]
 
 _SEED = 20_260_101
 _TEST_SHARE = 4

@@ -26,19 +26,6 @@ from sandbox_service.environments.code.box.schemas import ArgumentError, check_a
 
 from .source import parse_python
 
-__all__ = [
-    "ChoiceGrader",
-    "CodeTask",
-    "EncodedFile",
-    "ExactGrader",
-    "F1Grader",
-    "Grader",
-    "NumericGrader",
-    "ReferenceCall",
-    "RougeGrader",
-    "TestsGrader",
-]
-
 
 def _valid_path(path: str) -> str:
     parts = PurePosixPath(path).parts
