@@ -91,6 +91,9 @@ class RequestHandler:
             answer = self._actions[type(request)](request, descriptors)
         except OSError as error:
             answer = Refused(error.strerror or str(error))
+        except KeyError as error:
+            # The worker named another instance, and the launcher has none of that number (any more).
+            answer = Refused(f"there is no instance {error}")
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -142,7 +145,7 @@ class RequestHandler:
             context = self._ownership.place(request.serial, "copier")
             run = partial(copy_workspace, context.directory, source, context.enter)
             self._ownership.start(self.serial, "copier", context, [], run)
-        except OSError:
+        except (OSError, KeyError):
             self._send(Copied(False))
 
     def _adopt(self, request: AdoptSession, _: list[int]) -> Done:
