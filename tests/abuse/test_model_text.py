@@ -124,6 +124,7 @@ SHORT = 16_000
 FACTOR = 16
 ALLOWED = 3
 """What a text may cost beyond its proportion: caches, collections, a busy machine."""
+TRIES = 5
 LEAST_S = 0.001
 """A shorter time counts as this one, since the clock and the first call are part of it."""
 
@@ -149,7 +150,9 @@ def growth_of(parser: Parser, beginning: str, middle: str, end: str) -> float:
     short, long = (beginning + middle * (count * factor) + end for factor in (1, FACTOR))
     before = max(LEAST_S, min(cost_of(parser, short, 2.0) for _ in range(3)))
     limit_s = min(ALLOWED * FACTOR * before, 60.0)
-    return min(cost_of(parser, long, limit_s) for _ in range(2)) / (FACTOR * before)
+    # Other work on the core can inflate the CPU time of a reading; a quadratic parser fails all of them.
+    growths = (cost_of(parser, long, limit_s) / (FACTOR * before) for _ in range(TRIES))
+    return next((growth for growth in growths if growth <= ALLOWED), float("inf"))
 
 
 @pytest.mark.parametrize("name", PARSERS)
