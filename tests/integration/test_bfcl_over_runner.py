@@ -105,5 +105,5 @@ def test_a_copy_finishes_what_its_source_began(box, catalog):
 
 def test_catalog_and_preparation_stay_out_of_the_box(catalog):
     files = [path for path in box_files(catalog.spec) if "/bfcl/" in path]
-    assert any(path.endswith("bfcl/world.py") for path in files)
-    assert not [path for path in files if "catalog" in path or "/setup/" in path]
+    assert any(path.endswith("bfcl/box/world.py") for path in files)
+    assert not [path for path in files if "/bfcl/box/" not in path and not path.endswith("__init__.py")]

@@ -249,7 +249,7 @@ def look_at(words, folder):
     """The page that a command serves until Ctrl-C."""
     process = subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, text=True)
     try:
-        url = process.stdout.readline().removeprefix("serving ").strip()
+        url = process.stdout.readline().removeprefix("serving on ").strip()
         assert httpx.get(url).status_code == 200
     finally:
         process.send_signal(signal.SIGINT)
