@@ -14,7 +14,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 import psutil
 
@@ -26,12 +26,14 @@ _POLL_S = 0.05
 _REAP_S = 2.0
 
 
-class Process(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class Process:
     """A process; the start time distinguishes it from a later one with the same id."""
 
     pid: int
     started: int
-    name: str
+    # A process may rename itself, and psutil completes a long name only while the process runs.
+    name: str = field(compare=False)
 
 
 class Descendants:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+import pytest
 
 from local_processes.descendants import Descendants
 
@@ -13,8 +16,9 @@ NAME = "SANDBOX_SERVICE_TEST_RUN"
 
 # Starts a child that leaves it, prints the child's id, and ends.
 ORPHAN = """
-import subprocess
-child = subprocess.Popen(["sleep", "600"], start_new_session=True, stdout=subprocess.DEVNULL)
+import subprocess, sys
+program = (sys.argv + ["sleep"])[1]
+child = subprocess.Popen([program, "600"], start_new_session=True, stdout=subprocess.DEVNULL)
 print(child.pid, flush=True)
 """
 
@@ -52,9 +56,9 @@ def is_in_the_table(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def orphaned(family: Descendants, value: str) -> int:
+def orphaned(family: Descendants, value: str, program: str = "sleep") -> int:
     """A process whose parent was killed after a look at both."""
-    parent = start(value, sys.executable, "-c", PARENT)
+    parent = start(value, sys.executable, "-c", PARENT, program)
     assert parent.stdout is not None
     pid = int(parent.stdout.readline())
     family.reap_orphans()
@@ -63,10 +67,13 @@ def orphaned(family: Descendants, value: str) -> int:
     return pid
 
 
-def test_an_orphan_is_buried_when_it_ends():
+@pytest.mark.parametrize("name", ["sleep", "a-name-that-the-kernel-cuts-off"])
+def test_an_orphan_is_reaped_when_it_ends(tmp_path: Path, name: str):
+    program = tmp_path / name
+    shutil.copy(shutil.which("sleep"), program)
     family = Descendants(NAME, "6")
     with family.adopting():
-        orphan = orphaned(family, "6")
+        orphan = orphaned(family, "6", str(program))
         family.reap_orphans()
         os.kill(orphan, signal.SIGKILL)
         while is_in_the_table(orphan):
