@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -36,24 +35,3 @@ class Discovery(Protocol):
     async def close(self) -> None:
         """Stop refreshing."""
         ...
-
-
-class StaticDiscovery:
-    """A fixed list of supervisors: for one process, or a test."""
-
-    def __init__(self, members: Iterable[Member] = ()) -> None:
-        self._members: Mapping[str, Member] = MappingProxyType({})
-        self.set_members(members)
-
-    def set_members(self, members: Iterable[Member]) -> None:
-        """Replace the fleet."""
-        self._members = MappingProxyType({member.name: member for member in members})
-
-    async def members(self) -> Mapping[str, Member]:
-        return self._members
-
-    async def refresh(self) -> Mapping[str, Member]:
-        return self._members
-
-    async def close(self) -> None:
-        return None

@@ -68,7 +68,7 @@ class BodyParser:
         return await self._process.run(_read, model, body, *limits, then)
 
     async def apply(self, function: Callable[[bytes], _T], body: bytes) -> _T:
-        """Return ``function(body)``, where the body is ours: an answer or a trajectory.
+        """Return ``function(body)`` for a body of the service's own: an answer or a trajectory.
 
         A large one is worked on in another process; so the function is picklable.
         """
@@ -78,7 +78,7 @@ class BodyParser:
 
 
 def json_object(body: bytes) -> JsonObject:
-    """The JSON object that a body of ours is; an empty one for any other value."""
+    """Parse a JSON body of the service's own; return an empty object if it holds any other value."""
     value = json.loads(body)
     return value if isinstance(value, dict) else {}
 

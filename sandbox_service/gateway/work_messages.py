@@ -14,7 +14,7 @@ _LENGTH = struct.Struct("!Q")
 
 
 def send(connection: socket.socket, message: bytes, timeout_s: float | None = None) -> None:
-    """Send a message. Raises TimeoutError, and OSError when nobody reads any more."""
+    """Send a message. Raises TimeoutError, and OSError when the other end is gone."""
     connection.settimeout(timeout_s)
     connection.sendall(_LENGTH.pack(len(message)))
     connection.sendall(message)

@@ -36,27 +36,27 @@ def step_call(request: CompatRequest) -> Call:
 
 
 def step_data(reply: bytes) -> JsonValue:
-    """What the protocol says of a native step's result."""
+    """Translate a native step's result into the protocol's."""
     result = json_object(reply)
     info = result.get("info")
-    told: Json = info if isinstance(info, dict) else {}
+    details: Json = info if isinstance(info, dict) else {}
     if result["truncated"]:
-        told = {**told, "truncated": True}
+        details = {**details, "truncated": True}
     return {
         "state": answer_of(messages_of(result)),
         "reward": result["reward"],
         "is_terminated": bool(result["terminated"] or result["truncated"]),
-        "info": told,
+        "info": details,
     }
 
 
 def step_answer(reply: bytes) -> bytes:
-    """The body of the protocol's answer to a step."""
+    """Return the body of the protocol's answer to a step."""
     return success(step_data(reply))
 
 
 def native_request(model: type[Native], **fields: object) -> Native:
-    """A native request of the fields that are given. Raises SchemaError."""
+    """Build a native request from its fields. Raises SchemaError."""
     try:
         return model.model_validate({name: value for name, value in fields.items() if value is not None})
     except ValidationError as error:

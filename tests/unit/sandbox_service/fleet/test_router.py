@@ -10,7 +10,7 @@ import pytest
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.fleet.members import Member, StaticDiscovery
+from sandbox_service.fleet.members import Member
 from sandbox_service.fleet.placement import rank
 from sandbox_service.fleet.router import Router
 from sandbox_service.stream.address import UnixAddress
@@ -23,6 +23,22 @@ from tests.fakes.supervisors import FakeCore
 QUICK = StreamOptions(connect_timeout_s=0.05, handshake_timeout_s=1.0, back_off_max_s=0.02)
 
 
+class KnownMembers:
+    """Discovery of the supervisors that a test has started."""
+
+    def __init__(self, members: dict[str, Member]) -> None:
+        self._members = members
+
+    async def members(self) -> dict[str, Member]:
+        return dict(self._members)
+
+    async def refresh(self) -> dict[str, Member]:
+        return dict(self._members)
+
+    async def close(self) -> None:
+        return None
+
+
 class Town:
     """Supervisors on real sockets in this process."""
 
@@ -31,8 +47,7 @@ class Town:
         self.cores: dict[str, FakeCore] = {}
         self.servers: dict[str, StreamServer] = {}
         self.members: dict[str, Member] = {}
-        self.discovery = StaticDiscovery()
-        self.router = Router(self.discovery, QUICK)
+        self.router = Router(KnownMembers(self.members), QUICK)
 
     async def start(self, name: str) -> FakeCore:
         core, secret = FakeCore(name), new_secret()
@@ -41,14 +56,12 @@ class Town:
         await server.listen_unix(path)
         self.cores[name], self.servers[name] = core, server
         self.members[name] = Member(name, UnixAddress(str(path)), secret)
-        self.discovery.set_members(self.members.values())
         return core
 
     async def stop(self, name: str, *, forget: bool = False) -> None:
         await self.servers.pop(name).close()
         if forget:
             del self.members[name]
-            self.discovery.set_members(self.members.values())
 
     async def call(self, op: Op, instance_id: str = "", timeout_s: float = 5, **meta: object):
         meta = {"request_id": "r", **meta}
