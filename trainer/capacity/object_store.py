@@ -18,7 +18,7 @@ _MIB = 1 << 20
 _LEAST = 256 * _MIB
 """Results, requests and metrics pass through it as well."""
 _SPARE = 1.25
-"""Share of a batch added for Ray's overhead and gaps between objects."""
+"""Factor on a batch, for Ray's overhead and gaps between objects."""
 _MOST = 0.5
 """Of what is free in /dev/shm, where weights lie, too."""
 _TOKEN = 8
