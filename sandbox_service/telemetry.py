@@ -56,7 +56,10 @@ def configure_logging(level: str = "info", *, json: bool = False, stream: TextIO
     last: Processor = (
         structlog.processors.JSONRenderer(default=str)
         if json
-        else structlog.dev.ConsoleRenderer(colors=target.isatty())
+        # Without the variables of each frame, which may hold keys and bodies.
+        else structlog.dev.ConsoleRenderer(
+            colors=target.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
     )
     before: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
     if json:

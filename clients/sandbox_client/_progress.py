@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Progress"]
 
-_log = logging.getLogger("sandbox_client")
+logger = logging.getLogger("sandbox_client")
 
 
 class Progress:
@@ -102,4 +102,4 @@ class Progress:
         self.finished = source.finished
 
     def _release_failed(self, error: BaseException) -> None:
-        _log.warning("release of %s failed, its lease will end it: %s", self._instance_id, error)
+        logger.warning("release of %s failed, its lease will end it: %s", self._instance_id, error)

@@ -8,7 +8,6 @@ instances are not lost.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import ray
 
 from sandbox_service.stream.address import TcpAddress, UnixAddress
+from sandbox_service.telemetry import get_logger
 
 from .members import Member
 
@@ -37,7 +37,7 @@ REFRESH_GAP_S = 0.2
 ANSWER_TIMEOUT_S = 2.0
 """How long a supervisor may take to send its address."""
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class RayDiscovery:
@@ -82,7 +82,7 @@ class RayDiscovery:
     def _refresh_ended(self, task: asyncio.Task[None]) -> None:
         self._refreshing = None
         if not task.cancelled() and task.exception() is not None:
-            logger.error("could not refresh the list of supervisors", exc_info=task.exception())
+            logger.error("supervisors_refresh_failed", exc_info=task.exception())
 
     async def _refresh(self) -> None:
         loop = asyncio.get_running_loop()
@@ -103,7 +103,7 @@ class RayDiscovery:
                 await asyncio.to_thread(self._roster.start_missing, set(handles) - dead, placed)
         except ray.exceptions.RayError as error:
             # Ray's control plane does not answer; the known supervisors are as good as before.
-            logger.warning("could not refresh the list of supervisors: %s", error)
+            logger.warning("supervisors_refresh_failed", reason=str(error))
         finally:
             self._refreshed_at = loop.time()
 

@@ -7,7 +7,6 @@ derived from the fleet and the node's host name, so that it is the same after ev
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sandbox_service.supervisor.actor import SupervisorActor
 from sandbox_service.supervisor.seat import Seat
+from sandbox_service.telemetry import get_logger
 
 if TYPE_CHECKING:
     from ray.actor import ActorHandle
@@ -28,7 +28,7 @@ PREFIX = "supervisor-"
 ANSWER_S = 2.0
 """How long a supervisor may take to send its failure."""
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Roster:
         alive = self.nodes()
         dead = {name for name in handles if name in placed and placed[name] not in alive}
         for name in dead:
-            logger.warning("supervisor %s was lost with its node", name)
+            logger.warning("supervisor_lost", supervisor=name)
             ray.kill(handles[name], no_restart=True)
         return dead
 
@@ -121,7 +121,7 @@ class Roster:
             max_concurrency=64,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
         ).remote(seat, self.build_core)
-        logger.info("started supervisor %s on node %s", name, node_id)
+        logger.info("supervisor_started", supervisor=name, node_id=node_id)
 
 
 def host_name_part(fleet: str, host: str) -> str:
@@ -147,7 +147,7 @@ def _wait(answers: list[Any], timeout_s: float) -> list[Any]:
             ray.get(answer)
             good.append(answer)
         except ray.exceptions.RayError as error:
-            logger.warning("a supervisor failed: %s", error)
+            logger.warning("supervisor_call_failed", reason=str(error))
     if late:
-        logger.warning("%d supervisors did not answer within %.0f s", len(late), timeout_s)
+        logger.warning("supervisors_late", supervisors=len(late), timeout_s=timeout_s)
     return good

@@ -13,6 +13,7 @@ from sandbox_service.telemetry import get_logger
 if TYPE_CHECKING:
     from .exchange import Exchange
 
+logger = get_logger(__name__)
 
 _SERVER_ERROR = 500
 
@@ -23,13 +24,12 @@ class RequestLog:
     def __init__(self, sample_every: int = 0) -> None:
         self._sample_every = sample_every
         self._successes = 0
-        self._log = get_logger(__name__)
 
     def finish(self, exchange: Exchange) -> None:
         """A request was answered, or abandoned."""
         if exchange.error is None and not self._sampled():
             return
-        write = self._log.warning if exchange.status >= _SERVER_ERROR else self._log.info
+        write = logger.warning if exchange.status >= _SERVER_ERROR else logger.info
         write(
             "request_served",
             request_id=exchange.request_id,
@@ -44,7 +44,7 @@ class RequestLog:
 
     def defect(self, exchange: Exchange, error: Exception) -> None:
         """Something failed that should not have: the traceback goes here, and nowhere else."""
-        self._log.error("defect", request_id=exchange.request_id, route=exchange.route, exc_info=error)
+        logger.error("defect", request_id=exchange.request_id, route=exchange.route, exc_info=error)
 
     def _sampled(self) -> bool:
         if not self._sample_every:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
+from sandbox_service.telemetry import get_logger
 from sandbox_service.wire.frames import Frame, Op
 
 from .connection import RunnerConnection
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .launch import RunnerSettings
 
 
-log = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 RESET_S = 10.0
 """How long cleaning a box may take before the box is destroyed instead."""
@@ -130,4 +130,5 @@ class Box:
         self._on_death(self.sandbox_id)
 
     async def _log_exit(self, reason: str) -> None:
-        log.warning("box %s is dead: %s (%s)", self.sandbox_id, await self._body.condition(), reason)
+        condition = await self._body.condition()
+        logger.warning("box_exited", sandbox_id=self.sandbox_id, condition=condition, reason=reason)

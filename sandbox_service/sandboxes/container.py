@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import secrets
 import shutil
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
+from sandbox_service.telemetry import get_logger
 
 from .box import Box
 from .hardening import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from .state import StateDir
 
 
-log = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 NODE_LABEL = "sandbox-service.node"
 ENVIRONMENT_LABEL = "sandbox-service.environment"
@@ -117,7 +117,7 @@ class ContainerBody:
             except ServiceError as error:
                 # A container that did not start was removed by the engine's own call; one more try is enough.
                 if not self._started or self._engine.closed or time.monotonic() > deadline:
-                    log.warning("container %s could not be removed: %s", self.name, error.detail)
+                    logger.warning("container_removal_failed", container=self.name, reason=error.detail)
                     self._on_left(self.name)
                     break
             await asyncio.sleep(pause)

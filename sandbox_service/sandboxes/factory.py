@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
+from sandbox_service.telemetry import get_logger
 
 from .base import SandboxLimits
 from .state import StateDir
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .docker import Engine, EngineInfo
 
 
-log = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 CONNECT_S = 3.0
 """Time after which an engine that has not answered at start counts as absent."""
@@ -61,7 +61,7 @@ async def open_factory(
     try:
         facts = await engine.facts()
         for warning in version_warnings(facts):
-            log.warning("%s", warning)
+            logger.warning("docker_version", warning=warning)
         _check_runtime(config.docker_runtime, facts)
         state = StateDir.open(config.state_dir, node)
     except BaseException:
@@ -122,7 +122,7 @@ async def _engine_for(config: SandboxConfig) -> Engine | None:
     except ServiceError as error:
         if config.kind == "docker":
             raise
-        log.info("using process sandboxes: %s", error.detail)
+        logger.info("process_sandboxes_chosen", reason=error.detail)
         return None
 
 

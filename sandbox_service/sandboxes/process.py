@@ -7,7 +7,6 @@ limits for each process, user ids of the box's own under root, and namespaces wh
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_service.environments.digests import digest
+from sandbox_service.telemetry import get_logger
 
 from .box import Box
 from .content import box_files
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .state import StateDir
 
 
-log = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _NAME_PREFIX = "process-"
 
@@ -170,10 +170,7 @@ class ProcessFactory:
 
 
 def _log_protections(host: Host) -> None:
-    log.warning(
-        "process sandboxes are not a security boundary (%s). Use Docker for models that you do not trust.",
-        ", ".join(f"{name}: {'on' if on else 'off'}" for name, on in host.protections().items()),
-    )
+    logger.warning("process_sandboxes_are_no_boundary", protections=dict(host.protections()))
 
 
 def _provided(provisions: Provisions | None, box: Path | None) -> tuple[str | None, str | None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import subprocess
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from local_processes.process_tree import end_tree, process_of, started_ticks
 from sandbox_service.errors import ServiceError
+from sandbox_service.telemetry import get_logger
 
 from .state import SOCKET_FOLDER, SOCKET_NAME, remove_folder, storage_errors
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .state import StateDir
 
 
-log = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _END_S = 10.0
 _RECORD = "record.json"
@@ -115,9 +115,7 @@ class ProcessBody:
                 async with asyncio.timeout(_END_S):
                     await self._exit
             except TimeoutError:
-                log.warning(
-                    "process %d of box %s was killed and has not exited", self._process.pid, self.name
-                )
+                logger.warning("box_process_survived_kill", box=self.name, pid=self._process.pid)
         await asyncio.to_thread(remove_folder, self._folder)
         self._on_removed()
 
@@ -142,7 +140,8 @@ def sweep_boxes(boxes: Path) -> int:
             record = json.loads((folder / _RECORD).read_bytes())
             pid, started, uids = int(record["pid"]), int(record["started"]), record["uids"]
         except (OSError, ValueError, KeyError, TypeError):
-            log.warning("box %s has no readable record; its processes, if any, were not killed", folder.name)
+            # Only the record says which processes are the box's; without it none is killed.
+            logger.warning("box_record_unreadable", box=folder.name)
         else:
             end_tree(process_of(pid, started), range(*uids) if uids else None, _END_S)
         remove_folder(folder)

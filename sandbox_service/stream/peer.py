@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
+from sandbox_service.telemetry import get_logger
 from sandbox_service.wire.frames import Frame, FrameError, Op
 
 from .channel import Channel
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Handler = Callable[[Frame], Awaitable[Frame]]
 
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Peer(Channel):
@@ -122,5 +122,5 @@ class Peer(Channel):
             return error_frame(frame, error)
         except Exception:
             # A handler that fails must answer this request and leave the connection open for the others.
-            logger.exception("the handler failed on a %s frame", frame.op.name)
+            logger.exception("request_handler_failed", op=frame.op.name)
             return error_frame(frame, ServiceError(ErrorCode.INTERNAL))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_service.errors import ServiceError
+from sandbox_service.telemetry import get_logger
 from sandbox_service.wire.frames import Frame, FrameError, Op
 
 from .options import ServerOptions
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .peer import Handler
 
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _HANG_UP_S = 1.0
 """How long a peer may take to read its last answers."""
@@ -124,7 +124,7 @@ class StreamServer:
         except TimeoutError:
             peer.abort(f"no handshake within {self._options.hello_timeout_s:g} s")
         except (FrameError, ServiceError, OSError) as error:
-            logger.warning("refused a connection: %s", error)
+            logger.warning("connection_refused", reason=str(error))
             # Not aborted: the peer still gets the answer that says why it was refused.
             peer.close()
 

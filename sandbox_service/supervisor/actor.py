@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ import ray
 from sandbox_service.stream.authentication import answerer_handshake, new_secret
 from sandbox_service.stream.garbage import collect_rarely
 from sandbox_service.stream.server import StreamServer
+from sandbox_service.telemetry import get_logger
 from sandbox_service.wire.frames import Frame, Op
 
 from .seat import SupervisorAddress
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .seat import Core, CoreBuilder, Seat
 
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _RETRY_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Pauses between attempts to start, the last one for ever: an engine that is down comes back."""
@@ -84,7 +84,7 @@ class SupervisorActor:
             except Exception as error:
                 # Capture point: whatever keeps the core from starting is told, and tried again.
                 self._failure = f"{type(error).__name__}: {error}"
-                logger.exception("supervisor %s did not start", self._seat.name)
+                logger.exception("supervisor_start_failed", supervisor=self._seat.name)
                 await self._take_down(drain=False)
             else:
                 return

@@ -10,7 +10,7 @@ from sandbox_service.telemetry import get_logger
 
 _T = TypeVar("_T")
 
-_log = get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class BackgroundTasks:
@@ -50,4 +50,4 @@ class BackgroundTasks:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("background_task_failed", owner=self._owner, exc_info=error)
+            logger.error("background_task_failed", owner=self._owner, exc_info=error)

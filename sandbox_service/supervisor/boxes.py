@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _LASTING = (ErrorCode.IMAGE_MISSING, ErrorCode.STORAGE_FULL)
 
-_log = get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class BoxPool:
@@ -135,7 +135,7 @@ class BoxPool:
         if lost is None:
             return
         self._boxes[serial].doomed = True
-        log = _log.info if self.state.closing else _log.warning
+        log = logger.info if self.state.closing else logger.warning
         log("box_lost", environment=self._spec.name, box=serial, instances=len(lost), reason=reason)
         self._tasks.spawn(self._destroy(serial))
         for instance_id in lost:
@@ -252,7 +252,9 @@ class BoxPool:
             self._failure = ServiceError(ErrorCode.SANDBOX_FAILED, f"no sandbox started within {limit:g} s")
         else:
             self._failure = ServiceError(ErrorCode.SANDBOX_FAILED, "the sandbox could not be started")
-        _log.error("box_start_failed", environment=self._spec.name, reason=str(self._failure), exc_info=error)
+        logger.error(
+            "box_start_failed", environment=self._spec.name, reason=str(self._failure), exc_info=error
+        )
         lasting = self._failure.code in _LASTING
         self.state.start_failed(serial, self._clock.monotonic(), lasting=lasting)
         self.decide()
@@ -263,7 +265,7 @@ class BoxPool:
             async with asyncio.timeout(self._deadlines.release_s):
                 clean = await self._boxes[serial].sandbox.reset()
         except (ServiceError, TimeoutError) as error:
-            _log.warning("box_reset_failed", environment=self._spec.name, box=serial, reason=str(error))
+            logger.warning("box_reset_failed", environment=self._spec.name, box=serial, reason=str(error))
         finally:
             self._follow(serial, self.state.cleaned(serial, self._clock.monotonic(), clean=clean))
 
@@ -273,7 +275,7 @@ class BoxPool:
             async with asyncio.timeout(self._deadlines.release_s):
                 await box.sandbox.destroy()
         except TimeoutError:
-            _log.error("box_left_behind", environment=self._spec.name, sandbox_id=box.sandbox.sandbox_id)
+            logger.error("box_left_behind", environment=self._spec.name, sandbox_id=box.sandbox.sandbox_id)
         finally:
             self.state.destroyed(serial)
             self.decide()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _K = TypeVar("_K", bound="Hashable")
 
-_log = get_logger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def failure_event(journal: Journal, instance: Instance, frame: Frame, error: Ser
 
 def failure_frame(frame: Frame, error: Exception) -> Frame:
     """The answer to a request that our own fault failed; the fault goes to the log only."""
-    _log.error("operation_failed", op=frame.op.name, instance_id=frame.instance_id, exc_info=error)
+    logger.error("operation_failed", op=frame.op.name, instance_id=frame.instance_id, exc_info=error)
     return error_frame(frame, ServiceError(ErrorCode.INTERNAL))
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .instances import Instance
 
 
-_log = get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class Journal:
@@ -100,7 +100,7 @@ class Journal:
             self._store.append(event)
         except ServiceError as error:
             self._backlog.append(event)
-            _log.error("trajectory_record_refused", instance_id=event.instance_id, reason=error.detail)
+            logger.error("trajectory_record_refused", instance_id=event.instance_id, reason=error.detail)
             raise
 
     def keep(self, event: EventRecord) -> None:

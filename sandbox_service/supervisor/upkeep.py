@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .parts import Parts
 
 
-_log = get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class Upkeep:
@@ -47,8 +47,8 @@ class Upkeep:
                 continue
             try:
                 parts.endings.expire(instance)
-            except Exception as error:  # noqa: BLE001  # capture point: one release never ends the loop
-                _log.error("expiry_failed", instance_id=lease.instance_id, exc_info=error)
+            except Exception:  # capture point: one release never ends the loop
+                logger.exception("expiry_failed", instance_id=lease.instance_id)
         parts.table.forget_old()
         parts.pools.decide()
 
@@ -57,5 +57,5 @@ class Upkeep:
             await asyncio.sleep(self._parts.config.lease.sweep_interval_s)
             try:
                 self.tick()
-            except Exception as error:  # noqa: BLE001  # capture point: the loop outlives any one round
-                _log.error("upkeep_failed", exc_info=error)
+            except Exception:  # capture point: the loop outlives any one round
+                logger.exception("upkeep_failed")

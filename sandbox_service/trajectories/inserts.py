@@ -36,7 +36,7 @@ _END_INSTANCE = (
 # Drivers raise various errors for a value that they cannot bind: too large a number, half a surrogate pair.
 _REFUSALS = (StatementError, OverflowError, TypeError, ValueError)
 
-_log = get_logger(__name__)
+logger = get_logger(__name__)
 
 
 def write_batch(engine: Engine, batch: Sequence[Record]) -> int:
@@ -50,7 +50,7 @@ def write_batch(engine: Engine, batch: Sequence[Record]) -> int:
     except _REFUSALS as error:
         if not _is_refusal(error):
             raise
-        _log.warning("trajectory_batch_refused", records=len(batch), reason=_reason(error))
+        logger.warning("trajectory_batch_refused", records=len(batch), reason=_reason(error))
         return _write_singly(engine, batch)
     return 0
 
@@ -107,7 +107,7 @@ def _is_written(connection: Connection, record: Record) -> bool:
 
 def _log_rejected(record: Record, error: Exception) -> None:
     sequence = record.sequence if isinstance(record, EventRecord) else None
-    _log.error(
+    logger.error(
         "trajectory_record_rejected",
         instance_id=record.instance_id,
         sequence=sequence,

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-_log = get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class SqlTrajectoryStore:
@@ -131,7 +131,7 @@ class SqlTrajectoryStore:
         self._readers.shutdown(wait=False, cancel_futures=True)
         self._engine.dispose()
         if left:
-            _log.error("trajectory_records_left", records=left)
+            logger.error("trajectory_records_left", records=left)
             raise ServiceError(ErrorCode.STORAGE_FULL, f"{left} trajectory records could not be written")
 
     async def _change(self, change: Callable[[Connection], None]) -> None:
@@ -153,7 +153,7 @@ class SqlTrajectoryStore:
             return await asyncio.get_running_loop().run_in_executor(self._readers, run)
         except SQLAlchemyError as error:
             reason = str(getattr(error, "orig", None) or type(error).__name__).splitlines()[0]
-            _log.error("trajectory_read_failed", reason=reason)
+            logger.error("trajectory_read_failed", reason=reason)
             raise ServiceError(ErrorCode.INTERNAL, "the trajectory store cannot be read") from error
 
 

@@ -43,7 +43,7 @@ MAX_BATCH_BYTES = 32 * 1024 * 1024
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 2.0
 
-_log = get_logger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,9 +242,9 @@ class Writer:
         except (SQLAlchemyError, OSError) as error:
             self._failed(str(getattr(error, "orig", None) or error))
             return None
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             # The thread must survive unexpected errors, or all later records are lost.
-            _log.exception("trajectory_writer_error")
+            logger.exception("trajectory_writer_error")
             self._failed(type(error).__name__)
             return None
         return rejected
@@ -252,7 +252,7 @@ class Writer:
     def _failed(self, reason: str) -> None:
         line = reason.strip().splitlines()[0] if reason.strip() else "unknown"
         if line != self._last_error:
-            _log.error("trajectory_write_failed", reason=line, pending=len(self._queue))
+            logger.error("trajectory_write_failed", reason=line, pending=len(self._queue))
         self._last_error = line
 
     def _done(self, batch: list[Record], rejected: int) -> None:
@@ -268,7 +268,7 @@ class Writer:
                 due.append(self._waiting.popleft()[1])
             self._trying_since = None
             if self._last_error:
-                _log.info("trajectory_write_recovered", pending=len(self._queue))
+                logger.info("trajectory_write_recovered", pending=len(self._queue))
             self._last_error = ""
         if self.on_commit is not None:
             self.on_commit()

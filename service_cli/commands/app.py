@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from sandbox_service.telemetry import configure_logging
+
 from . import bench, demo, envs, images, keys, node_env, run, serve, status, trajectories
 
 _HELP = """Serve episodes of real tasks in isolated sandboxes, and look at what happens in them.
@@ -50,5 +52,6 @@ def build_cli() -> typer.Typer:
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line; warnings of the service's parts go to standard error."""
+    configure_logging("warning")
     build_cli()()

@@ -1,5 +1,6 @@
 """What the reference pages say is what the code does."""
 
+import ast
 import re
 import shlex
 from itertools import takewhile
@@ -21,7 +22,8 @@ from tests.support.documentation import blocks
 from trainer.config import RunConfig
 from trainer.config.reading import read_run
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 OPERATIONS_PAGE = (DOCS / "operations.md").read_text()
 API_PAGE = (DOCS / "api.md").read_text()
 
@@ -88,6 +90,22 @@ def test_every_metric_is_documented():
             served.add(family if kind != "counter" or family.endswith("_total") else f"{family}_total")
     documented = {row.split("`")[1] for row in rows_between(OPERATIONS_PAGE, "What to watch")}
     assert documented == served
+
+
+def test_every_log_event_is_documented():
+    """Events that are logged through another name than ``logger`` are found by their page alone."""
+    logged = {
+        node.args[0].value
+        for path in (ROOT / "sandbox_service").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).startswith("logger.")
+        and isinstance(node.args[0], ast.Constant)
+    }
+    rows = rows_between(OPERATIONS_PAGE, "Logs")
+    documented = [event for row in rows for event in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert len(documented) == len(set(documented))
+    assert logged <= set(documented)
 
 
 def test_every_native_route_is_documented():

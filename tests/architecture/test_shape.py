@@ -64,6 +64,23 @@ def _isort_key(name: str) -> tuple[int, str]:
     return (1, name) if name[:1].isupper() else (2, name)
 
 
+@each_source
+def test_a_logger_is_named_logger(path: Path) -> None:
+    """The service logs events through structlog, every other package through the standard library."""
+    tree = ast.parse(path.read_text())
+    makers = {"get_logger" if path.is_relative_to(ROOT / "sandbox_service") else "logging.getLogger"}
+    made = {
+        node: ast.unparse(node.value.func)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and ast.unparse(node.value.func).rpartition(".")[2] in ("getLogger", "get_logger")
+        and path.name != "telemetry.py"
+    }
+    assert all(ast.unparse(node.targets[0]) == "logger" and node in tree.body for node in made)
+    assert set(made.values()) <= makers
+
+
 def test_most_files_are_short() -> None:
     sizes = sorted(len(path.read_text().splitlines()) for path in SOURCES if path.stem != "__init__")
     assert sizes[len(sizes) // 2] <= 150

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from jinja2 import Environment, TemplateSyntaxError, meta
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _GIVEN = frozenset(
     {"messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "namespace"}
     | {"raise_exception", "strftime_now", "bos_token", "eos_token", "unk_token", "pad_token"}
@@ -41,7 +41,7 @@ def warn_of_unknown(source: str, names: Iterable[str]) -> None:
     unknown = [name for name in names if not re.search(rf"\b{re.escape(name)}\b", source)]
     if unknown:
         known = ", ".join(sorted(known_arguments(source))) or "none"
-        _LOG.warning(
+        logger.warning(
             "chat.template_kwargs: the chat template does not mention %s; its arguments are: %s",
             ", ".join(map(repr, unknown)),
             known,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _SPARE = 1.1
 """Embedding rows for each token: models pad their vocabulary by a few percent."""
 
@@ -59,7 +59,7 @@ def check_vocabulary(folder: Path, tokenizer: PreTrainedTokenizerBase, ends: tup
             "model's embeddings"
         )
     if len(tokenizer) * _SPARE < rows:
-        _LOG.warning(
+        logger.warning(
             "the model in %s has a vocabulary of %d, but its tokenizer has %d tokens: "
             "tokens sampled beyond them have no text; check that both belong to one model",
             folder,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trainer.config.model import ChatConfig
 
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _WINDOW = 16
 """Tokens of context with which a turn's text is tokenised again to check it for drift."""
 HEAD_TOKENS = 16
@@ -188,7 +188,7 @@ class ChatTokenizer:
         """Warn once that tools are rendered differently than configured."""
         if not self._warned:
             self._warned = True
-            _LOG.warning('%s; tools are rendered into the system prompt, as with chat.tools="prompt"', why)
+            logger.warning('%s; tools are rendered into the system prompt, as with chat.tools="prompt"', why)
 
     def _warn_of_notation(self) -> None:
         """Warn where the template's notation of calls differs from the configured one."""
@@ -199,7 +199,7 @@ class ChatTokenizer:
         text = self._template.notation(made)
         readers = [name for name, each in TOOL_FORMATS.items() if _calls(each.parse(text)) == _calls(made)]
         if readers and self._config.tool_format not in readers:
-            _LOG.warning(
+            logger.warning(
                 "the chat template renders tool calls as %r, which chat.tool_format=%r does "
                 "not parse; set %s",
                 text,

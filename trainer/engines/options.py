@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trainer.weight_sync.choice import Device
 
 
-LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MIB = 1 << 20
 CPU_CACHE_MIB = 256
@@ -179,7 +179,7 @@ def _check_sampling(config: RunConfig) -> None:
     sampling = config.rollout.sampling
     cut = [name for name in ("top_p", "top_k") if getattr(sampling, name) not in (None, 1.0)]
     if config.steps and cut:
-        LOG.warning(
+        logger.warning(
             "rollout.sampling.%s cuts words off: engines record probabilities among those that are left, the "
             "learner computes them among all, and the mismatch correction takes the difference for stale "
             "weights; training wants all words",

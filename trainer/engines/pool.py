@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .generation import Generation, GenerationRequest
 
 
-LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 HOPELESS = 5
 """Times that an engine has to be called gone: one that is about to start again may be, for a moment."""
@@ -220,7 +220,7 @@ class EnginePool:
             return
         place.up = False
         place.losses += 1
-        LOG.warning("%s is lost: %s", place.engine.name, why)
+        logger.warning("%s is lost: %s", place.engine.name, why)
         place.reviving = asyncio.create_task(self._revive(place))
 
     async def _revive(self, place: _Place) -> None:
@@ -237,10 +237,10 @@ class EnginePool:
                         await asyncio.sleep(self._limits.retry_s)
                     except Exception as error:  # noqa: BLE001 - the deadline ends this, and nothing else does
                         hopeless = 0
-                        LOG.info("%s is not back: %s", place.engine.name, error)
+                        logger.info("%s is not back: %s", place.engine.name, error)
                         await asyncio.sleep(self._limits.retry_s)
         except TimeoutError:
-            LOG.warning("%s did not come back within %g s", place.engine.name, self._limits.revive_s)
+            logger.warning("%s did not come back within %g s", place.engine.name, self._limits.revive_s)
         place.given_up = not place.up
         self._changed.set()
 
@@ -259,4 +259,4 @@ class EnginePool:
             place.engine.kill()
             self._lost(place, f"it did not answer for {self._limits.hung_s:g} s")
         except Exception:
-            LOG.exception("%s could not say how it is; it is asked again", place.engine.name)
+            logger.exception("%s could not say how it is; it is asked again", place.engine.name)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from .parts import Imitation, Parts
 
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class Experience:
             parts.watch,
             report_s=rollout.stall_report_s,
             stall_s=rollout.stall_timeout_s,
-            told=_LOG.warning,
+            told=logger.warning,
             tick_s=parts.tick_s,
         )
         self._writer = JournalWriter(self._journal)

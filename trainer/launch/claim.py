@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trainer.config import RunConfig
 
 
-LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _LOCK = "driver.lock"
 
@@ -37,7 +37,7 @@ def claimed(folder: Path) -> Iterator[None]:
         try:
             taken = _taken(lock.fileno())
         except OSError as error:
-            LOG.warning("cannot lock %s, so a second driver would not be detected: %s", folder, error)
+            logger.warning("cannot lock %s, so a second driver would not be detected: %s", folder, error)
             taken = True
         if not taken:
             raise ConfigError(f"another process uses {folder}; end it first, or choose another name=...")

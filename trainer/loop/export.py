@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trainer.config import CheckpointConfig
 
 
-LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _PUSH_TIMEOUT_S = 3600.0
 
 
@@ -73,14 +73,14 @@ class Exporter:
             try:
                 push.result(_PUSH_TIMEOUT_S)
             except FutureTimeout:
-                LOG.warning(
+                logger.warning(
                     "could not push to %s within %g s; the exported folder is complete and can be "
                     "pushed by hand",
                     self._config.push_to,
                     _PUSH_TIMEOUT_S,
                 )
             except Exception as error:  # noqa: BLE001 - whatever a hub says, the model is trained and written
-                LOG.warning(
+                logger.warning(
                     "could not push the model to %s: %s; the exported folder is complete and can "
                     "be pushed by hand",
                     self._config.push_to,

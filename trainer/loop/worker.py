@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .plan import StagePlan
 
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def train_worker(settings: dict[str, WorkerSettings]) -> None:
         with noting_final(folder):
             _train(given, rank, context.get_world_size())
     except Exception:
-        _LOG.exception("rank %d exits", rank)
+        logger.exception("rank %d exits", rank)
         raise
 
 
@@ -77,7 +77,7 @@ def _train(given: WorkerSettings, rank: int, world: int) -> None:
     )
     plan = plan_of(config)
     position = _restore(learner, plan)
-    _LOG.info(
+    logger.info(
         "rank %d of %d starts at step %d of %d", rank, world, position.step if position else 0, plan.total
     )
     if rank == 0:

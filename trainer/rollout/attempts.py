@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .watch import Watch
 
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Player(Protocol):
@@ -68,7 +68,7 @@ class Attempts:
             if trajectory.failure is None:
                 return PlayedEpisode(trajectory, tuple(failures))
             failures.append(trajectory.failure)
-            _LOG.info("episode %s, attempt %d: %s", trajectory.id, attempt, _sentence(trajectory.failure))
+            logger.info("episode %s, attempt %d: %s", trajectory.id, attempt, _sentence(trajectory.failure))
             match remedy(trajectory.failure, attempt, self._config.strategy):
                 case Remedy.RETRY:
                     wait_s = patience_s(self._config.strategy, attempt, trajectory.failure.retry_after_s)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 ResultT = TypeVar("ResultT")
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _LEAST_TURN = 16
 """Tokens that a turn needs to hold an action; with less room, the context is full."""
@@ -118,7 +118,7 @@ class EpisodePlayer:
             failure = note_of(error, played.phase, played.instance_id)
         trajectory = played.trajectory(failure)
         if trajectory.drifted:
-            _log.debug(
+            logger.debug(
                 "episode %s: %d of %d turns are not the tokens that their text would be",
                 trajectory.id,
                 trajectory.drifted,

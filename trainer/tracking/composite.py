@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .tracker import Tracker
 
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class CompositeTracker:
@@ -29,7 +29,7 @@ class CompositeTracker:
                 guest.log(step, metrics)
             except Exception as error:  # noqa: BLE001 - services of others fail in ways of their own
                 self._guests.remove(guest)
-                _LOG.warning("tracker %s failed and was disabled: %s", type(guest).__name__, error)
+                logger.warning("tracker %s failed and was disabled: %s", type(guest).__name__, error)
 
     def close(self) -> None:
         self._own.close()
@@ -37,4 +37,4 @@ class CompositeTracker:
             try:
                 guest.close()
             except Exception as error:  # noqa: BLE001 - as above
-                _LOG.warning("tracker %s could not be closed: %s", type(guest).__name__, error)
+                logger.warning("tracker %s could not be closed: %s", type(guest).__name__, error)

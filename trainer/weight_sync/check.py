@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .probes import Probe
 
 
-LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 REFRESH = 4
 """Weight syncs that are judged by the same tokens; fresh ones are asked about twice, before and after."""
@@ -93,7 +93,7 @@ class Check:
             judgements[name] = self._agreement.judge(name, Reading(said, learner), earlier)
         for judgement in judgements.values():
             for warning in judgement.warnings:
-                LOG.warning("%s", warning)
+                logger.warning("%s", warning)
         asked.learner, asked.engines, asked.served = learner, found, asked.served + 1
         self._refresh(engines, batch)
         return judgements

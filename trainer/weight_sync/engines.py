@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .ends import EngineFacts, EngineHandle
 
 
-LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 HOPELESS = 5
@@ -45,7 +45,7 @@ class Engines:
             try:
                 answers[handle.name] = future.result(self._left())
             except EngineLost as error:
-                LOG.warning("%s is lost while it was asked to %s: %s", handle.name, what, error)
+                logger.warning("%s is lost while it was asked to %s: %s", handle.name, what, error)
                 self.there.remove(handle)
                 self.lost.append(handle)
             except FutureTimeout as error:

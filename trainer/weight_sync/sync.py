@@ -7,7 +7,6 @@ when it starts again, and a weight sync ends when it has, or at its deadline.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from .agreement import Judgement
     from .ends import EngineHandle, WeightOwner
     from .transports import Transport
-
-
-LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trainer.weight_sync.choice import Device
 
 
-LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Free: TypeAlias = Callable[[Path], int]
 
@@ -104,7 +104,7 @@ def _with_room(places: Sequence[Path], size: int, free: Free) -> Path:
     for place in places:
         if free(place) >= size + RESERVE_BYTES:
             return place
-        LOG.warning("%s has no room for weight snapshots of %.1f GiB", place, size / GIB)
+        logger.warning("%s has no room for weight snapshots of %.1f GiB", place, size / GIB)
     raise ConfigError(
         f"weight snapshots take {size / GIB:.1f} GiB, and there is no room for them in "
         f"{' nor in '.join(str(place) for place in places)}: set sync.folder to a folder that has it, or "

@@ -111,5 +111,5 @@ def test_a_sweep_removes_a_box_whose_record_says_nothing(state, record, caplog):
     folder = state.make_box_dir("process-a", many_users=False)
     (folder / "record.json").write_text(record)
     assert sweep_boxes(state.boxes) == 1
-    assert "no readable record" in caplog.text
+    assert "box_record_unreadable" in caplog.text
     assert not folder.exists()
