@@ -50,7 +50,7 @@ def demonstrations(
 
         sandbox-trainer sft RUN.toml warm_start.demonstrations=questions.demonstrations.jsonl
     """
-    from trainer.warmstart.questions import convert_questions
+    from trainer.sft.questions import convert_questions
 
     task_file = tasks if tasks is not None else questions.with_suffix(".tasks.jsonl")
     shown = output if output is not None else questions.with_suffix(".demonstrations.jsonl")

@@ -13,8 +13,8 @@ from trainer.chat import ChatTokenizer
 from trainer.reward.compose import score
 from trainer.rollout.episode import EpisodePlayer
 from trainer.rollout.watch import Watch
+from trainer.sft.warm_start import prepare_warm_start
 from trainer.tracking.opening import open_tracker
-from trainer.warmstart.imitation import prepare_imitation
 
 from .experience import Experience
 from .parts import Parts
@@ -73,7 +73,7 @@ async def build(
         own = EpisodePlayer(client, policy_of(chat), chat, config.rollout, config.service, watch)
         player = WorkerPlayer(workers, watch) if workers else own
         players.append(player)
-        warm_start = partial(prepare_imitation, config, folder, client, chat, watch)
+        warm_start = partial(prepare_warm_start, config, folder, client, chat, watch)
         parts = Parts(
             service=client,
             player=player,

@@ -13,7 +13,7 @@ from trainer.experience.simulation import Pretence
 from trainer.experience.simulation import simulate as simulate_rollouts
 from trainer.models.folders import model_folder
 from trainer.rollout.scripted import Latency
-from trainer.warmstart.demonstrations import read_demonstrations
+from trainer.sft.demonstrations import read_demonstrations
 
 from .service import sandbox_service
 

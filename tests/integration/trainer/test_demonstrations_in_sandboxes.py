@@ -10,8 +10,8 @@ from tests.contract.environments.serving import serve
 from trainer.chat import ChatTokenizer
 from trainer.config.reading import read_run
 from trainer.models import model_folder
+from trainer.sft.warm_start import PLAYED, demonstrator_of, prepare_warm_start, read_played
 from trainer.types import StopReason
-from trainer.warmstart.imitation import PLAYED, demonstrator_of, prepare_imitation, read_played
 
 ROOT = Path(__file__).parents[3]
 
@@ -30,8 +30,8 @@ async def test_what_is_imitated_is_what_the_sandbox_answered_and_only_spoilt_one
     chat = ChatTokenizer(model_folder(run.model, tmp_path), run.chat)
     demonstrator = demonstrator_of(run.warm_start, run.tasks.environment, run.seed)
     async with serve(CodeCatalog(CodeConfig()), "process") as service:
-        batches = await prepare_imitation(run, tmp_path, service.client, chat)
-        again = await prepare_imitation(run, tmp_path, service.client, chat)
+        batches = await prepare_warm_start(run, tmp_path, service.client, chat)
+        again = await prepare_warm_start(run, tmp_path, service.client, chat)
         assert not (await service.client.stats()).instances
     played = read_played(tmp_path / PLAYED) or ()
 

@@ -10,7 +10,7 @@ from trainer.config.reading import read_run
 from trainer.experience.simulation import Pretence, simulate
 from trainer.models import model_folder
 from trainer.rollout.scripted import Latency
-from trainer.warmstart.demonstrations import read_demonstrations
+from trainer.sft.demonstrations import read_demonstrations
 
 ROOT = Path(__file__).parents[3]
 

@@ -14,7 +14,7 @@ from trainer.capacity.machine import GIB, Machine
 from trainer.capacity.plan import capacity_plan
 from trainer.config import TinyModel
 from trainer.config.reading import read_run
-from trainer.warmstart.demonstrations import read_demonstrations
+from trainer.sft.demonstrations import read_demonstrations
 
 ROOT = Path(__file__).parents[4]
 FOLDER = ROOT / "deploy" / "runs"

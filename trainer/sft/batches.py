@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ImitationBatches:
+class SFTBatches:
     """Cuts passes over the demonstrations, each in an order of its own, into batches of ``size``.
 
     A demonstration is all samples of its trajectory. Raises DataError when there is none.

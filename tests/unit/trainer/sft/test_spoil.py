@@ -3,9 +3,9 @@ from collections import Counter
 import pytest
 
 from sandbox_contract.messages import Message
-from trainer.warmstart.demonstrations import Demonstration
-from trainer.warmstart.notation import Call, call_in, program, say
-from trainer.warmstart.spoil import WAYS, spoil
+from trainer.sft.demonstrations import Demonstration
+from trainer.sft.notation import Call, call_in, program, say
+from trainer.sft.spoil import WAYS, spoil
 
 
 def demonstration(*calls: Call, task_id: str = "t", native: bool = False) -> Demonstration:

@@ -7,8 +7,8 @@ from sandbox_service.config import CodeConfig
 from sandbox_service.environments.code.box.actions import parse_actions
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from trainer.errors import DataError
-from trainer.warmstart.demonstrations import read_demonstrations
-from trainer.warmstart.questions import convert_questions, read_questions
+from trainer.sft.demonstrations import read_demonstrations
+from trainer.sft.questions import convert_questions, read_questions
 
 SUM = {"question": "What is 3 plus 4?", "answer": 7, "program": "print(3 + 4)\n", "difficulty": "easy"}
 SOLVED = {"question": "Apples?", "answer": "3 + 4 = 7 apples.\n#### 1,007"}

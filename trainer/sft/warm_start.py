@@ -21,9 +21,9 @@ from trainer.rollout.rows import samples_of
 from trainer.rollout.scripted import ScriptedPolicy
 from trainer.types import StopReason, Trajectory
 
-from .batches import ImitationBatches
+from .batches import SFTBatches
 from .demonstrations import read_demonstrations
-from .play import Demonstrator, play_demonstrations
+from .playback import Demonstrator, play_demonstrations
 from .spoil import spoil
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ PLAYED = "demonstrations.jsonl"
 _TRAJECTORY: TypeAdapter[Trajectory] = TypeAdapter(Trajectory)
 
 
-async def prepare_imitation(
+async def prepare_warm_start(
     run: RunConfig,
     folder: Path,
     client: AsyncSandboxClient,
     chat: ChatTokenizer,
     watch: Watch | None = None,
-) -> ImitationBatches:
+) -> SFTBatches:
     """Batches of the run's warm start; demonstrations are played unless ``folder`` has what was played.
 
     ``watch`` is told of every phase, so that whoever waits sees the progress. Raises DataError when there is
@@ -66,7 +66,7 @@ async def prepare_imitation(
         finally:
             await player.close()
         write_played(kept, trajectories)
-    return imitation_of(trajectories, config, run.seed)
+    return batches_of(trajectories, config, run.seed)
 
 
 def demonstrator_of(config: WarmStartConfig, environment: str, seed: int) -> Demonstrator:
@@ -75,7 +75,7 @@ def demonstrator_of(config: WarmStartConfig, environment: str, seed: int) -> Dem
     return Demonstrator(spoil(read, config.spoilt, seed), environment, seed)
 
 
-def imitation_of(trajectories: Sequence[Trajectory], config: WarmStartConfig, seed: int) -> ImitationBatches:
+def batches_of(trajectories: Sequence[Trajectory], config: WarmStartConfig, seed: int) -> SFTBatches:
     """Batches of the demonstrations that solved their task, or of all. Raises DataError without any."""
     kept = [each for each in trajectories if each.success or config.keep_failures]
     rows = [
@@ -89,7 +89,7 @@ def imitation_of(trajectories: Sequence[Trajectory], config: WarmStartConfig, se
     demonstrations = [each for each in rows if each]
     if not demonstrations:
         raise DataError(f"there is no demonstration to imitate: {_why_none(trajectories, solved)}")
-    return ImitationBatches(demonstrations, config.batch, seed, facts)
+    return SFTBatches(demonstrations, config.batch, seed, facts)
 
 
 def _why_none(trajectories: Sequence[Trajectory], solved: int) -> str:

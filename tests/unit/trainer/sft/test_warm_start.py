@@ -11,14 +11,14 @@ from tests.support.scripted_episodes import END, SUBMIT
 from trainer.config import RunConfig, WarmStartConfig
 from trainer.errors import CheckpointError, DataError
 from trainer.rollout.watch import Watch
-from trainer.types import Line, Segment, StopReason, TaskRef, Trajectory, Turn, VersionSpan
-from trainer.warmstart.imitation import (
+from trainer.sft.warm_start import (
+    batches_of,
     demonstrator_of,
-    imitation_of,
-    prepare_imitation,
+    prepare_warm_start,
     read_played,
     write_played,
 )
+from trainer.types import Line, Segment, StopReason, TaskRef, Trajectory, Turn, VersionSpan
 
 
 def trajectory(number: int, *, success: bool) -> Trajectory:
@@ -44,20 +44,20 @@ def config(**settings: object) -> WarmStartConfig:
 
 
 def test_what_was_solved_is_imitated_and_the_rest_only_if_asked_for() -> None:
-    solved = imitation_of(PLAYED, config(), 0)
+    solved = batches_of(PLAYED, config(), 0)
     assert {each.trajectory_id for step in range(3) for each in solved.batch(step).samples} == {
         "0.0",
         "2.0",
         "4.0",
     }
-    every = imitation_of(PLAYED, config(keep_failures=True), 0)
+    every = batches_of(PLAYED, config(keep_failures=True), 0)
     assert len({each.trajectory_id for step in range(5) for each in every.batch(step).samples}) == 5
     assert solved.batch(0).facts["demonstrations/success"] == 0.6
     assert solved.batch(0).facts["demonstrations/kept"] == 3
 
 
 def test_rows_are_what_the_assistant_said() -> None:
-    (sample,) = imitation_of(PLAYED[:1], config(batch=1), 0).batch(0).samples
+    (sample,) = batches_of(PLAYED[:1], config(batch=1), 0).batch(0).samples
     assert sample.mask_T.tolist() == [False, False, True, True]
     assert sample.token_ids_T.tolist() == [7, 8, 0, 1]
     assert not sample.rewards_T.any()
@@ -65,15 +65,15 @@ def test_rows_are_what_the_assistant_said() -> None:
 
 def test_nothing_solved_is_an_error() -> None:
     with pytest.raises(DataError, match="no demonstration to imitate: of 1 that were played, 0 solved"):
-        imitation_of(PLAYED[1:2], config(), 0)
+        batches_of(PLAYED[1:2], config(), 0)
     with pytest.raises(DataError, match="none could be played"):
-        imitation_of((), config(), 0)
+        batches_of((), config(), 0)
 
 
 def test_demonstrations_that_do_not_fit_the_context_say_what_to_raise() -> None:
     cut = replace(PLAYED[1], stop=StopReason.CONTEXT_FULL)
     with pytest.raises(DataError, match=r"2 by context_full.* raise model\.context"):
-        imitation_of((cut, cut), config(), 0)
+        batches_of((cut, cut), config(), 0)
 
 
 def test_what_was_played_is_kept_and_read_again(tmp_path: Path) -> None:
@@ -110,6 +110,6 @@ async def test_whoever_waits_sees_the_progress_of_demonstrations_that_are_played
     run = RunConfig.model_validate({"warm_start": {"demonstrations": path, "batch": 1}})
     clock.advance(10_000.0)
     async with ToldService([END]).client() as client:
-        await prepare_imitation(run, tmp_path, client, tiny_chat(), watch)
+        await prepare_warm_start(run, tmp_path, client, tiny_chat(), watch)
     assert watch.silence_s == 0.0
     assert "0 episodes under way" in watch.report()

@@ -1,7 +1,7 @@
 import pytest
 
 from sandbox_contract.messages import Message
-from trainer.warmstart.notation import Call, call_in, program, say, with_call
+from trainer.sft.notation import Call, call_in, program, say, with_call
 
 SUBMIT = Call("submit", {"answer": 7})
 

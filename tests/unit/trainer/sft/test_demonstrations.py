@@ -5,7 +5,7 @@ import pytest
 
 from sandbox_contract.messages import Message
 from trainer.errors import DataError
-from trainer.warmstart.demonstrations import Demonstration, read_demonstrations, write_demonstrations
+from trainer.sft.demonstrations import Demonstration, read_demonstrations, write_demonstrations
 
 SAID = {"role": "assistant", "content": "go north"}
 ROW = {"environment": "textcraft", "task_id": "t/1", "messages": [SAID]}

@@ -6,9 +6,9 @@ from sandbox_contract.messages import Message
 from trainer.config import SamplingConfig
 from trainer.errors import ConfigError, DataError, EngineError
 from trainer.rollout.attempts import PlayedEpisode
+from trainer.sft.demonstrations import Demonstration
+from trainer.sft.playback import Demonstrator, play_demonstrations
 from trainer.types import EpisodeKey, FailureNote, GroupSpec, StopReason, TaskRef, Trajectory
-from trainer.warmstart.demonstrations import Demonstration
-from trainer.warmstart.play import Demonstrator, play_demonstrations
 
 BROKEN = FailureNote("task", "unknown_task", "there is no task t/3", "create")
 
