@@ -2,6 +2,8 @@
 
     Branch            the base of every group of settings
     read_settings     validate a file and overrides; raises SettingsError
+    read_stored       validate what a program stored as JSON; raises SettingsError
+    Removed           in a root's ``former_names``: a setting that has no effect any more
     settings_of       list every setting with its type, default and meaning
     to_toml           write a tree that read_settings reads back
 
@@ -13,20 +15,24 @@ from __future__ import annotations
 from .branch import Branch, Count, InputFile, NonNegative, Positive, Seconds, Share
 from .catalogue import Setting, settings_of
 from .errors import SettingsError
-from .reading import read_settings
+from .former import FormerNames, Removed
+from .reading import read_settings, read_stored
 from .writing import to_toml
 
 __all__ = [
     "Branch",
     "Count",
+    "FormerNames",
     "InputFile",
     "NonNegative",
     "Positive",
+    "Removed",
     "Seconds",
     "Setting",
     "SettingsError",
     "Share",
     "read_settings",
+    "read_stored",
     "settings_of",
     "to_toml",
 ]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, get_args, get_origin
+from typing import Annotated, ClassVar, Literal, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
+
+from .former import FormerNames
 
 FOLDER = "folder"
 """The key of a validation's context that holds the folder of the file that is read."""
@@ -32,6 +34,9 @@ class Branch(BaseModel):
     """A group of settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    former_names: ClassVar[FormerNames] = {}
+    """Settings that were renamed or removed; only those of the root are read."""
 
     @model_validator(mode="before")
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from .catalogue import models_in, settings_of
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
+    from .former import Tree
 
-Tree: TypeAlias = dict[str, object]
 
 _QUOTED = re.compile(r"'([^']*)'")
 _MOST_PROPOSED = 3

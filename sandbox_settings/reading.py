@@ -4,25 +4,30 @@ A file may extend others beside it: ``extends = "base.toml"``, or a list of them
 earlier one, and the file itself over all of them; a group of another ``kind`` replaces the earlier one.
 Relative paths are relative to the working directory; an input file is also looked for beside the file that
 names it. Errors name the keys as they were written, with the nearest valid one.
+
+Former names (``former_names`` of the root) are replaced in each file and override by itself, before these are
+merged, so that the later one still wins.
 """
 
 from __future__ import annotations
 
 import copy
+import json
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from .branch import FOLDER
+from .branch import FOLDER, Branch
 from .errors import SettingsError
-from .mistakes import Tree, mistakes
+from .former import FormerNames, Tree, present_key, rename_settings
+from .mistakes import mistakes
 
 _EXTENDS = "extends"
 
-Model = TypeVar("Model", bound=BaseModel)
+Model = TypeVar("Model", bound=Branch)
 
 
 def read_settings(
@@ -33,16 +38,35 @@ def read_settings(
     ``example`` is a correct override, for the error message about one that is not of the form key=value.
     Raises SettingsError.
     """
-    tree = {} if path is None else _read(path)
+    tree = {} if path is None else _read(path, model.former_names)
     for override in overrides:
-        _apply(tree, override, example)
+        _apply(tree, override, example, model.former_names)
+    return _validated(model, tree, path)
+
+
+def read_stored(model: type[Model], text: str) -> Model:
+    """Return settings that a program stored as JSON, perhaps an earlier version; nothing is logged.
+
+    Raises SettingsError.
+    """
+    try:
+        tree = json.loads(text)
+    except ValueError as error:
+        raise SettingsError(f"the stored configuration is not JSON: {error}") from error
+    if not isinstance(tree, dict):
+        raise SettingsError("the stored configuration is not a JSON object")
+    rename_settings(tree, model.former_names)
+    return _validated(model, tree, None)
+
+
+def _validated(model: type[Model], tree: Tree, path: Path | None) -> Model:
     try:
         return model.model_validate(tree, context=None if path is None else {FOLDER: path.parent})
     except ValidationError as error:
         raise SettingsError(f"the configuration is wrong: {mistakes(error.errors(), model, tree)}") from error
 
 
-def _read(path: Path, above: tuple[Path, ...] = ()) -> Tree:
+def _read(path: Path, former: FormerNames, above: tuple[Path, ...] = ()) -> Tree:
     """Return a file's tree merged over those that it extends; ``above`` are the files that extend it."""
     if path.resolve() in above:
         raise SettingsError(f"{path} extends itself, by way of {', '.join(file.name for file in above)}")
@@ -54,7 +78,8 @@ def _read(path: Path, above: tuple[Path, ...] = ()) -> Tree:
         raise SettingsError(f"{path} is not TOML: {error}") from error
     tree: Tree = {}
     for name in _extended(own.pop(_EXTENDS, []), path):
-        _merge(tree, _read(path.parent / name, (*above, path.resolve())))
+        _merge(tree, _read(path.parent / name, former, (*above, path.resolve())))
+    rename_settings(own, former, str(path))
     _merge(tree, own)
     return tree
 
@@ -80,11 +105,14 @@ def _merge(tree: Tree, over: Tree) -> None:
             tree[name] = copy.deepcopy(value)
 
 
-def _apply(tree: Tree, override: str, example: str) -> None:
+def _apply(tree: Tree, override: str, example: str, former: FormerNames) -> None:
     key, equals, text = override.partition("=")
-    names = key.split(".")
-    if not equals or not all(names):
+    if not equals or not all(key.split(".")):
         raise SettingsError(f"{override!r} is not of the form key=value, such as {example}")
+    present = present_key(key, former)
+    if present is None:
+        return
+    names = present.split(".")
     branch: Tree = tree
     for name in names[:-1]:
         below = branch.setdefault(name, {})

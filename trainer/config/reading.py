@@ -6,10 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import BaseModel
-
 import sandbox_settings
-from sandbox_settings import SettingsError
+from sandbox_settings import Branch, SettingsError
 from trainer.errors import ConfigError
 
 from .run import RunConfig
@@ -18,12 +16,20 @@ _INSTALLED = Path(__file__).resolve().parents[2]
 _SHIPPED = ("deploy", "runs")
 """Folder of the run files, which have the same names in a checkout and in the installed package."""
 
-Model = TypeVar("Model", bound=BaseModel)
+Model = TypeVar("Model", bound=Branch)
 
 
 def read_run(path: Path | None = None, overrides: Iterable[str] = ()) -> RunConfig:
     """Return the configuration of a run; overrides win over the file. Raises ConfigError."""
     return _read(RunConfig, None if path is None else _located(path), overrides, "rollout.groups=8")
+
+
+def read_stored_run(text: str) -> RunConfig:
+    """Return the configuration that a run's folder keeps as JSON. Raises ConfigError."""
+    try:
+        return sandbox_settings.read_stored(RunConfig, text)
+    except SettingsError as error:
+        raise ConfigError(str(error)) from error
 
 
 def read_part(model: type[Model], overrides: Iterable[str], *, example: str) -> Model:

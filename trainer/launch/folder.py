@@ -7,12 +7,15 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from trainer.config import RunConfig
+from trainer.config.reading import read_stored_run
 from trainer.errors import ConfigError
 
 from .claim import is_claimed
+
+if TYPE_CHECKING:
+    from trainer.config import RunConfig
 
 _CONFIG = "run.json"
 _FREE = frozenset(
@@ -78,7 +81,7 @@ class RunFolder:
                 f"no run to resume in {folder.path}; check name=... and root=..., or start without --resume"
             )
         if resume:
-            folder._check(config, RunConfig.model_validate_json(there.read_text(encoding="utf-8")))
+            folder._check(config, read_stored_run(there.read_text(encoding="utf-8")))
             _refuse_claimed(folder.path)
         # 0700: other users, agents' user ids among them, must not read trajectories, tasks or weights.
         folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -104,7 +107,7 @@ class RunFolder:
     def config_of(path: Path) -> RunConfig:
         """Return the configuration of the run in a folder. Raises ConfigError."""
         try:
-            return RunConfig.model_validate_json((path / _CONFIG).read_text(encoding="utf-8"))
+            return read_stored_run((path / _CONFIG).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path} is not the folder of a run: {error}") from error
 

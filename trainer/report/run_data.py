@@ -8,15 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
-from trainer.config import RunConfig
+from trainer.config.reading import read_stored_run
 from trainer.errors import DataError
 from trainer.evaluate.results import read_evaluations
 from trainer.tracking.jsonl import read_metrics
 from trainer.tracking.origin import read_origin
 
 if TYPE_CHECKING:
+    from trainer.config import RunConfig
     from trainer.evaluate.results import EvaluationResult
     from trainer.tracking.origin import RunOrigin
 
@@ -76,8 +75,8 @@ def _first_step(config: RunConfig | None, metrics: Mapping[int, Mapping[str, flo
 
 def _config(file: Path) -> RunConfig | None:
     try:
-        return RunConfig.model_validate_json(file.read_text(encoding="utf-8"))
-    except (OSError, ValidationError):
+        return read_stored_run(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return None
 
 

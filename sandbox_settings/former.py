@@ -1,0 +1,84 @@
+"""Accept settings under their former names for one version, with a warning that gives the present name."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from .errors import SettingsError
+
+Tree: TypeAlias = dict[str, object]
+
+logger = logging.getLogger(__name__)
+_MISSING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """A setting that is accepted and has no effect."""
+
+    advice: str
+    """What to do in its place."""
+
+
+FormerNames: TypeAlias = Mapping[str, str | Removed]
+"""Former names with dots, from the root, and what became of each: its present name, or ``Removed``."""
+
+
+def rename_settings(tree: Tree, former: FormerNames, source: str = "") -> None:
+    """Give the settings of a tree their present names, in place, and leave removed ones out.
+
+    ``source`` is where they come from, for the log; without one nothing is logged. Raises SettingsError for a
+    setting that is there under both names.
+    """
+    for name, present in former.items():
+        value = _take(tree, name.split("."))
+        if value is _MISSING:
+            continue
+        if source:
+            logger.warning("%s", _sentence(source, name, present))
+        if not isinstance(present, Removed):
+            _put(tree, present.split("."), value, name)
+
+
+def present_key(key: str, former: FormerNames) -> str | None:
+    """Return the present name of an override's key, or None if its setting was removed.
+
+    The key may lie within a group that was renamed or removed. A warning is logged.
+    """
+    for name, present in former.items():
+        if key == name or key.startswith(f"{name}."):
+            logger.warning("%s", _sentence(f"override {key}", name, present))
+            return None if isinstance(present, Removed) else present + key.removeprefix(name)
+    return key
+
+
+def _sentence(source: str, name: str, present: str | Removed) -> str:
+    if isinstance(present, Removed):
+        return f"{source}: the setting {name} was removed and has no effect; {present.advice}"
+    return f"{source}: the setting {name} is now {present}; the next version does not accept the former name"
+
+
+def _take(tree: Tree, names: list[str]) -> object:
+    """Take a value out of the tree; ``_MISSING`` if it is not there."""
+    *groups, last = names
+    for name in groups:
+        below = tree.get(name)
+        if not isinstance(below, dict):
+            return _MISSING
+        tree = below
+    return tree.pop(last, _MISSING)
+
+
+def _put(tree: Tree, names: list[str], value: object, former: str) -> None:
+    *groups, last = names
+    for name in groups:
+        below = tree.setdefault(name, {})
+        if not isinstance(below, dict):
+            raise SettingsError(f"{'.'.join(names)}: {name} is a value, not a group of settings")
+        tree = below
+    if last in tree:
+        raise SettingsError(f"{'.'.join(names)} is also set under its former name {former}: remove that one")
+    tree[last] = value
