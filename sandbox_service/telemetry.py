@@ -1,8 +1,8 @@
-"""Structured logs: one line an event, on standard error, as JSON or for people to read.
+"""Structured logs: one line per event on standard error, as JSON or as text.
 
-``get_logger`` may be called when a module is imported; nothing is set up before ``configure_logging`` is
-called by a process's entry point. Lines of the standard library's loggers come out in the same shape.
-Values under names that could carry a secret or a body are left out, whoever logs them.
+A module may call ``get_logger`` when it is imported; output is configured only when the entry point of a
+process calls ``configure_logging``. Lines of the standard library's loggers get the same format. Values whose
+keywords may hold a secret or a body are withheld, whichever module logs them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TextIO, cast
 
 import structlog
@@ -42,16 +41,16 @@ _WITHHELD = frozenset(
 )
 
 _CHATTY = ("aiohttp.access", "docker", "httpcore", "httpx", "urllib3", "uvicorn.access")
-"""Loggers that write a line a request; only their warnings are let through."""
+"""Loggers that write a line per request; only their warnings pass."""
 
 
 def configure_logging(level: str = "info", *, json: bool = False, stream: TextIO | None = None) -> None:
-    """Send all logs of this process to ``stream`` (standard error when missing), at ``level`` and above.
+    """Write all logs of this process at ``level`` and above to ``stream``, by default standard error.
 
-    Calling it again replaces the earlier settings.
+    A later call replaces the settings of an earlier one. Raises ValueError for an unknown level.
     """
     if level not in LEVELS:
-        raise ValueError(f"log level {level!r} is none of {', '.join(LEVELS)}")
+        raise ValueError(f"unknown log level {level!r}; expected one of: {', '.join(LEVELS)}")
     target = stream if stream is not None else sys.stderr
     last: Processor = (
         structlog.processors.JSONRenderer(default=str)
@@ -78,7 +77,7 @@ def configure_logging(level: str = "info", *, json: bool = False, stream: TextIO
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
-    """The logger of a module; give it ``__name__``. Events are named in snake_case, facts are keywords."""
+    """Return the logger of a module, ``__name__``. Events are named in snake_case; details are keywords."""
     # wrap_logger, because structlog's own default would print to standard output until it is configured.
     return cast(
         "structlog.stdlib.BoundLogger",
@@ -95,16 +94,7 @@ def get_logger(name: str) -> structlog.stdlib.BoundLogger:
     )
 
 
-def request_context(request_id: str, **facts: str) -> AbstractContextManager[None]:
-    """Put ``request_id`` and other facts on every line that is logged inside the ``with`` block.
-
-    Tasks that are started inside keep them.
-    """
-    return structlog.contextvars.bound_contextvars(request_id=request_id, **facts)
-
-
 def _shared() -> Iterator[Processor]:
-    yield structlog.contextvars.merge_contextvars
     yield structlog.stdlib.add_log_level
     yield structlog.stdlib.add_logger_name
     yield structlog.processors.TimeStamper(fmt="iso", utc=True, key="at")

@@ -23,8 +23,8 @@ class FailureClass(str, Enum):
     """Whose failure it is; a trainer decides by it whether to retry, mask or train."""
 
     POLICY = "policy"
-    """The model's own doing: train on it. No code has this class, since what a model does is an observation
-    or the end of its episode, and never an error."""
+    """The model failed: train on it. Reserved: no code has this class, since what a model does is an
+    observation or the end of its episode. Clients know it, so that a later service may use it."""
     TASK = "task"
     """The task or its grader is broken: drop the task."""
     SANDBOX = "sandbox"
@@ -34,7 +34,7 @@ class FailureClass(str, Enum):
     TIMEOUT = "timeout"
     """A deadline passed: retry or mask."""
     REQUEST = "request"
-    """The caller's request is wrong: mend it."""
+    """The caller's request is wrong: correct it."""
 
     # As enum.StrEnum, which Python 3.10 lacks: the text of a member is its value.
     __str__ = str.__str__

@@ -45,10 +45,6 @@ class SupervisorActor:
         self._failure = "starting"
         self._starter = asyncio.get_running_loop().create_task(self._start_until_it_works())
 
-    async def ping(self) -> str:
-        """Answer when the event loop turns."""
-        return self._seat.name
-
     async def address(self) -> SupervisorAddress | None:
         """How it is reached; None while it is starting."""
         return self._address
