@@ -37,7 +37,7 @@ PARTS = {
 """Group to the folders of its tests; a file belongs to the first that holds it."""
 
 STARTS_RAY = re.compile(r"\bmark\.ray\b")
-LEDGER = "tests.support.ledger"
+LEDGER = "tests.harness.ledger"
 """The plugin that writes one line for each event, so that a crash loses none of them."""
 
 EXIT_NOTHING_RAN = 5

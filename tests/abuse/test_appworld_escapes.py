@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.appworld_box import AppWorldEpisode, appworld_box, appworld_catalog
-from tests.support.runner_box import uid_drop_missing
+from tests.harness.appworld_box import AppWorldEpisode, appworld_box, appworld_catalog
+from tests.harness.runner_box import uid_drop_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sandbox_service.environments.appworld.service.catalog import AppworldCatalog
-    from tests.support.runner_box import RunnerBox
+    from tests.harness.runner_box import RunnerBox
 
 pytestmark = pytest.mark.timeout(600)
 TASK = "own10_1"

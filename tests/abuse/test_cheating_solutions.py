@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sandbox_service.wire.frames import Op
-from tests.support.cheats import CHEATING_TASK, CHEATS
-from tests.support.grading_traces import HEARD_BY_AN_AGENT, lay_traces, remembering
-from tests.support.runner_box import is_alive, runner_box, uid_drop_missing
+from tests.harness.cheats import CHEATING_TASK, CHEATS
+from tests.harness.grading_traces import HEARD_BY_AN_AGENT, lay_traces, remembering
+from tests.harness.runner_box import is_alive, runner_box, uid_drop_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.support.runner_box import RunnerBox
+    from tests.harness.runner_box import RunnerBox
 
 WORLD = "sandbox_service.environments.code.box.world"
 HONEST = "def solve(data):\n    return sorted(data)\n"

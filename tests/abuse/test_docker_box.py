@@ -14,7 +14,7 @@ import pytest
 
 from sandbox_service.config import LimitsConfig, SandboxConfig
 from sandbox_service.sandboxes.factory import open_factory
-from tests.fakes.boxes import PROBE, episode, need_engine
+from tests.harness.boxes import PROBE, episode, need_engine
 
 pytestmark = pytest.mark.docker
 

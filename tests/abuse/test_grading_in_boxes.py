@@ -13,10 +13,10 @@ from sandbox_service.config import LimitsConfig, SandboxConfig
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.sandboxes.factory import open_factory
 from sandbox_service.wire.frames import Op
-from tests.fakes.boxes import Episode, need_engine
-from tests.support.cheats import CHEATING_TASK
-from tests.support.grading_traces import HEARD_BY_AN_AGENT, lay_traces, remembering
-from tests.support.runner_box import uid_drop_missing
+from tests.harness.boxes import Episode, need_engine
+from tests.harness.cheats import CHEATING_TASK
+from tests.harness.grading_traces import HEARD_BY_AN_AGENT, lay_traces, remembering
+from tests.harness.runner_box import uid_drop_missing
 
 TASK = {
     "prompt": "Sort.",

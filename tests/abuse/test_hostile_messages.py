@@ -16,14 +16,14 @@ import pytest
 from sandbox_service.config import EnvironmentsConfig
 from sandbox_service.environments.registry import SETUP_COMMAND, build_registry
 from sandbox_service.wire.frames import Op
-from tests.support.hostile_messages import hostile_messages
-from tests.support.runner_box import runner_box
+from tests.harness.hostile_messages import hostile_messages
+from tests.harness.runner_box import runner_box
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sandbox_service.environments.base import Catalog
-    from tests.support.runner_box import RunnerBox
+    from tests.harness.runner_box import RunnerBox
 
 COUNT = int(os.environ.get("HOSTILE_MESSAGES", "150"))
 NAMES = ("appworld", "babyai", "bfcl", "code", "echo", "textcraft", "textworld", "webshop")

@@ -19,7 +19,7 @@ from sandbox_service.config import LimitsConfig, SandboxConfig
 from sandbox_service.environments import code
 from sandbox_service.environments.provisions import default_root
 from sandbox_service.sandboxes.factory import open_factory
-from tests.fakes.boxes import PROBE, episode
+from tests.harness.boxes import PROBE, episode
 
 LIMITS = LimitsConfig(memory_mib=256, pids=64, workspace_mib=24, workspace_inodes=500)
 ATTACKS = (Path(__file__).parent / "box_attacks.py").read_text()

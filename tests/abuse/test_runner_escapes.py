@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sandbox_service.wire.frames import Frame, Op
-from tests.support.runner_box import is_alive, runner_box, uid_drop_missing
+from tests.harness.runner_box import is_alive, runner_box, uid_drop_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.support.runner_box import RunnerBox
+    from tests.harness.runner_box import RunnerBox
 
 SECRET = "ground-truth-7f3a9c"
 CONTROL = "CONTROL-that-is-in-memory"
@@ -32,7 +32,7 @@ def drop(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture(scope="module")
 def box(drop: bool) -> Iterator[RunnerBox]:
     limits = {"open_files": 256, "processes": 48 if drop else None, "file_mib": 16, "address_space_mib": 1024}
-    with runner_box("tests.support.agent_world", drop=drop, agent_code=True, limits=limits) as started:
+    with runner_box("tests.fakes.agent_world", drop=drop, agent_code=True, limits=limits) as started:
         yield started
 
 
@@ -236,11 +236,11 @@ def test_no_candidate_reaches_the_files_or_processes_of_the_agent(act: Any, own_
     act(do="write", path="solution", text=SECRET)
     pid = act(do="python", code="import os; os.getpid()")["output"].strip()
     workspace = act(do="workspace")["workspace"]
-    act(do="candidate", entry="tests.support.agent_world:double")
+    act(do="candidate", entry="tests.fakes.agent_world:double")
     for attempt in (f"open('{workspace}/solution')", f"os.listdir('{workspace}')", f"os.kill({pid}, 0)"):
         assert act(do="request", message={"run": attempt}, timeout_s=10)["raised"] == "EOFError"
         act(do="close")
-        act(do="candidate", entry="tests.support.agent_world:double")
+        act(do="candidate", entry="tests.fakes.agent_world:double")
     act(do="close")
 
 
@@ -257,7 +257,7 @@ def test_what_an_agent_left_running_cannot_reach_a_candidate(act: Any, own_ids: 
         "threading.Thread(target=watch, daemon=True).start()"
     )
     act(do="python", code=code)
-    act(do="candidate", entry="tests.support.agent_world:double")
+    act(do="candidate", entry="tests.fakes.agent_world:double")
     for number in range(20):
         assert act(do="request", message={"n": number})["value"] == {"n": 2 * number}
     assert act(do="close")["value"] is None

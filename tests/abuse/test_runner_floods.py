@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.runner_box import is_alive, runner_box, uid_drop_missing
+from tests.harness.runner_box import is_alive, runner_box, uid_drop_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.support.runner_box import RunnerBox
+    from tests.harness.runner_box import RunnerBox
 
 ROOM_KIB = 80_000
 
@@ -30,7 +30,7 @@ def drop(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture(scope="module")
 def box(drop: bool) -> Iterator[RunnerBox]:
     limits = {"open_files": 256, "processes": 40 if drop else None, "file_mib": 8, "address_space_mib": 384}
-    with runner_box("tests.support.agent_world", drop=drop, agent_code=True, limits=limits) as started:
+    with runner_box("tests.fakes.agent_world", drop=drop, agent_code=True, limits=limits) as started:
         yield started
 
 

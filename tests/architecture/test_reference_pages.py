@@ -17,8 +17,8 @@ from sandbox_service.gateway.app import build_app
 from sandbox_service.gateway.compat.agentscope.models import CompatRequest
 from sandbox_service.gateway.metrics import Metrics
 from sandbox_service.gateway.operations import OPERATIONS
-from tests.fakes.reference_tables import RUN_PAGE, configuration_rows, error_rows, run_page, run_sections
-from tests.support.documentation import blocks
+from scripts.reference_tables import RUN_PAGE, configuration_rows, error_rows, run_page, run_sections
+from tests.harness.documentation import blocks
 from trainer.config import RunConfig
 from trainer.config.reading import read_run
 
@@ -54,7 +54,7 @@ def test_the_example_configuration_is_valid(tmp_path):
 
 
 def test_every_setting_of_a_run_is_documented():
-    """``python -m tests.fakes.reference_tables`` writes the page anew."""
+    """``python -m scripts.reference_tables`` writes the page."""
     page = RUN_PAGE.read_text()
     assert page == run_page(page)
     listed = [row.split("`")[1] for rows in run_sections().values() for row in rows]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_settings import settings_of
-from tests.fakes import capacity_tables
+from scripts import capacity_tables
 from trainer.config import EngineConfig, LearnerConfig
 from trainer.config.algorithm import MismatchConfig
 from trainer.update.objective import mismatch_metrics
@@ -68,7 +68,7 @@ def test_every_metric_is_documented_once():
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_what_fits_is_what_plan_says():
-    """``python -m tests.fakes.capacity_tables`` writes it anew."""
+    """``python -m scripts.capacity_tables`` writes it."""
     page = capacity_tables.SIZES_PAGE.read_text()
     rows = capacity_tables.size_rows()
     assert capacity_tables.with_rows(page, capacity_tables.SIZES_HEAD, rows) == page

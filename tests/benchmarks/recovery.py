@@ -23,7 +23,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from tests.support.killed_run import COMMANDS, ROOT, Hit, KilledRun, RunPlan, ledger, train_command
+from tests.harness.killed_run import COMMANDS, ROOT, Hit, KilledRun, RunPlan, ledger, train_command
 
 UNDISTURBED = "undisturbed"
 SCENARIOS = (UNDISTURBED, "box", "supervisor", "engine", "worker", "experience", *COMMANDS)

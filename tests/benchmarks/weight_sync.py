@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from tests.fakes.local_engine import LocalEngine
 from tests.fakes.weight_owner import ModelOwner
+from tests.harness.local_engine import LocalEngine
 from trainer.config import RunConfig
 from trainer.errors import StaleWeights
 from trainer.types import Batch, Objective, Sample

@@ -15,7 +15,7 @@ from sandbox_service.trajectories.pages import PageBounds
 from sandbox_service.trajectories.records import EventKind, EventRecord, record_id
 from sandbox_service.trajectories.schema import StoreSchemaError
 from sandbox_service.trajectories.store import open_store
-from tests.fakes.episodes import create, event, instance
+from tests.harness.episodes import create, event, instance
 
 
 async def pages_of(store, instance_id, bounds):

@@ -205,7 +205,7 @@ def random_batch(step: int, sizes: Sizes, words: int) -> Batch:
 
 def _synced(config: RunConfig, folder: Path, learner: Learner, device: str) -> list[float]:
     """Seconds of three weight syncs to an engine; the first makes the file's pages, too."""
-    from tests.fakes.local_engine import LocalEngine
+    from tests.harness.local_engine import LocalEngine
 
     with ExitStack() as stack:
         stack.callback(clear_snapshots, snapshot_folder(config))

@@ -11,9 +11,9 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 ray = pytest.importorskip("ray", reason="Ray is not installed")
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from tests.fakes.learner_process import LearnerProcess  # noqa: E402
-from tests.fakes.learning import small_model  # noqa: E402
-from tests.support.local_ray import local_ray  # noqa: E402
+from tests.harness.learner_process import LearnerProcess  # noqa: E402
+from tests.harness.learning import small_model  # noqa: E402
+from tests.harness.local_ray import local_ray  # noqa: E402
 from trainer.config import RunConfig  # noqa: E402
 from trainer.engines.fleet import start_engines  # noqa: E402
 from trainer.engines.generation import GenerationRequest, Sampling  # noqa: E402

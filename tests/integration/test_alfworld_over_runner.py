@@ -9,8 +9,8 @@ from sandbox_service.config import AlfworldConfig
 from sandbox_service.environments.alfworld.service.catalog import AlfworldCatalog
 from sandbox_service.environments.provisions import find
 from sandbox_service.environments.registry import SETUP_COMMAND
-from tests.support.game_box import GameEpisode, RefusedError, game_box, reference
-from tests.support.runner_box import uid_drop_missing
+from tests.harness.game_box import GameEpisode, RefusedError, game_box, reference
+from tests.harness.runner_box import uid_drop_missing
 
 APPLE = "pick_heat_then_place_in_recep-own/hot-apple-on-table"
 

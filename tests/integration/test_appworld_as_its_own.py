@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.appworld_box import AppWorldEpisode, appworld_box, appworld_catalog
-from tests.support.runner_box import INTERPRETER, uid_drop_missing
+from tests.harness.appworld_box import AppWorldEpisode, appworld_box, appworld_catalog
+from tests.harness.runner_box import INTERPRETER, uid_drop_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sandbox_service.wire.frames import Op
-from tests.support.appworld_box import (
+from tests.harness.appworld_box import (
     AppWorldEpisode,
     RefusedError,
     appworld_box,
     appworld_catalog,
     guarded_copy,
 )
-from tests.support.runner_box import uid_drop_missing
+from tests.harness.runner_box import uid_drop_missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from sandbox_service.environments.appworld.service.catalog import AppworldCatalog
-    from tests.support.runner_box import RunnerBox
+    from tests.harness.runner_box import RunnerBox
 
     Play = Callable[..., AppWorldEpisode]
 

@@ -8,8 +8,8 @@ import pytest
 from sandbox_service.config import BabyaiConfig
 from sandbox_service.environments.babyai.service.catalog import BabyaiCatalog
 from sandbox_service.environments.shared.service.game_catalog import GameCatalog
-from tests.support.game_box import GameEpisode, RefusedError, catalog_of, game_box, reference
-from tests.support.runner_box import RunnerBox
+from tests.harness.game_box import GameEpisode, RefusedError, catalog_of, game_box, reference
+from tests.harness.runner_box import RunnerBox
 
 TASK = "OpenRedDoor-1"
 

@@ -9,7 +9,7 @@ from sandbox_service.environments.bfcl.service.catalog import BfclCatalog
 from sandbox_service.environments.provisions import GROUP, find
 from sandbox_service.sandboxes.content import box_files
 from sandbox_service.wire.frames import Op
-from tests.support.runner_box import runner_box, uid_drop_missing
+from tests.harness.runner_box import runner_box, uid_drop_missing
 
 TASKS = (
     "multi_turn_base_0",

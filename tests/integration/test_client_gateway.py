@@ -24,8 +24,8 @@ from sandbox_service.errors import CapacityError as ServiceFull
 from sandbox_service.gateway.app import build_app
 from sandbox_service.wire.frames import Op
 from tests.fakes.backend import EchoBackend
-from tests.fakes.gateway import digest, make_registry
-from tests.fakes.http_server import serving
+from tests.harness.gateway import digest, make_registry
+from tests.harness.http_server import serving
 
 QUICK = RetryPolicy(base_s=0.0, attempts=2)
 

@@ -9,8 +9,8 @@ from sandbox_client import AsyncSandboxClient, ClientLimits, StepBatcher
 from sandbox_service.config import ServerConfig
 from sandbox_service.gateway.app import build_app
 from tests.fakes.backend import EchoBackend
-from tests.fakes.gateway import make_registry
-from tests.fakes.http_server import serving
+from tests.harness.gateway import make_registry
+from tests.harness.http_server import serving
 
 EPISODES = 4000
 LIMITS = ClientLimits(in_flight=32, creating=16)

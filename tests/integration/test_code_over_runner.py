@@ -10,13 +10,13 @@ import pytest
 from sandbox_service.config import CodeConfig
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.wire.frames import Op
-from tests.support.mbpp import chosen
-from tests.support.runner_box import runner_box, uid_drop_missing
+from tests.harness.mbpp import chosen
+from tests.harness.runner_box import runner_box, uid_drop_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.support.runner_box import RunnerBox
+    from tests.harness.runner_box import RunnerBox
 
 CATALOG = CodeCatalog(CodeConfig())
 SUBMIT = [{"role": "assistant", "tool_calls": [{"id": "s", "function": {"name": "submit"}}]}]

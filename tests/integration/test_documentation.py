@@ -25,10 +25,10 @@ from sandbox_service.config import ServiceConfig
 from sandbox_service.config.reading import read_config
 from sandbox_service.environments.provisions import find
 from tests.fakes.chat_server import FakeChatServer, says
-from tests.fakes.http_server import serving
-from tests.fakes.run_folder import write_run
 from tests.fakes.training import FakeDriver
-from tests.support.documentation import ROOT, blocks, commands, indented_commands
+from tests.harness.documentation import ROOT, blocks, commands, indented_commands
+from tests.harness.http_server import serving
+from tests.harness.run_folder import write_run
 from trainer.config.reading import read_run
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]

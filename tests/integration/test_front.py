@@ -12,7 +12,7 @@ import pytest
 
 from deploy.haproxy_guard import HEADER_BYTES, HEADERS, REQUEST_S, URL_BYTES
 from sandbox_contract.problems import Problem
-from tests.support.haproxy_front import front, replica
+from tests.harness.haproxy_front import front, replica
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(180)]
 

@@ -13,10 +13,10 @@ from sandbox_client.errors import ConflictError, NotFoundError
 from sandbox_service.config import PoolConfig, ServerConfig
 from sandbox_service.gateway.app import build_app
 from tests.fakes.environments import fake_registry
-from tests.fakes.gateway import digest
-from tests.fakes.supervised import Supervised, supervised
 from tests.fakes.supervisor_backend import SupervisorBackend
-from tests.fakes.waiting import until
+from tests.harness.gateway import digest
+from tests.harness.supervised import Supervised, supervised
+from tests.harness.waiting import until
 
 URL = "http://localhost"
 KEYS = {digest("ada"): "ada", digest("bob"): "bob"}

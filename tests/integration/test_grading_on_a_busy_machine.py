@@ -10,14 +10,14 @@ import pytest
 from sandbox_service.config import CodeConfig
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.wire.frames import Op
-from tests.support.busy import ON_A_BUSY_CPU, busy_cpu
-from tests.support.runner_box import error_code, runner_box
+from tests.harness.busy import ON_A_BUSY_CPU, busy_cpu
+from tests.harness.runner_box import error_code, runner_box
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sandbox_service.wire.frames import Frame
-    from tests.support.runner_box import RunnerBox
+    from tests.harness.runner_box import RunnerBox
 
 CATALOG = CodeCatalog(CodeConfig())
 TASK = next(

@@ -14,7 +14,7 @@ from schemathesis.specs.openapi.checks import (
 from sandbox_service.config import ServerConfig
 from sandbox_service.gateway.app import build_app
 from tests.fakes.backend import EchoBackend
-from tests.fakes.gateway import make_registry
+from tests.harness.gateway import make_registry
 
 CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from sandbox_service.wire.frames import Op
-from tests.support.game_box import GameEpisode, RefusedError, catalog_of, game_box, reference
-from tests.support.runner_box import is_alive, uid_drop_missing
+from tests.harness.game_box import GameEpisode, RefusedError, catalog_of, game_box, reference
+from tests.harness.runner_box import is_alive, uid_drop_missing
 
 HEAVY = ("mendelian", "grow", "inclined-plane-friction-unnamed")
 """Tasks whose references take the engine long."""

@@ -19,8 +19,8 @@ from deploy.serve_app import run_service
 from sandbox_client import SandboxClient
 from sandbox_contract.messages import Message
 from sandbox_service.config import ServiceConfig
-from tests.fakes.waiting import wait_until
-from tests.support.local_ray import local_ray
+from tests.harness.local_ray import local_ray
+from tests.harness.waiting import wait_until
 
 pytestmark = [
     pytest.mark.ray,

@@ -19,8 +19,8 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.stream.failures import error_of
 from sandbox_service.wire.frames import Op
-from tests.fakes.episode_model import ModelInstance, gone_code
-from tests.fakes.modelled_service import (
+from tests.harness.episode_model import ModelInstance, gone_code
+from tests.harness.modelled_service import (
     ENVIRONMENTS,
     NO_LUCK,
     TENANTS,

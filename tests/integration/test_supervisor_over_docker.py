@@ -20,10 +20,10 @@ from sandbox_service.sandboxes.images import build_images
 from sandbox_service.stream.failures import error_of
 from sandbox_service.supervisor.core import SupervisorCore
 from sandbox_service.wire.frames import Op
-from tests.fakes.boxes import need_engine
-from tests.fakes.supervised import Caller
 from tests.fakes.trajectories import MemoryTrajectoryStore
-from tests.fakes.waiting import until
+from tests.harness.boxes import need_engine
+from tests.harness.supervised import Caller
+from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -21,8 +21,8 @@ from sandbox_service.sandboxes.factory import open_factory
 from sandbox_service.supervisor.core import SupervisorCore
 from sandbox_service.trajectories.store import open_store
 from sandbox_service.wire.frames import Frame, Op
-from tests.fakes.supervised import Caller
-from tests.fakes.waiting import until
+from tests.harness.supervised import Caller
+from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -7,8 +7,8 @@ import pytest
 from sandbox_service.config import TextcraftConfig
 from sandbox_service.environments.shared.service.game_catalog import GameCatalog
 from sandbox_service.environments.textcraft.service.catalog import TextcraftCatalog
-from tests.support.game_box import GameEpisode, catalog_of, game_box, reference
-from tests.support.runner_box import RunnerBox
+from tests.harness.game_box import GameEpisode, catalog_of, game_box, reference
+from tests.harness.runner_box import RunnerBox
 
 TASK = "dark_oak_sign"
 

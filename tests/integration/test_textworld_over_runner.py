@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.support.game_box import GameEpisode, RefusedError, catalog_of, game_box, reference
-from tests.support.runner_box import uid_drop_missing
+from tests.harness.game_box import GameEpisode, RefusedError, catalog_of, game_box, reference
+from tests.harness.runner_box import uid_drop_missing
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ import pytest
 from sandbox_service.environments.webshop.box.products import read_products
 from sandbox_service.environments.webshop.service.catalog import WebshopCatalog
 from sandbox_service.wire.frames import Op
-from tests.support.runner_box import RunnerBox, uid_drop_missing
-from tests.support.webshop import (
+from tests.harness.runner_box import RunnerBox, uid_drop_missing
+from tests.harness.webshop import (
     Episode,
     RefusedError,
     full_catalog,

@@ -17,7 +17,7 @@ import pytest
 from local_processes.ports import free_port
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.sandboxes.images import image_reference
-from tests.fakes.boxes import need_engine
+from tests.harness.boxes import need_engine
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (

@@ -14,8 +14,8 @@ from sandbox_service.environments.base import EnvironmentSpec, Provisions
 from sandbox_service.environments.installation import install
 from sandbox_service.sandboxes.factory import open_factory
 from sandbox_service.sandboxes.images import build_images
-from tests.fakes.boxes import Episode, need_engine
-from tests.support.tiny_recipe import tiny_recipe
+from tests.harness.boxes import Episode, need_engine
+from tests.harness.tiny_recipe import tiny_recipe
 
 SPEC = EnvironmentSpec(
     name="provided",

@@ -19,8 +19,8 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.factory import open_factory
 from sandbox_service.sandboxes.host import Host
 from sandbox_service.wire.frames import Frame, Op
-from tests.fakes.boxes import ECHO, PROBE, Episode, episode, need_engine
-from tests.fakes.waiting import until
+from tests.harness.boxes import ECHO, PROBE, Episode, episode, need_engine
+from tests.harness.waiting import until
 
 # A process box with all that this machine offers, one without user ids of its own, and one with nothing.
 KINDS = [pytest.param("docker", marks=pytest.mark.docker), "process", "one user", "plain"]

@@ -13,9 +13,9 @@ import pytest
 pytest.importorskip("vllm", reason="vLLM is not installed")
 ray = pytest.importorskip("ray", reason="Ray is not installed")
 
-from tests.fakes.learning import small_model  # noqa: E402
 from tests.fakes.weight_owner import ModelOwner  # noqa: E402
-from tests.support.local_ray import local_ray  # noqa: E402
+from tests.harness.learning import small_model  # noqa: E402
+from tests.harness.local_ray import local_ray  # noqa: E402
 from trainer.config import RunConfig  # noqa: E402
 from trainer.engines.fleet import engine_handles, start_engines  # noqa: E402
 from trainer.engines.generation import Finish, GenerationRequest, Sampling  # noqa: E402

@@ -15,7 +15,7 @@ from ray.exceptions import RayActorError  # noqa: E402
 
 from tests.fakes.experience import run_config  # noqa: E402
 from tests.fakes.experience_actor import FakeExperienceActor  # noqa: E402
-from tests.support.local_ray import local_ray  # noqa: E402
+from tests.harness.local_ray import local_ray  # noqa: E402
 from trainer.errors import CheckpointError  # noqa: E402
 from trainer.experience.actor import run_experience  # noqa: E402
 from trainer.loop.remote import RemoteExperience  # noqa: E402

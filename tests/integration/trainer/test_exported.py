@@ -14,8 +14,8 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 
 from transformers import AutoModelForCausalLM
 
-from tests.fakes.learning import run_config, small_batch, small_model
-from tests.fakes.mixture import small_mixture
+from tests.harness.learning import run_config, small_batch, small_model
+from tests.harness.mixture import small_mixture
 from trainer.update.learner import Learner
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(300)]

@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason="torch is not installed")
 import ray.train  # noqa: E402, F811
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer  # noqa: E402
 
-from tests.support.local_ray import local_ray  # noqa: E402
+from tests.harness.local_ray import local_ray  # noqa: E402
 from trainer.config import RunConfig  # noqa: E402
 from trainer.engines.placement import own_gpus, reserve  # noqa: E402
 from trainer.errors import EngineError  # noqa: E402

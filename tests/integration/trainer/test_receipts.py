@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("vllm", reason="vLLM is not installed")
 
-from tests.fakes.learning import small_model
-from tests.fakes.local_engine import LocalEngine
 from tests.fakes.weight_owner import ModelOwner
+from tests.harness.learning import small_model
+from tests.harness.local_engine import LocalEngine
 from trainer.config import RunConfig
 from trainer.errors import StaleWeights
 from trainer.weight_sync import shared_file

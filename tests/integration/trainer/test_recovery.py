@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("vllm", reason="vLLM is not installed")
 pytest.importorskip("ray", reason="Ray is not installed")
 
-from tests.support.killed_run import KilledRun, RunPlan, ledger
+from tests.harness.killed_run import KilledRun, RunPlan, ledger
 
 pytestmark = [pytest.mark.ray, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(900)]
 

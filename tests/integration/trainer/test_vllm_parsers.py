@@ -12,7 +12,7 @@ import json
 import pytest
 
 from sandbox_contract.messages import FunctionCall, FunctionSchema, Message, Tool, ToolCall
-from tests.support.template_families import chat_with
+from tests.harness.template_families import chat_with
 from trainer.chat.tool_formats import TOOL_FORMATS
 from trainer.chat.tool_formats.base import arguments_of
 

@@ -5,7 +5,7 @@ import uuid
 import psycopg
 import pytest
 
-from tests.fakes import postgres
+from tests.harness import postgres
 
 
 @pytest.fixture(scope="session")

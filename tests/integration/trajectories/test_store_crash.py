@@ -14,8 +14,8 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import StoreConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.store import open_store
-from tests.fakes.episodes import event, instance
-from tests.fakes.store_writer import INSTANCES
+from tests.harness.episodes import event, instance
+from tests.harness.store_writer import INSTANCES
 
 ROOT = Path(__file__).parents[3]
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.parametrize("lines", [1, 3])
 async def test_a_killed_process_leaves_a_prefix_with_everything_it_promised(tmp_path, lines):
     url = f"sqlite:///{tmp_path}/trajectories.sqlite"
-    command = [sys.executable, "-m", "tests.fakes.store_writer", url]
+    command = [sys.executable, "-m", "tests.harness.store_writer", url]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:  # noqa: ASYNC220
         promised = [int(writer.stdout.readline()) for _ in range(lines)][-1]
         # Somewhere in the midst of the next transactions.
@@ -40,7 +40,7 @@ async def test_a_killed_process_leaves_a_prefix_with_everything_it_promised(tmp_
 
 
 def test_files_that_may_not_grow_make_the_store_refuse_until_they_may(tmp_path):
-    command = [sys.executable, "-m", "tests.fakes.small_files", f"sqlite:///{tmp_path}/trajectories.sqlite"]
+    command = [sys.executable, "-m", "tests.harness.small_files", f"sqlite:///{tmp_path}/trajectories.sqlite"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     refused, held = done.stdout.splitlines()
     code, taken = refused.split()

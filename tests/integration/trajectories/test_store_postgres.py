@@ -11,8 +11,8 @@ from sandbox_service.config import StoreConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.store import open_store
 from tests.contract.trajectory_store import TrajectoryStoreContract
-from tests.fakes import postgres
-from tests.fakes.episodes import event, instance
+from tests.harness import postgres
+from tests.harness.episodes import event, instance
 
 pytestmark = pytest.mark.postgres
 

@@ -9,7 +9,7 @@ import pytest
 
 from deploy import haproxy_guard
 from deploy.haproxy_guard import rewrite
-from tests.fakes.waiting import wait_until
+from tests.harness.waiting import wait_until
 
 # The shape of what Ray Serve 2.60 writes.
 CONFIG = """global

@@ -8,8 +8,8 @@ import pytest
 from sandbox_service.config import CodeConfig, ServiceConfig
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.environments.registry import build_registry
+from scripts import capacity_tables
 from service_cli.policies.demonstrations import demonstrations
-from tests.fakes import capacity_tables
 from trainer.capacity.machine import GIB, Machine
 from trainer.capacity.plan import capacity_plan
 from trainer.config import TinyModel
@@ -51,7 +51,7 @@ def test_a_run_is_in_the_table(path: Path) -> None:
 
 
 def test_figures_of_the_runs_for_gpus_are_what_plan_says() -> None:
-    """``python -m tests.fakes.capacity_tables`` writes them anew."""
+    """``python -m scripts.capacity_tables`` writes them."""
     page = capacity_tables.RUNS_PAGE.read_text()
     rows = capacity_tables.run_rows()
     assert capacity_tables.with_rows(page, capacity_tables.RUNS_HEAD, rows) == page

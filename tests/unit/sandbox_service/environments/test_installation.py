@@ -8,7 +8,7 @@ import pytest
 from sandbox_service.environments.installation import install, note_operator_data, prune
 from sandbox_service.environments.provisions import GROUP, find, recipes
 from sandbox_service.errors import ServiceError
-from tests.support.tiny_recipe import tiny_recipe
+from tests.harness.tiny_recipe import tiny_recipe
 
 
 def test_packages_are_installed_and_the_preparation_sees_them(tmp_path):

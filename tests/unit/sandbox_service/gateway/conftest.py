@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.fakes.backend import EchoBackend
-from tests.fakes.gateway import make_client
+from tests.harness.gateway import make_client
 
 
 @pytest.fixture

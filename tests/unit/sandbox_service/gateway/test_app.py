@@ -12,7 +12,7 @@ from sandbox_service.config import ServerConfig
 from sandbox_service.gateway.app import build_app
 from sandbox_service.wire.frames import Frame, Op
 from tests.fakes.backend import EchoBackend
-from tests.fakes.gateway import make_client, make_registry
+from tests.harness.gateway import make_client, make_registry
 
 PROFILE = {"environment": "echo"}
 HOT = ["get_env_profile", "create_instance", "step", "evaluate", "release_instance", "fork_instance", "batch"]

@@ -11,7 +11,7 @@ from sandbox_service.config import ServerConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.auth import ExposureError, KeyRing, check_exposure
 from tests.fakes.backend import EchoBackend
-from tests.fakes.gateway import digest, make_client
+from tests.harness.gateway import digest, make_client
 
 KEYS = {digest("alpha"): "a", digest("beta").upper(): "b"}
 

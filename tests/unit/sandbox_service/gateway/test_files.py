@@ -9,7 +9,7 @@ from sandbox_service.config import ServerConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.files import workspace_path
 from sandbox_service.wire.frames import Op
-from tests.fakes.gateway import make_client
+from tests.harness.gateway import make_client
 
 
 async def test_a_file_comes_back_as_it_was_written(client, backend, instance):

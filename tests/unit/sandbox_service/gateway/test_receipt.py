@@ -15,8 +15,8 @@ from sandbox_service.gateway.app import build_app
 from sandbox_service.gateway.exchange import Exchange
 from sandbox_service.gateway.receipt import BodyReceipt, ClientGone
 from tests.fakes.backend import EchoBackend
-from tests.fakes.gateway import digest, make_registry
-from tests.fakes.waiting import settle
+from tests.harness.gateway import digest, make_registry
+from tests.harness.waiting import settle
 
 MIB = 1024 * 1024
 

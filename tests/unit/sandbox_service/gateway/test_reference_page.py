@@ -4,7 +4,7 @@ import re
 
 from sandbox_service.config import ServerConfig
 from tests.fakes.backend import EchoBackend
-from tests.fakes.gateway import digest, make_client
+from tests.harness.gateway import digest, make_client
 
 
 async def test_the_page_shows_every_route_and_model_and_loads_nothing():

@@ -11,7 +11,7 @@ from sandbox_service.config import ServerConfig
 from sandbox_service.gateway.app import build_app
 from sandbox_service.wire.frames import Op
 from tests.fakes.backend import EchoBackend
-from tests.fakes.gateway import make_registry
+from tests.harness.gateway import make_registry
 
 BODY = {"instance_id": "nobody", "message": {"role": "assistant", "content": "very private"}}
 

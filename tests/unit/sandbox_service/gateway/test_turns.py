@@ -15,8 +15,8 @@ from sandbox_service.gateway.app import build_app
 from sandbox_service.gateway.turns import Turn, Turns
 from sandbox_service.wire.frames import Frame, Op
 from tests.fakes.backend import EchoBackend
-from tests.fakes.gateway import digest, make_registry
-from tests.fakes.waiting import settle, until
+from tests.harness.gateway import digest, make_registry
+from tests.harness.waiting import settle, until
 
 TWO = {digest("g"): "greedy", digest("q"): "quiet"}
 

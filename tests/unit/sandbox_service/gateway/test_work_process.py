@@ -13,7 +13,7 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import CapacityError, ServiceError
 from sandbox_service.gateway.refusals import SchemaError
 from sandbox_service.gateway.work_process import WorkProcess
-from tests.fakes.waiting import until
+from tests.harness.waiting import until
 
 
 async def test_work_is_done_in_one_other_process():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sandbox_service.pool.decisions import has_place_for
 from sandbox_service.pool.fairness import QUANTUM
 from sandbox_service.pool.state import BoxState
-from tests.fakes.pools import PoolInHand
+from tests.harness.pools import PoolInHand
 
 
 def test_the_pool_keeps_its_minimum_warm_and_counts_those_that_start() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sandbox_service.pool.fairness import QUANTUM
 from sandbox_service.pool.state import BoxState
-from tests.fakes.pools import PoolInHand
+from tests.harness.pools import PoolInHand
 
 TENANTS = ("ada", "bob", "eve")
 

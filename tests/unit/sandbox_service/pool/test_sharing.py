@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sandbox_service.pool.policy import Sharing
 from sandbox_service.pool.state import BoxState
-from tests.fakes.pools import PoolInHand
+from tests.harness.pools import PoolInHand
 
 
 def shared(max_boxes: int, tenants: int, share: float = 0.75, **policy: object) -> PoolInHand:

@@ -7,7 +7,7 @@ import pytest
 from sandbox_service.config import PoolConfig
 from sandbox_service.pool.policy import FORK_ALLOWANCE, NodeSize, PoolPolicy
 from sandbox_service.pool.state import BoxState
-from tests.fakes.pools import PoolInHand
+from tests.harness.pools import PoolInHand
 
 
 def test_a_box_with_agent_code_is_cleaned_before_it_is_idle_again() -> None:

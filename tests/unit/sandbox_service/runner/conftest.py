@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.runner_box import runner_box, uid_drop_missing
+from tests.harness.runner_box import runner_box, uid_drop_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.support.runner_box import RunnerBox
+    from tests.harness.runner_box import RunnerBox
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["one-user", "own-user-ids"])
@@ -25,7 +25,7 @@ def drop(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture(scope="module")
 def agent_box(drop: bool) -> Iterator[RunnerBox]:
     """A box whose instances run agent code; shared by the tests of a module."""
-    with runner_box("tests.support.agent_world", drop=drop, agent_code=True) as box:
+    with runner_box("tests.fakes.agent_world", drop=drop, agent_code=True) as box:
         yield box
 
 

@@ -9,7 +9,7 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.connection import RunnerConnection
 from sandbox_service.wire.frames import Frame, Op
 from tests.fakes.listening_runner import configuration, listening
-from tests.fakes.waiting import until
+from tests.harness.waiting import until
 
 
 class Heard:

@@ -15,7 +15,7 @@ from sandbox_service.sandboxes.state import SOCKET_NAME, StateDir
 from sandbox_service.wire.frames import Frame, Op
 from tests.fakes.engine import FakeEngine
 from tests.fakes.listening_runner import ListeningRunner, configuration
-from tests.fakes.waiting import until
+from tests.harness.waiting import until
 
 SPEC = EchoCatalog.spec
 FACTS = EngineInfo("28.0.0", "1.3.3", frozenset({"runc"}), rootless=False, remapped_root=None)

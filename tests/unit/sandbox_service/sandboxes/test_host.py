@@ -17,7 +17,7 @@ from sandbox_service.sandboxes.content import runner_files
 from sandbox_service.sandboxes.host import choose_interpreter, detect_host, reachable
 from sandbox_service.sandboxes.namespaces import INSIDE, Enclosure, namespaces_work
 from sandbox_service.sandboxes.state import StateDir
-from tests.fakes.waiting import until
+from tests.harness.waiting import until
 
 LIMITS = SandboxLimits(workspace_mib=8, workspace_inodes=100)
 

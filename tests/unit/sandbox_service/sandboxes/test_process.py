@@ -11,8 +11,8 @@ from sandbox_service.sandboxes.base import SandboxLimits
 from sandbox_service.sandboxes.factory import open_factory
 from sandbox_service.sandboxes.process import ProcessFactory
 from sandbox_service.sandboxes.state import StateDir
-from tests.fakes.boxes import ECHO
-from tests.fakes.waiting import until
+from tests.harness.boxes import ECHO
+from tests.harness.waiting import until
 
 
 async def test_the_log_says_once_what_protects_boxes_and_that_they_are_no_boundary(tmp_path, caplog):

@@ -14,7 +14,7 @@ from sandbox_service.supervisor.boxes import BoxPool
 from tests.fakes.clock import FakeClock
 from tests.fakes.environments import fake_registry
 from tests.fakes.sandboxes import FakeSandboxFactory
-from tests.fakes.waiting import settle
+from tests.harness.waiting import settle
 
 
 def _pool(factory: FakeSandboxFactory, lost: list[str] | None = None, **config: int) -> BoxPool:

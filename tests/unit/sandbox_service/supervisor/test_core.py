@@ -12,7 +12,7 @@ from sandbox_service.trajectories.store import open_store
 from sandbox_service.wire.frames import Frame, Op
 from tests.fakes.clock import FakeClock
 from tests.fakes.sandboxes import FakeSandboxFactory
-from tests.fakes.supervised import Supervised, fake_config, supervised
+from tests.harness.supervised import Supervised, fake_config, supervised
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,9 +10,9 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import PoolConfig
 from sandbox_service.wire.frames import Op
 from tests.fakes.sandboxes import FakeSandboxFactory
-from tests.fakes.supervised import Supervised, supervised
 from tests.fakes.trajectories import MemoryTrajectoryStore
-from tests.fakes.waiting import settle
+from tests.harness.supervised import Supervised, supervised
+from tests.harness.waiting import settle
 
 ONE_BOX = PoolConfig(min_boxes=0, max_boxes=1)
 

@@ -10,9 +10,9 @@ import pytest
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import DeadlineConfig, LeaseConfig, PoolConfig
 from sandbox_service.wire.frames import Op
-from tests.fakes.supervised import supervised
 from tests.fakes.trajectories import MemoryTrajectoryStore
-from tests.fakes.waiting import settle
+from tests.harness.supervised import supervised
+from tests.harness.waiting import settle
 
 
 def _message(instance: str) -> dict[str, object]:

@@ -11,8 +11,8 @@ from sandbox_service.config import StoreConfig
 from sandbox_service.wire.frames import Frame, Op
 from tests.fakes.clock import FakeClock
 from tests.fakes.sandboxes import FakeSandboxFactory
-from tests.fakes.supervised import Supervised, fake_config, supervised
 from tests.fakes.trajectories import MemoryTrajectoryStore
+from tests.harness.supervised import Supervised, fake_config, supervised
 
 _CREATE = {"environment": "echo", "task_id": "echo-10"}
 

@@ -7,8 +7,8 @@ import pytest
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.pool.policy import FORK_ALLOWANCE
 from sandbox_service.wire.frames import Op
-from tests.fakes.supervised import supervised
 from tests.fakes.trajectories import MemoryTrajectoryStore
+from tests.harness.supervised import supervised
 
 
 async def test_copies_live_and_end_on_their_own() -> None:

@@ -6,7 +6,7 @@ from sandbox_contract.inspection import Instances, Trajectory
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.trajectories.records import EventKind, EventRecord
 from sandbox_service.wire.frames import MAX_BODY, Op
-from tests.fakes.supervised import supervised
+from tests.harness.supervised import supervised
 
 
 async def test_a_tenant_sees_its_own_instances_with_their_leases() -> None:

@@ -11,8 +11,8 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.wire.frames import Op
 from tests.fakes.sandboxes import FakeSandboxFactory
-from tests.fakes.supervised import Supervised, supervised
 from tests.fakes.trajectories import MemoryTrajectoryStore
+from tests.harness.supervised import Supervised, supervised
 
 
 def _message(instance: str, content: str = "hello") -> dict[str, object]:

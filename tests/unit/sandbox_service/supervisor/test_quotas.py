@@ -12,10 +12,10 @@ from sandbox_service.config import PoolConfig, QuotaConfig, ServerConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.stream.failures import error_of
 from sandbox_service.wire.frames import Op
-from tests.fakes.gateway import digest
-from tests.fakes.supervised import supervised
 from tests.fakes.trajectories import MemoryTrajectoryStore
-from tests.fakes.waiting import settle
+from tests.harness.gateway import digest
+from tests.harness.supervised import supervised
+from tests.harness.waiting import settle
 
 if TYPE_CHECKING:
     from sandbox_service.trajectories.records import InstanceRecord

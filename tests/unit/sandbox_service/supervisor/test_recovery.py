@@ -12,9 +12,9 @@ from sandbox_service.config import PoolConfig
 from sandbox_service.wire.frames import Op
 from tests.fakes.clock import FakeClock
 from tests.fakes.sandboxes import FakeSandboxFactory
-from tests.fakes.supervised import Supervised, fake_config, supervised
 from tests.fakes.trajectories import MemoryTrajectoryStore
-from tests.fakes.waiting import settle
+from tests.harness.supervised import Supervised, fake_config, supervised
+from tests.harness.waiting import settle
 
 
 def _message(instance: str, content: str = "hello") -> dict[str, object]:

@@ -12,8 +12,8 @@ from sandbox_service.trajectories.records import EventKind
 from sandbox_service.wire.frames import Op
 from tests.fakes.clock import FakeClock
 from tests.fakes.sandboxes import FakeSandboxFactory
-from tests.fakes.supervised import Supervised, fake_config, supervised
 from tests.fakes.trajectories import MemoryTrajectoryStore
+from tests.harness.supervised import Supervised, fake_config, supervised
 
 
 def _message(instance: str, content: str = "hello") -> dict[str, object]:

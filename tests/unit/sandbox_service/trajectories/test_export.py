@@ -11,7 +11,7 @@ from sandbox_service.trajectories.export import FileFormat, export
 from sandbox_service.trajectories.reader import InstanceFilter
 from sandbox_service.trajectories.rows import ExportFilter, Rows
 from sandbox_service.trajectories.store import open_store
-from tests.fakes.episodes import START, Episode, instance, record, step
+from tests.harness.episodes import START, Episode, instance, record, step
 
 
 @pytest.fixture

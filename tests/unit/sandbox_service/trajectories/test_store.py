@@ -15,8 +15,8 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.schema import StoreSchemaError
 from sandbox_service.trajectories.store import open_for_reading, open_store
 from tests.contract.trajectory_store import TrajectoryStoreContract
-from tests.fakes.episodes import event, instance
-from tests.fakes.waiting import until
+from tests.harness.episodes import event, instance
+from tests.harness.waiting import until
 
 
 class TestSqliteStore(TrajectoryStoreContract):

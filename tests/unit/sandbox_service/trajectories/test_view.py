@@ -10,7 +10,7 @@ from sandbox_service.trajectories.view import (
     trajectory_of,
     trajectory_page,
 )
-from tests.fakes.episodes import create, evaluation, event, failure, instance, step
+from tests.harness.episodes import create, evaluation, event, failure, instance, step
 
 
 def test_a_conversation_is_the_opening_and_each_action_with_its_answer():

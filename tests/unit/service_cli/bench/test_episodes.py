@@ -13,7 +13,7 @@ from service_cli.bench.episodes import play_many
 from service_cli.bench.load import LoadError, Target
 from service_cli.bench.scripts import Script, Scripts
 from tests.fakes.echo_service import EchoService
-from tests.fakes.http_server import serving
+from tests.harness.http_server import serving
 
 MESSAGE = json.dumps({"role": "assistant", "content": "x"}).encode()
 

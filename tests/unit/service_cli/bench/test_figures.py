@@ -9,7 +9,7 @@ from service_cli.bench.context import Sizes, beside, rounded, spread
 from service_cli.bench.machine import available_memory_mb, describe_machine
 from service_cli.bench.processes import CpuLook, CpuUse, cpu_look, memory_mb, processes_of
 from service_cli.bench.suites import SUITES
-from tests.fakes.waiting import wait_until
+from tests.harness.waiting import wait_until
 
 
 def test_a_spread_stands_beside_its_yardstick() -> None:

@@ -14,8 +14,8 @@ from sandbox_service.gateway.app import build_app
 from sandbox_service.wire.frames import Op
 from service_cli.commands.app import build_cli
 from tests.fakes.backend import EchoBackend
-from tests.fakes.gateway import digest, make_registry
-from tests.fakes.http_server import serving
+from tests.harness.gateway import digest, make_registry
+from tests.harness.http_server import serving
 
 WIDE = {"COLUMNS": "200"}
 

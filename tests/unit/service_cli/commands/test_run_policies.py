@@ -16,7 +16,7 @@ from sandbox_service.gateway.app import build_app
 from service_cli.commands.app import build_cli
 from tests.fakes.chat_server import FakeChatServer, Reply, calls, says
 from tests.fakes.games import GameBackend, game_registry
-from tests.fakes.http_server import serving
+from tests.harness.http_server import serving
 
 MAIN = "from service_cli.commands.app import main; main()"
 

@@ -11,7 +11,7 @@ from sandbox_service.trajectories.records import EventKind, record_id
 from sandbox_service.trajectories.store import open_store
 from service_cli.commands.trajectories import build
 from service_cli.commands.trajectory_view import plain
-from tests.fakes.episodes import START, Episode, create, event, failure, instance, record, step
+from tests.harness.episodes import START, Episode, create, event, failure, instance, record, step
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from service_cli.policies.chat_server import ChatServer, api_base
 from service_cli.policies.policies import ContextFullError, PolicyError
 from tests.fakes.chat_server import FakeChatServer, Reply, calls, says
-from tests.fakes.http_server import serving
+from tests.harness.http_server import serving
 
 BUSY = Reply({"error": {"message": "slow down"}}, 429, headers={"retry-after-ms": "1"})
 

@@ -12,7 +12,7 @@ from service_cli.policies.player import PolicyRun
 from service_cli.policies.policies import View
 from tests.fakes.chat_server import FakeChatServer, Reply, calls, says
 from tests.fakes.games import GameBackend, game_registry
-from tests.fakes.http_server import serving
+from tests.harness.http_server import serving
 
 FULL = Reply({"error": {"message": "maximum context length is 9 tokens"}}, 400)
 

@@ -15,7 +15,7 @@ from service_cli.policies.player import PolicyRun
 from service_cli.policies.policies import Actor, EmptyPolicy, Policy, PolicyError, ReferencePolicy
 from service_cli.policies.random_policy import RandomPolicy
 from tests.fakes.backend import EchoBackend
-from tests.fakes.gateway import make_registry
+from tests.harness.gateway import make_registry
 
 
 def run_of(policy: Policy, splits: tuple[str, ...] = ()) -> PolicyRun:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.support.samples import batch, outcomes, sample
+from tests.harness.samples import batch, outcomes, sample
 from trainer.advantage import credit
 from trainer.config.algorithm import (
     AlgorithmConfig,

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.support.samples import sample
+from tests.harness.samples import sample
 from trainer.advantage.kl_penalty import penalised, token_kl
 
 

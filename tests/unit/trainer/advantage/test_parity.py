@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tests.support.samples import batch, outcomes, sample
-from tests.support.trl_formulas import trl_grpo_advantages, trl_rloo_advantages
+from tests.harness.samples import batch, outcomes, sample
+from tests.harness.trl_formulas import trl_grpo_advantages, trl_rloo_advantages
 from trainer.advantage import credit
 from trainer.config.algorithm import AlgorithmConfig, DrGrpo, Grpo, KlConfig, Rloo
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sandbox_contract.messages import FunctionCall, FunctionSchema, Message, Tool, ToolCall
-from tests.support.template_families import chat_with, family_names, kept_names, mistral_names, trl_names
+from tests.harness.template_families import chat_with, family_names, kept_names, mistral_names, trl_names
 from trainer.chat.tool_formats import TOOL_FORMATS
 from trainer.chat.tool_formats.base import arguments_of
 

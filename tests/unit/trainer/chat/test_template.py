@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from sandbox_contract.messages import FunctionCall, FunctionSchema, Message, Tool, ToolCall
-from tests.support.chat_templates import CHATML, write_tokenizer
-from tests.support.template_families import chat_with, template_text, trl_names
+from tests.harness.chat_templates import CHATML, write_tokenizer
+from tests.harness.template_families import chat_with, template_text, trl_names
 from trainer.chat import ChatTokenizer
 from trainer.chat.arguments import known_arguments
 from trainer.config.model import ChatConfig

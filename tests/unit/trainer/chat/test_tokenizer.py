@@ -5,8 +5,8 @@ import json
 import pytest
 
 from sandbox_contract.messages import FunctionSchema, Message, Tool
-from tests.fakes.tiny_chat import tiny_chat
-from tests.support.chat_templates import CHATML, LLAMA3, MISTRAL, TEMPLATES, write_tokenizer
+from tests.harness.chat_templates import CHATML, LLAMA3, MISTRAL, TEMPLATES, write_tokenizer
+from tests.harness.tiny_chat import tiny_chat
 from trainer.chat import ChatTokenizer
 from trainer.config.model import ChatConfig
 from trainer.errors import ConfigError

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.fakes.run_folder import write_run
 from tests.fakes.training import FakeDriver, evaluation
+from tests.harness.run_folder import write_run
 from trainer.cli.app import build_cli
 from trainer.config import TinyModel
 from trainer.config.reading import read_run

@@ -2,7 +2,7 @@ import asyncio
 import threading
 
 from tests.fakes.model_core import FakeCore
-from tests.fakes.model_process import idle, started
+from tests.harness.model_process import idle, started
 from trainer.engines import actor as engine_actor
 from trainer.engines.actor import EngineActor
 from trainer.engines.generation import GenerationRequest, Sampling

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes.rollout_engines import FakeEngine
-from tests.fakes.waiting import until
+from tests.harness.waiting import until
 from trainer.engines.generation import Finish, GenerationRequest, Sampling
 from trainer.engines.pool import EnginePool, PoolLimits
 from trainer.errors import EngineError, Stalled

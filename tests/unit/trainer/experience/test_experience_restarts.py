@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from tests.fakes.experience import FakePlayer, FakeTaskService, experience, run_config
-from tests.fakes.waiting import until
-from tests.support.experience_steps import ids, same, started, sync_weights
+from tests.harness.experience_steps import ids, same, started, sync_weights
+from tests.harness.waiting import until
 from trainer.errors import CheckpointError
 
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from tests.fakes.experience import FakePlayer, run_config, trajectory
-from tests.fakes.waiting import settle, until
-from tests.support.experience_steps import ids, started, sync_weights
+from tests.harness.experience_steps import ids, started, sync_weights
+from tests.harness.waiting import settle, until
 from trainer.errors import ConfigError, EngineLost
 from trainer.experience.workers import WorkerPlayer
 from trainer.rollout.watch import Watch

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.chat_templates import CHATML, write_tokenizer
+from tests.harness.chat_templates import CHATML, write_tokenizer
 from trainer.config.reading import read_run
 from trainer.errors import ConfigError
 from trainer.launch.run import train

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from tests.fakes.architectures import tiny_model
-from tests.fakes.learning import WORDS, run_config, small_model
+from tests.harness.architectures import tiny_model
+from tests.harness.learning import WORDS, run_config, small_model
 from trainer.errors import ConfigError
 from trainer.launch.model import check_model
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes.learning import run_config, small_model
+from tests.harness.learning import run_config, small_model
 from trainer.capacity.machine import GIB, Machine
 from trainer.errors import ConfigError
 from trainer.launch.preflight import check_cuda, check_sizes, nvidia_driver

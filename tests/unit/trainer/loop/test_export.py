@@ -4,8 +4,8 @@ from concurrent.futures import Future
 import pytest
 from pydantic import ValidationError
 
-from tests.fakes.http_server import serving
 from tests.fakes.hub import FakeHub
+from tests.harness.http_server import serving
 from trainer.config import CheckpointConfig
 from trainer.loop.export import Exporter, hub_of
 from trainer.loop.hub import HuggingFaceHub

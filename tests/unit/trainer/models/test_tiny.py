@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from sandbox_service.environments.code.box.prompts import NO_ACTION, task_message
-from tests.fakes.tiny_chat import tiny_chat, tiny_folder
+from tests.harness.tiny_chat import tiny_chat, tiny_folder
 from trainer.config.model import PretrainedModel, TinyModel
 from trainer.errors import ConfigError, DataError
 from trainer.models import make_tiny, model_folder

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from tests.fakes.run_folder import write_run
+from tests.harness.run_folder import write_run
 from trainer.errors import DataError
 from trainer.report.comparison import write_comparison
 

@@ -1,7 +1,7 @@
 import json
 from itertools import pairwise
 
-from tests.fakes.run_folder import write_groups
+from tests.harness.run_folder import write_groups
 from trainer.report.episodes import shown_episodes
 from trainer.report.sampling import chosen_groups, spread
 

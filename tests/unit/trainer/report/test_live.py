@@ -3,7 +3,7 @@ import threading
 import httpx
 import pytest
 
-from tests.fakes.run_folder import write_run
+from tests.harness.run_folder import write_run
 from trainer.report.live import LiveReport, ReportServer
 from trainer.report.page import render_report
 from trainer.tracking.jsonl import JsonlTracker

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 import plotly.graph_objects as go
 import pytest
 
-from tests.fakes.run_folder import NASTY, write_run
+from tests.harness.run_folder import NASTY, write_run
 from trainer.errors import DataError
 from trainer.report.page import write_report
 

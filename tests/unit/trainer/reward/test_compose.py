@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.episodes_played import FAILURE, played
+from tests.harness.episodes_played import FAILURE, played
 from trainer.config.reward import RewardConfig, TermWeights
 from trainer.reward import Scored, score
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.episodes_played import played
+from tests.harness.episodes_played import played
 from trainer.config.reward import TermWeights
 from trainer.reward.terms import (
     TERMS,

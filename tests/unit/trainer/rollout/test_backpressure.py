@@ -7,7 +7,7 @@ import pytest
 from sandbox_client.errors import Failure, TransportError
 from sandbox_contract.inspection import PoolStats, Stats, SupervisorStats
 from sandbox_contract.problems import FailureClass
-from tests.fakes.waiting import until
+from tests.harness.waiting import until
 from trainer.rollout.backpressure import Slots, adjusted, first_limit, follow_pool, pools_of
 
 

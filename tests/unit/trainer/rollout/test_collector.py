@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.fakes.experience import FakePlayer, alternating, failure, no_sleep, trajectory
-from tests.fakes.waiting import until
+from tests.harness.waiting import until
 from trainer.config import RolloutConfig
 from trainer.errors import ConfigError
 from trainer.rollout.attempts import Attempts

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.fakes.tiny_chat import tiny_chat
 from tests.fakes.told_service import ToldService, observed
-from tests.support.scripted_episodes import END, PROGRAM, SUBMIT, TASK, play, spoken
+from tests.harness.scripted_episodes import END, PROGRAM, SUBMIT, TASK, play, spoken
+from tests.harness.tiny_chat import tiny_chat
 from trainer.config.rollout import RolloutConfig, ServiceConfig
 from trainer.engines.generation import Finish, Generation
 from trainer.errors import ConfigError

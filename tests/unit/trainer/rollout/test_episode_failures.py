@@ -6,7 +6,7 @@ import pytest
 
 from sandbox_contract.problems import ErrorCode
 from tests.fakes.told_service import ToldService, observed
-from tests.support.scripted_episodes import END, PROGRAM, SUBMIT, play, spoken
+from tests.harness.scripted_episodes import END, PROGRAM, SUBMIT, play, spoken
 from trainer.engines.generation import Finish, Generation
 from trainer.errors import EngineLost
 from trainer.rollout.rows import samples_of

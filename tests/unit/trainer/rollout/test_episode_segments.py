@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.fakes.tiny_chat import tiny_chat
 from tests.fakes.told_service import ToldService, observed
-from tests.support.scripted_episodes import END, SUBMIT, play, spoken
+from tests.harness.scripted_episodes import END, SUBMIT, play, spoken
+from tests.harness.tiny_chat import tiny_chat
 from trainer.types import StopReason
 
 TOOL = {"type": "function", "function": {"name": "submit", "description": "", "parameters": {}}}

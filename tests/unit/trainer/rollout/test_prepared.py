@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from sandbox_contract.problems import ErrorCode
-from tests.fakes.tiny_chat import tiny_chat
 from tests.fakes.told_service import ToldService
-from tests.fakes.waiting import until
-from tests.support.scripted_episodes import END, SUBMIT, TASK
+from tests.harness.scripted_episodes import END, SUBMIT, TASK
+from tests.harness.tiny_chat import tiny_chat
+from tests.harness.waiting import until
 from trainer.config.rollout import RolloutConfig, SamplingConfig, ServiceConfig
 from trainer.rollout.episode import EpisodePlayer
 from trainer.rollout.prepared import PreparedInstances

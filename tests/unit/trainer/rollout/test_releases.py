@@ -1,8 +1,8 @@
 """Instances of graded episodes are released in the background, and all of them before the player closes."""
 
-from tests.fakes.tiny_chat import tiny_chat
 from tests.fakes.told_service import ToldService
-from tests.support.scripted_episodes import END, SUBMIT, TASK
+from tests.harness.scripted_episodes import END, SUBMIT, TASK
+from tests.harness.tiny_chat import tiny_chat
 from trainer.config.rollout import RolloutConfig, SamplingConfig, ServiceConfig
 from trainer.rollout.episode import EpisodePlayer
 from trainer.rollout.scripted import ScriptedPolicy

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from sandbox_contract.messages import FunctionCall, Message, ToolCall
-from tests.fakes.tiny_chat import tiny_chat
+from tests.harness.tiny_chat import tiny_chat
 from trainer.engines.generation import Finish, GenerationRequest, Sampling
 from trainer.errors import EngineError
 from trainer.rollout.scripted import Latency, ScriptedPolicy

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.clock import FakeClock
-from tests.fakes.tiny_chat import tiny_chat
 from tests.fakes.told_service import ToldService
-from tests.support.scripted_episodes import END, SUBMIT
+from tests.harness.scripted_episodes import END, SUBMIT
+from tests.harness.tiny_chat import tiny_chat
 from trainer.config import RunConfig, WarmStartConfig
 from trainer.errors import CheckpointError, DataError
 from trainer.rollout.watch import Watch

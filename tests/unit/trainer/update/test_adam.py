@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from tests.fakes.learning import run_config, small_batch, small_model
 from tests.fakes.pretended_ranks import one_of
+from tests.harness.learning import run_config, small_batch, small_model
 from trainer.config import OptimizerConfig
 from trainer.errors import ConfigError
 from trainer.update import adam

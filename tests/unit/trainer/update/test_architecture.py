@@ -7,8 +7,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from tests.fakes.architectures import ARCHITECTURES, WINDOW, WORDS, tiny_config, tiny_model
-from tests.fakes.learning import run_config
+from tests.harness.architectures import ARCHITECTURES, WINDOW, WORDS, tiny_config, tiny_model
+from tests.harness.learning import run_config
 from trainer.errors import ConfigError
 from trainer.update.architecture import PACKED, attention_for, text_config
 from trainer.update.model import load_model

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.fakes.architectures import tiny_config
+from tests.harness.architectures import tiny_config
 from trainer.update.attention import sequence_attention
 from trainer.update.varlen import takes_varlen, varlen_attention
 

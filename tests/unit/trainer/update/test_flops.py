@@ -3,7 +3,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.fakes.learning import run_config, small_batch, small_model
+from tests.harness.learning import run_config, small_batch, small_model
 from trainer.update.flops import Work, peak_flops
 from trainer.update.learner import Learner
 from trainer.update.model import load_model

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.fakes.learning import WORDS, run_config, small_model
+from tests.harness.learning import WORDS, run_config, small_model
 from trainer.errors import ConfigError
 from trainer.update.head import chunked_statistics
 from trainer.update.model import load_model

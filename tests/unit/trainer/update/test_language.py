@@ -3,8 +3,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from tests.fakes.architectures import tiny_model
-from tests.fakes.learning import run_config, small_batch, small_model
+from tests.harness.architectures import tiny_model
+from tests.harness.learning import run_config, small_batch, small_model
 from trainer.errors import ConfigError
 from trainer.update.learner import Learner
 from trainer.update.memory import rank_memory, shape_of

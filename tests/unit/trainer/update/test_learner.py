@@ -6,7 +6,7 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
-from tests.fakes.learning import run_config, small_batch, small_model
+from tests.harness.learning import run_config, small_batch, small_model
 from trainer.config import OptimizerConfig
 from trainer.errors import CheckpointError
 from trainer.types import Objective

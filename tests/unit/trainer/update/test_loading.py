@@ -6,9 +6,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from tests.fakes.architectures import ARCHITECTURES, tiny_model
-from tests.fakes.learning import run_config, small_model
-from tests.fakes.memory import WORLD, peaks_of_two_ranks
+from tests.harness.architectures import ARCHITECTURES, tiny_model
+from tests.harness.learning import run_config, small_model
+from tests.harness.memory import WORLD, peaks_of_two_ranks
 from trainer.errors import ConfigError
 from trainer.update.model import load_model, make_model
 

@@ -6,8 +6,8 @@ from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
 from torch.distributed.tensor import DTensor
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 
-from tests.fakes.learning import run_config, small_batch, small_model
 from tests.fakes.pretended_ranks import one_of
+from tests.harness.learning import run_config, small_batch, small_model
 from trainer.update.learner import Learner
 from trainer.update.memory import ModelShape, rank_memory, shape_of
 from trainer.update.mesh import Mesh

@@ -3,7 +3,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, Qwen2Config
 
-from tests.fakes.learning import WORDS, run_config, small_model
+from tests.harness.learning import WORDS, run_config, small_model
 from trainer.errors import ConfigError
 from trainer.update.model import load_model
 from trainer.update.packing import Row, lay_out

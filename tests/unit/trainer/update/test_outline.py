@@ -3,7 +3,7 @@ import pickle
 import numpy as np
 import pytest
 
-from tests.fakes.learning import small_batch
+from tests.harness.learning import small_batch
 from trainer.update.mesh import Mesh
 from trainer.update.outline import filled, is_filled, outlined, row_tokens
 from trainer.update.partition import RankShare, minibatches

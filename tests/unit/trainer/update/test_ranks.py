@@ -3,8 +3,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from tests.fakes.learning import small_model
-from tests.fakes.ranks import CASES, EXPORTED, WAYS, cases_of, found, learner_of, play, run_ranks
+from tests.harness.learning import small_model
+from tests.harness.ranks import CASES, EXPORTED, WAYS, cases_of, found, learner_of, play, run_ranks
 
 ALONE = {"sharding": "ddp"}
 pytestmark = pytest.mark.timeout(900)

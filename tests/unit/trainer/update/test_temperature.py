@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.fakes.learning import WORDS, run_config, small_batch, small_model
+from tests.harness.learning import WORDS, run_config, small_batch, small_model
 from trainer.update.learner import Learner
 from trainer.update.model import load_model
 from trainer.update.packing import Row, lay_out

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.learner_process import LearnerProcess
-from tests.fakes.learning import small_model
 from tests.fakes.model_engine import ModelEngine
+from tests.harness.learner_process import LearnerProcess
+from tests.harness.learning import small_model
 from trainer.config import RunConfig
 
 ROOT = Path(__file__).parents[4]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes.model_engine import HEAD, ModelEngine
 from tests.fakes.weight_owner import ModelOwner
-from tests.support.pretrained import random_model, smollm2
+from tests.harness.pretrained import random_model, smollm2
 from trainer.config import RunConfig
 from trainer.errors import StaleWeights
 from trainer.weight_sync.sync import make_weight_sync

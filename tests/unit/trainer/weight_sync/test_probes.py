@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tests.fakes.learning import small_batch
+from tests.harness.learning import small_batch
 from trainer.weight_sync.probes import BUDGET, probes_of_batch, probes_of_draws
 
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.fakes.learning import small_model
 from tests.fakes.model_engine import HEAD, ModelEngine
 from tests.fakes.weight_owner import ModelOwner
+from tests.harness.learning import small_model
 from trainer.config import RunConfig
 from trainer.errors import StaleWeights
 from trainer.weight_sync.fingerprint import Recorder

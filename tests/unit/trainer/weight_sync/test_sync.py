@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.fakes.rollout_engines import FakeHandle
-from tests.fakes.weight_sync_ranks import sync_by_two_ranks
+from tests.harness.weight_sync_ranks import sync_by_two_ranks
 from trainer.config import RunConfig
 from trainer.errors import ConfigError, StaleWeights, Stalled
 from trainer.weight_sync.snapshots import (

@@ -2,12 +2,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.fakes.waiting import wait_until
+from tests.harness.waiting import wait_until
 
 
 def test_a_process_of_the_model_ends_with_a_parent_that_dies_without_a_word():
     parent = subprocess.run(
-        [sys.executable, "-m", "tests.fakes.model_process"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "tests.harness.model_process"], capture_output=True, text=True, check=False
     )
     child = Path("/proc") / parent.stdout
     assert parent.stdout.isdecimal(), parent.stderr

@@ -10,7 +10,7 @@ import pytest
 
 from sandbox_service.environments.code.box.world import CodeWorld
 from sandbox_service.runner.world import Context
-from tests.fakes.agent import FakeAgent
+from tests.harness.agent import FakeAgent
 
 MakeWorld = Callable[..., CodeWorld]
 

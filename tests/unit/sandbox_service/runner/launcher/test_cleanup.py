@@ -11,7 +11,7 @@ import pytest
 
 from sandbox_service.runner.config import RunnerConfig
 from sandbox_service.runner.launcher.cleanup import Cleanup
-from tests.support.runner_box import uid_drop_missing
+from tests.harness.runner_box import uid_drop_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,10 +11,10 @@ import pytest
 
 from sandbox_service.runner.kernel.killing import signal_uid
 from sandbox_service.wire.frames import Frame, Op
-from tests.support.runner_box import error_code, is_alive, runner_box, uid_drop_missing
+from tests.harness.runner_box import error_code, is_alive, runner_box, uid_drop_missing
 
 if TYPE_CHECKING:
-    from tests.support.runner_box import RunnerBox
+    from tests.harness.runner_box import RunnerBox
 
 TRACES = """
 import os, pathlib, subprocess, socket, sys
@@ -56,7 +56,7 @@ def traces(box: RunnerBox) -> str:
 def plant(box: RunnerBox, name: str) -> None:
     box.create(name)
     assert box.act(name, do="python", code=traces(box))["output"] == ""
-    box.act(name, do="candidate", entry="tests.support.agent_world:double")
+    box.act(name, do="candidate", entry="tests.fakes.agent_world:double")
     ran = box.act(name, do="request", message={"run": "open('by-the-candidate', 'w').write('x')"})
     assert ran["value"] == {"result": "1"}
 
@@ -68,7 +68,7 @@ def entries(box: RunnerBox) -> list[str]:
 
 
 def test_a_reset_finds_every_trace_and_leaves_none(drop: bool) -> None:
-    with runner_box("tests.support.agent_world", drop=drop, agent_code=True) as box:
+    with runner_box("tests.fakes.agent_world", drop=drop, agent_code=True) as box:
         before = {process["pid"] for process in box.processes()}
         plant(box, "a")
         plant_pids = {process["pid"] for process in box.processes()} - before
@@ -81,7 +81,7 @@ def test_a_reset_finds_every_trace_and_leaves_none(drop: bool) -> None:
 
 
 def test_the_release_of_the_last_instance_cleans_the_box_when_asked_to(drop: bool) -> None:
-    with runner_box("tests.support.agent_world", drop=drop, agent_code=True) as box:
+    with runner_box("tests.fakes.agent_world", drop=drop, agent_code=True) as box:
         before = {process["pid"] for process in box.processes()}
         box.create("a")
         box.act("a", do="write", path="f", text="x")
@@ -96,7 +96,7 @@ def test_the_release_of_the_last_instance_cleans_the_box_when_asked_to(drop: boo
 
 
 def test_copies_and_what_they_share_go_with_the_last_of_them(drop: bool) -> None:
-    with runner_box("tests.support.agent_world", drop=drop, agent_code=True) as box:
+    with runner_box("tests.fakes.agent_world", drop=drop, agent_code=True) as box:
         before = {process["pid"] for process in box.processes()}
         box.create("source")
         box.act("source", do="python", code="open('f', 'w').write('x')")
@@ -109,7 +109,7 @@ def test_copies_and_what_they_share_go_with_the_last_of_them(drop: bool) -> None
 
 
 def test_a_box_that_is_cleaned_with_its_last_instance_takes_no_other_before() -> None:
-    with runner_box("tests.support.agent_world", agent_code=True) as box:
+    with runner_box("tests.fakes.agent_world", agent_code=True) as box:
         box.create("a")
         # In one piece, so that the create is read before the release is through.
         meta = {"deadline_s": 20, "seed": 1, "max_steps": 9}
@@ -124,7 +124,7 @@ def test_a_box_that_is_cleaned_with_its_last_instance_takes_no_other_before() ->
 def test_a_release_that_leaves_something_says_so_although_it_was_the_last() -> None:
     if (reason := uid_drop_missing()) is not None:
         pytest.skip(reason)
-    with runner_box("tests.support.agent_world", drop=True, agent_code=True) as box:
+    with runner_box("tests.fakes.agent_world", drop=True, agent_code=True) as box:
         scratch = Path(box.config["scratch"][0])
         inner = scratch / "of-root"
         inner.mkdir()
@@ -136,7 +136,7 @@ def test_a_release_that_leaves_something_says_so_although_it_was_the_last() -> N
 
 
 def test_a_release_cleans_what_belongs_to_the_instance(drop: bool) -> None:
-    with runner_box("tests.support.agent_world", drop=drop, agent_code=True) as box:
+    with runner_box("tests.fakes.agent_world", drop=drop, agent_code=True) as box:
         box.create("neighbour")
         box.act("neighbour", do="write", path="kept", text="here")
         before = {process["pid"] for process in box.processes()}
@@ -155,7 +155,7 @@ def test_a_release_cleans_what_belongs_to_the_instance(drop: bool) -> None:
 def test_neighbours_are_served_while_an_instance_is_cleaned_up() -> None:
     if (reason := uid_drop_missing()) is not None:
         pytest.skip(reason)
-    with runner_box("tests.support.agent_world", drop=True, agent_code=True) as box:
+    with runner_box("tests.fakes.agent_world", drop=True, agent_code=True) as box:
         scratch = box.config["scratch"][0]
         for name in ("messy", "neighbour"):
             box.create(name)
@@ -175,7 +175,7 @@ def test_neighbours_are_served_while_an_instance_is_cleaned_up() -> None:
 
 
 def test_what_lay_there_before_is_not_a_trace(drop: bool) -> None:
-    with runner_box("tests.support.agent_world", drop=drop, agent_code=True) as box:
+    with runner_box("tests.fakes.agent_world", drop=drop, agent_code=True) as box:
         scratch = Path(box.config["scratch"][0])
         box.create("a")
         assert box.reset().meta["clean"]
@@ -190,7 +190,7 @@ def test_a_directory_that_others_can_write_is_never_emptied_without_user_ids(tmp
     shared.mkdir()
     shared.chmod(0o1777)
     (shared / "of-somebody").write_text("x")
-    with runner_box("tests.support.agent_world", agent_code=True, scratch=[str(shared)]) as box:
+    with runner_box("tests.fakes.agent_world", agent_code=True, scratch=[str(shared)]) as box:
         box.create("a")
         reply = box.reset()
         assert reply.meta["clean"] is False
@@ -201,7 +201,7 @@ def test_a_directory_that_others_can_write_is_never_emptied_without_user_ids(tmp
 def test_files_of_the_environment_in_shared_places_are_removed_by_a_reset() -> None:
     if (reason := uid_drop_missing()) is not None:
         pytest.skip(reason)
-    with runner_box("tests.support.agent_world", drop=True, agent_code=True) as box:
+    with runner_box("tests.fakes.agent_world", drop=True, agent_code=True) as box:
         scratch = Path(box.config["scratch"][0])
         box.create("a")
         # By now the launcher has noted what was there before: it takes messages in order.
@@ -216,7 +216,7 @@ def test_files_of_the_environment_in_shared_places_are_removed_by_a_reset() -> N
 def test_what_cannot_be_removed_is_named() -> None:
     if (reason := uid_drop_missing()) is not None:
         pytest.skip(reason)
-    with runner_box("tests.support.agent_world", drop=True, agent_code=True) as box:
+    with runner_box("tests.fakes.agent_world", drop=True, agent_code=True) as box:
         scratch = Path(box.config["scratch"][0])
         inner = scratch / "of-root"
         inner.mkdir()
@@ -238,7 +238,7 @@ def test_nobody_is_ended_by_the_user_id_of_root_or_of_ourselves(uid: int) -> Non
 def test_an_instance_cannot_take_the_place_of_the_next_ones_workspace() -> None:
     if (reason := uid_drop_missing()) is not None:
         pytest.skip(reason)
-    with runner_box("tests.support.agent_world", drop=True, agent_code=True) as box:
+    with runner_box("tests.fakes.agent_world", drop=True, agent_code=True) as box:
         box.create("a")
         box.act("a", do="shell", command="mkdir -m 777 ../2; ln -s /etc ../3")
         for name in ("b", "c"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sandbox_service.runner.kernel.mount_namespace import MountNamespace
-from tests.support.runner_box import runner_box, uid_drop_missing
+from tests.harness.runner_box import runner_box, uid_drop_missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -118,14 +118,14 @@ def test_a_candidate_finds_nothing_that_its_agent_wrote_and_leaves_nothing_to_th
         Path(shared).chmod(0o1777)
         private_folders = {shared: BOUNDS}
         with runner_box(
-            "tests.support.agent_world", drop=True, agent_code=True, private_folders=private_folders
+            "tests.fakes.agent_world", drop=True, agent_code=True, private_folders=private_folders
         ) as box:
             look = f"(os.listdir({shared!r}), open({shared + '/word'!r}, 'w').close())[0]"
             box.create("a")
             box.act("a", do="shell", command=f"touch {shared}/by-the-agent")
             seen = []
             for _ in range(2):
-                box.act("a", do="candidate", entry="tests.support.agent_world:double")
+                box.act("a", do="candidate", entry="tests.fakes.agent_world:double")
                 seen.append(box.act("a", do="request", message={"run": look})["value"])
                 box.act("a", do="close")
             assert seen == [{"result": "[]"}, {"result": "[]"}]

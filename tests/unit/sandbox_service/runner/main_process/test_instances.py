@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sandbox_service.wire.frames import Op
-from tests.support.runner_box import error_code, runner_box
+from tests.harness.runner_box import error_code, runner_box
 
 if TYPE_CHECKING:
-    from tests.support.runner_box import RunnerBox
+    from tests.harness.runner_box import RunnerBox
 
 TASK = {"prompt": "hi", "steps": 2}
 
@@ -140,7 +140,7 @@ def test_stats_name_the_processes(echo_box: RunnerBox) -> None:
 
 
 def test_a_world_that_fails_to_start_leaves_nothing(drop: bool) -> None:
-    with runner_box("tests.support.agent_world", drop=drop, agent_code=True) as box:
+    with runner_box("tests.fakes.agent_world", drop=drop, agent_code=True) as box:
         assert error_code(box.create("bad", {"raise": True})) == "task_invalid"
         assert error_code(box.step("bad", "{}")) == "unknown_instance"
         assert box.release("bad")
@@ -150,7 +150,7 @@ def test_a_world_that_fails_to_start_leaves_nothing(drop: bool) -> None:
 def test_user_ids_are_never_used_twice(drop: bool) -> None:
     if not drop:
         pytest.skip("instances share a user id here")
-    with runner_box("tests.support.agent_world", drop=True, agent_code=True, uid_count=10) as box:
+    with runner_box("tests.fakes.agent_world", drop=True, agent_code=True, uid_count=10) as box:
         seen = []
         for name in ("one", "two", "three"):
             box.create(name)
@@ -161,7 +161,7 @@ def test_user_ids_are_never_used_twice(drop: bool) -> None:
 
 
 def test_a_box_holds_after_many_instances_what_it_held_after_the_first(drop: bool) -> None:
-    with runner_box("tests.support.agent_world", drop=drop, agent_code=True) as box:
+    with runner_box("tests.fakes.agent_world", drop=drop, agent_code=True) as box:
         held = []
         for _ in range(6):
             for name in ("a", "b"):
@@ -169,7 +169,7 @@ def test_a_box_holds_after_many_instances_what_it_held_after_the_first(drop: boo
             box.act("a", do="python", code="1")
             box.act("a", do="shell", command="true")
             box.act("a", do="write", path="f", text="x")
-            box.act("a", do="candidate", entry="tests.support.agent_world:double")
+            box.act("a", do="candidate", entry="tests.fakes.agent_world:double")
             box.act("a", do="close")
             assert box.request(Op.FORK, "a", meta={"copy_id": "c"}).op is Op.REPLY
             box.act("c", do="python", code="import os; os._exit(0)")

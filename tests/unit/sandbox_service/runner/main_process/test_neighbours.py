@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sandbox_service.wire.frames import Op
 
 if TYPE_CHECKING:
-    from tests.support.runner_box import RunnerBox
+    from tests.harness.runner_box import RunnerBox
 
 CONTENT = "x" * 400_000
 QUEUE = """

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from sandbox_service.wire.frames import Op
-from tests.fakes.waiting import wait_until
-from tests.support.runner_box import error_code, is_alive, runner_box
+from tests.harness.runner_box import error_code, is_alive, runner_box
+from tests.harness.waiting import wait_until
 
 TASK = {"prompt": "hi", "steps": 3}
 
@@ -49,7 +49,7 @@ def test_a_broken_connection_loses_no_instance() -> None:
 
 
 def test_an_answer_computed_while_nobody_listened_comes_after_the_next_hello() -> None:
-    with runner_box("tests.support.agent_world", agent_code=True) as box:
+    with runner_box("tests.fakes.agent_world", agent_code=True) as box:
         box.create("a")
         body = {"message": {"role": "assistant", "content": json.dumps({"do": "sleep", "seconds": 0.2})}}
         number = box.send(Op.STEP, "a", meta={"deadline_s": 20}, body=body)
@@ -90,7 +90,7 @@ def test_a_world_that_cannot_be_imported_is_an_error() -> None:
 
 
 def test_shutdown_leaves_no_process_and_no_socket() -> None:
-    with runner_box("tests.support.agent_world", agent_code=True) as box:
+    with runner_box("tests.fakes.agent_world", agent_code=True) as box:
         box.create("a")
         box.act("a", do="python", code="import subprocess; subprocess.Popen(['sleep', '1000'])")
         pids = [process["pid"] for process in box.processes()]
@@ -100,7 +100,7 @@ def test_shutdown_leaves_no_process_and_no_socket() -> None:
 
 
 def test_nothing_outlives_a_runner_that_is_killed() -> None:
-    with runner_box("tests.support.agent_world", agent_code=True) as box:
+    with runner_box("tests.fakes.agent_world", agent_code=True) as box:
         box.create("a")
         box.act("a", do="python", code="import subprocess; subprocess.Popen(['sleep', '1000'])")
         pids = [process["pid"] for process in box.processes()]

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sandbox_service.wire.frames import Op
-from tests.support.runner_box import ECHO, error_code, runner_box
+from tests.harness.runner_box import ECHO, error_code, runner_box
 
 if TYPE_CHECKING:
-    from tests.support.runner_box import RunnerBox
+    from tests.harness.runner_box import RunnerBox
 
 
 def worker_pid(box: RunnerBox) -> int:
@@ -59,7 +59,7 @@ def test_an_idle_worker_that_dies_is_told_of_unasked() -> None:
 
 
 def test_a_late_neighbour_costs_the_others_their_worker_and_they_are_told() -> None:
-    with runner_box("tests.support.agent_world", many_per_worker=True) as box:
+    with runner_box("tests.fakes.agent_world", many_per_worker=True) as box:
         for name in ("slow", "idle", "queued"):
             box.create(name)
         slow = {"message": {"role": "assistant", "content": json.dumps({"do": "sleep", "seconds": 60})}}
@@ -72,7 +72,7 @@ def test_a_late_neighbour_costs_the_others_their_worker_and_they_are_told() -> N
 
 
 def test_what_a_late_neighbour_kept_waiting_was_not_started_and_a_create_is_made_elsewhere() -> None:
-    with runner_box("tests.support.agent_world", many_per_worker=True) as box:
+    with runner_box("tests.fakes.agent_world", many_per_worker=True) as box:
         box.create("slow")
         box.create("waiting")
         slow = {"message": {"role": "assistant", "content": json.dumps({"do": "sleep", "seconds": 60})}}
@@ -89,7 +89,7 @@ def test_what_a_late_neighbour_kept_waiting_was_not_started_and_a_create_is_made
 
 
 def test_an_instance_released_before_it_was_made_is_not_made_when_its_worker_is_lost() -> None:
-    with runner_box("tests.support.agent_world", many_per_worker=True) as box:
+    with runner_box("tests.fakes.agent_world", many_per_worker=True) as box:
         box.create("slow")
         slow = {"message": {"role": "assistant", "content": json.dumps({"do": "sleep", "seconds": 60})}}
         late = box.send(Op.STEP, "slow", meta={"deadline_s": 1}, body=slow)
@@ -108,7 +108,7 @@ def test_an_instance_released_before_it_was_made_is_not_made_when_its_worker_is_
     ("call", "what"), [("spin", "computation"), ("recurse", "recursion"), ("exhaust", "memory")]
 )
 def test_an_action_that_exhausts_its_worker_ends_its_own_episode_alone(call: str, what: str) -> None:
-    with runner_box("tests.support.agent_world", many_per_worker=True) as box:
+    with runner_box("tests.fakes.agent_world", many_per_worker=True) as box:
         box.create("greedy")
         pid = json.loads(box.create("neighbour").body)["info"]["pid"]
         result = json.loads(box.step("greedy", {"do": call}, deadline_s=100).body)
@@ -121,7 +121,7 @@ def test_an_action_that_exhausts_its_worker_ends_its_own_episode_alone(call: str
 
 
 def test_an_episode_that_ended_in_exhaustion_scores_0_where_its_state_cannot_be_graded() -> None:
-    with runner_box("tests.support.agent_world", many_per_worker=True) as box:
+    with runner_box("tests.fakes.agent_world", many_per_worker=True) as box:
         box.create("greedy")
         box.create("neighbour")
         box.step("greedy", {"do": "exhaust"})
@@ -138,14 +138,14 @@ def test_an_episode_that_ended_in_exhaustion_scores_0_where_its_state_cannot_be_
 def test_what_the_machine_does_to_the_grader_is_no_score_after_exhaustion_either(
     grading: dict[str, object], code: str
 ) -> None:
-    with runner_box("tests.support.agent_world", many_per_worker=True) as box:
+    with runner_box("tests.fakes.agent_world", many_per_worker=True) as box:
         box.create("greedy")
         box.step("greedy", {"do": "exhaust"})
         assert error_code(box.request(Op.EVALUATE, "greedy", body={"grading": grading})) == code
 
 
 def test_the_clock_of_a_frame_runs_only_while_it_is_at_work() -> None:
-    with runner_box("tests.support.agent_world", many_per_worker=True) as box:
+    with runner_box("tests.fakes.agent_world", many_per_worker=True) as box:
         box.create("a")
         box.create("b")
         nap = {"message": {"role": "assistant", "content": json.dumps({"do": "sleep", "seconds": 0.5})}}

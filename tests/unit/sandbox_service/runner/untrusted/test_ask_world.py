@@ -12,7 +12,7 @@ from sandbox_service.runner.untrusted.ask_world import ask, connect
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.support.runner_box import RunnerBox
+    from tests.harness.runner_box import RunnerBox
 
 ASK = "from sandbox_service.runner.untrusted.ask_world import ask\n"
 PACKET = (

@@ -9,10 +9,10 @@ import pytest
 
 from sandbox_service.runner.untrusted.files import components
 from sandbox_service.wire.frames import Op
-from tests.support.runner_box import error_code
+from tests.harness.runner_box import error_code
 
 if TYPE_CHECKING:
-    from tests.support.runner_box import RunnerBox
+    from tests.harness.runner_box import RunnerBox
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.fakes.waiting import wait_until
-from tests.support.runner_box import is_alive
+from tests.harness.runner_box import is_alive
+from tests.harness.waiting import wait_until
 
 if TYPE_CHECKING:
-    from tests.support.runner_box import RunnerBox
+    from tests.harness.runner_box import RunnerBox
 
 
 @pytest.fixture

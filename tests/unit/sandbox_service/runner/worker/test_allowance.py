@@ -12,13 +12,13 @@ import pytest
 from sandbox_service.runner.kernel.cpu_usage import Usage
 from sandbox_service.runner.worker.allowance import Allowance
 from sandbox_service.wire.frames import Op
-from tests.support.busy import ON_A_BUSY_CPU, ON_A_QUIET_CPU, busy_cpu, come_first
-from tests.support.runner_box import error_code, runner_box
+from tests.harness.busy import ON_A_BUSY_CPU, ON_A_QUIET_CPU, busy_cpu, come_first
+from tests.harness.runner_box import error_code, runner_box
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.support.runner_box import RunnerBox
+    from tests.harness.runner_box import RunnerBox
 
 COMPUTE = "import time\nwhile time.process_time() < {seconds}: pass\nprint('done')"
 SCRIPT = 'python3 -c "{code}"'
@@ -54,7 +54,7 @@ def test_what_is_computed_on_many_processors_is_charged_as_time_that_passed() ->
 def busy_box(drop: bool) -> Iterator[RunnerBox]:
     """A box that gets a fifteenth of a processor."""
     with (
-        runner_box("tests.support.agent_world", drop=drop, agent_code=True, command=ON_A_BUSY_CPU) as box,
+        runner_box("tests.fakes.agent_world", drop=drop, agent_code=True, command=ON_A_BUSY_CPU) as box,
         busy_cpu(),
     ):
         yield box
@@ -65,7 +65,7 @@ def quiet_box(drop: bool) -> Iterator[RunnerBox]:
     """A box that gets the processors that it asks for."""
     if os.geteuid() != 0:
         pytest.skip("a higher priority needs root")
-    with runner_box("tests.support.agent_world", drop=drop, agent_code=True, command=ON_A_QUIET_CPU) as box:
+    with runner_box("tests.fakes.agent_world", drop=drop, agent_code=True, command=ON_A_QUIET_CPU) as box:
         come_first(box.process.pid)
         yield box
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.runner_box import ROOT
+from tests.harness.runner_box import ROOT
 
 if TYPE_CHECKING:
-    from tests.support.runner_box import RunnerBox
+    from tests.harness.runner_box import RunnerBox
 
-ENTRY = "tests.support.agent_world:double"
+ENTRY = "tests.fakes.agent_world:double"
 
 
 @pytest.fixture

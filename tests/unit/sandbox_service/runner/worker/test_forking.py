@@ -6,10 +6,10 @@ import json
 from typing import TYPE_CHECKING
 
 from sandbox_service.wire.frames import Op
-from tests.support.runner_box import error_code, runner_box
+from tests.harness.runner_box import error_code, runner_box
 
 if TYPE_CHECKING:
-    from tests.support.runner_box import RunnerBox
+    from tests.harness.runner_box import RunnerBox
 
 
 def fork(box: RunnerBox, source: str, copy: str) -> int:
@@ -75,7 +75,7 @@ def test_a_cell_of_the_copy_past_its_deadline_spares_the_source(agent_box: Runne
 
 
 def test_a_session_that_does_not_take_part_fails_the_fork_and_nothing_else(drop: bool) -> None:
-    with runner_box("tests.support.agent_world", drop=drop, agent_code=True) as box:
+    with runner_box("tests.fakes.agent_world", drop=drop, agent_code=True) as box:
         box.create("a")
         box.act("a", do="python", code="import os; os.setsid = lambda: 1 / 0")
         reply = box.request(Op.FORK, "a", meta={"copy_id": "b", "deadline_s": 2})

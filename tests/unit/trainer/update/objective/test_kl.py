@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tests.support.samples import sample
+from tests.harness.samples import sample
 from trainer.config.algorithm import KlConfig
 from trainer.update.objective import AdaptiveCoefficient, kl_estimate, sequence_kl
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.support.samples import sample
+from tests.harness.samples import sample
 from trainer.config.algorithm import MismatchConfig
 from trainer.update.objective import mismatch_metrics
 from trainer.update.objective.mismatch import correction

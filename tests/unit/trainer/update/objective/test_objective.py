@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.support.loss_inputs import inputs
+from tests.harness.loss_inputs import inputs
 from trainer.config.algorithm import (
     AlgorithmConfig,
     CispoLoss,

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.support.trl_formulas import trl_importance, trl_loss
+from tests.harness.trl_formulas import trl_importance, trl_loss
 from trainer.config.algorithm import (
     AlgorithmConfig,
     CispoLoss,

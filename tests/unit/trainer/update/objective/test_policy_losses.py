@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tests.support.loss_inputs import inputs
+from tests.harness.loss_inputs import inputs
 from trainer.config.algorithm import CispoLoss, GspoLoss, LossConfig, PpoLoss
 from trainer.update.objective.policy_losses import POLICY_LOSSES, cispo, gspo, ppo
 

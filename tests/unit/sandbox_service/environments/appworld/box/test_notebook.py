@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-from tests.support.busy import ON_A_BUSY_CPU, busy_cpu
+from tests.harness.busy import ON_A_BUSY_CPU, busy_cpu
 
 _PROGRAM = """
 import json, sys, types

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sandbox_service.environments.shared.box.calls import parse_calls
-from tests.support.hostile_messages import hostile_messages
+from tests.harness.hostile_messages import hostile_messages
 
 
 @pytest.fixture

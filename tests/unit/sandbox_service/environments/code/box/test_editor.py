@@ -1,7 +1,7 @@
 import pytest
 
 from sandbox_service.environments.code.box.editor import MAX_FILE_BYTES, EditorError, edit
-from tests.fakes.agent import FakeAgent
+from tests.harness.agent import FakeAgent
 
 
 def write(agent: FakeAgent, text: str, path: str = "a.txt") -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from sandbox_service.environments.code.box.grading import MAX_SOLUTION_BYTES, collect, grade
 from sandbox_service.runner.world import Verdict, WorldError
-from tests.fakes.agent import FakeAgent
+from tests.harness.agent import FakeAgent
 
 EXACT = {"kind": "exact", "answers": ["42", "forty-two"], "ignore_case": True}
 NUMERIC = {"kind": "numeric", "answer": 42.0, "rel_tol": 1e-6, "abs_tol": 0.0}

@@ -13,7 +13,7 @@ from sandbox_service.environments.code.box.proxies import (
 )
 from sandbox_service.environments.code.box.snapshots import NotLiveError, Snapshot
 from sandbox_service.environments.code.box.trials import ENTRY
-from tests.fakes.agent import FakeAgent
+from tests.harness.agent import FakeAgent
 
 Load = Callable[..., Session]
 

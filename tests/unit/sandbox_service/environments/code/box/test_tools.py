@@ -2,7 +2,7 @@ import pytest
 
 from sandbox_service.environments.code.box.tools import MAX_ANSWER_BYTES, ToolResult, cut, run_tool
 from sandbox_service.environments.shared.box.calls import Call
-from tests.fakes.agent import FakeAgent
+from tests.harness.agent import FakeAgent
 
 
 def run(

@@ -1,7 +1,7 @@
 import pytest
 
 from sandbox_service.environments.code.box.trials import HiddenTest, Result, run_test
-from tests.fakes.agent import FakeAgent
+from tests.harness.agent import FakeAgent
 
 GOOD = "def add(a, b):\n    return a + b\n"
 

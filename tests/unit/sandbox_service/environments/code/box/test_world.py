@@ -8,7 +8,7 @@ import pytest
 from sandbox_service.environments.code.box.prompts import NO_ACTION
 from sandbox_service.environments.code.box.world import WORLD
 from sandbox_service.runner.world import Context, WorldError
-from tests.fakes.agent import FakeAgent
+from tests.harness.agent import FakeAgent
 
 GRADING = {"kind": "numeric", "answer": 7.0, "rel_tol": 0.0, "abs_tol": 0.0}
 SLEEP = "```bash\nsleep 20\n```"

@@ -4,7 +4,7 @@ import json
 
 from sandbox_service.environments.webshop.box.goals import NO_LIMIT, Goal, human_goals, synthetic_goals
 from sandbox_service.environments.webshop.box.products import Request
-from tests.fakes.webshop_products import product
+from tests.harness.webshop_products import product
 
 
 def test_a_made_request_is_a_goal_for_every_combination_of_options():

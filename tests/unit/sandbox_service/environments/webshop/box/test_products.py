@@ -3,7 +3,7 @@
 import pytest
 
 from sandbox_service.environments.webshop.box.products import ProductsError, Request, read_products
-from tests.fakes.webshop_products import raw_product, write_products
+from tests.harness.webshop_products import raw_product, write_products
 
 
 def test_a_product_has_its_texts_options_and_requests(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 
 from sandbox_service.environments.webshop.box.goals import Goal
-from tests.fakes.webshop_products import product
+from tests.harness.webshop_products import product
 
 pytest.importorskip("thefuzz", reason="webshop is not set up; run sandbox-service envs setup webshop")
 

@@ -6,7 +6,7 @@ import pytest
 
 from sandbox_service.environments.webshop.box.products import Review
 from sandbox_service.environments.webshop.box.visit import Page, Visit
-from tests.fakes.webshop_products import Shelf, product
+from tests.harness.webshop_products import Shelf, product
 
 MUG = product("B000000001")
 SHELF = Shelf(*(product(f"B{number:09d}") for number in range(1, 24)))

@@ -8,7 +8,7 @@ from sandbox_service.config import WebshopConfig
 from sandbox_service.environments.base import Provisions
 from sandbox_service.environments.webshop.service.catalog import WebshopCatalog
 from sandbox_service.errors import ServiceError
-from tests.fakes.webshop_products import raw_product, write_products
+from tests.harness.webshop_products import raw_product, write_products
 
 HUMAN = {"instruction": "a red mug", "instruction_attributes": ["lead free"], "instruction_options": ["red"]}
 

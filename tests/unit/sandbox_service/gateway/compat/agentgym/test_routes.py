@@ -12,7 +12,7 @@ from sandbox_service.gateway.app import build_app
 from sandbox_service.wire.frames import Op
 from tests.fakes.agentgym_clients import CLIENTS, AlfWorld, BabyAI, SciWorld, TextCraft, WebShop
 from tests.fakes.games import ACTIONS, GameBackend, game_registry
-from tests.fakes.gateway import digest
+from tests.harness.gateway import digest
 
 NAMES = ("textcraft", "babyai", "scienceworld", "alfworld", "webshop")
 each_client = pytest.mark.parametrize("kind", CLIENTS, ids=lambda kind: kind.name)

@@ -6,7 +6,7 @@ import pytest
 
 from sandbox_service.config import ServerConfig
 from tests.fakes.backend import EchoBackend
-from tests.fakes.gateway import digest, make_client
+from tests.harness.gateway import digest, make_client
 
 
 async def make_box(client) -> str:

@@ -11,7 +11,7 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import ServerConfig
 from sandbox_service.errors import CapacityError, ServiceError
 from sandbox_service.wire.frames import Op
-from tests.fakes.gateway import make_client
+from tests.harness.gateway import make_client
 
 ROUTES = ["get_env_profile", "create", "step", "evaluate", "get_info", "release"]
 

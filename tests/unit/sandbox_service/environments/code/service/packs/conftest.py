@@ -11,7 +11,7 @@ import pytest
 from sandbox_service.environments.code.box.world import CodeWorld
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.runner.world import Context, JsonObject, Verdict
-from tests.fakes.agent import FakeAgent
+from tests.harness.agent import FakeAgent
 
 Play = Callable[[CodeCatalog, str, list[JsonObject]], Verdict]
 

@@ -9,7 +9,7 @@ from sandbox_service.config import CodeConfig
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.environments.code.service.packs.mbpp import load_mbpp
 from sandbox_service.errors import ServiceError
-from tests.support.mbpp import chosen
+from tests.harness.mbpp import chosen
 
 ROW = {
     "task_id": 1,

@@ -7,7 +7,7 @@ import pytest
 from sandbox_service.config import CodeConfig
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.environments.code.service.packs.own import load_own
-from tests.support.cheats import ADAPTIVE_PUZZLE
+from tests.harness.cheats import ADAPTIVE_PUZZLE
 
 CATALOG = CodeCatalog(CodeConfig())
 TASKS = {task.id: task for task in load_own()}

@@ -3,7 +3,7 @@
 import torch
 from transformers import AutoModelForCausalLM, Qwen3MoeConfig
 
-from tests.fakes.learning import WORDS
+from tests.harness.learning import WORDS
 
 
 def small_mixture(folder, hidden=128):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.fakes.tiny_chat import tiny_chat
 from tests.fakes.told_service import ToldService, observed
+from tests.harness.tiny_chat import tiny_chat
 from trainer.config.rollout import RolloutConfig, SamplingConfig, ServiceConfig
 from trainer.rollout.episode import EpisodePlayer
 from trainer.rollout.scripted import ScriptedPolicy

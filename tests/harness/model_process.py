@@ -32,7 +32,7 @@ def started(target):
 
 if __name__ == "__main__":
     # Run as a module, the child must find its function under the module's own name.
-    from tests.fakes import model_process
+    from tests.harness import model_process
 
     sys.stdout.write(str(started(model_process.watchful).pid))
     sys.stdout.flush()

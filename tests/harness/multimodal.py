@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForImageTextToText
 
-from tests.fakes.architectures import WORDS, tiny_config
+from tests.harness.architectures import WORDS, tiny_config
 
 _VISION = {
     "qwen3_5": {

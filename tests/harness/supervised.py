@@ -12,11 +12,10 @@ from sandbox_service.config import DeadlineConfig, LeaseConfig, PoolConfig, Serv
 from sandbox_service.stream.failures import error_of, reply_or_raise
 from sandbox_service.supervisor.core import SupervisorCore
 from sandbox_service.wire.frames import Frame, Op
-
-from .clock import FakeClock
-from .environments import fake_registry
-from .sandboxes import FakeSandboxFactory
-from .trajectories import MemoryTrajectoryStore
+from tests.fakes.clock import FakeClock
+from tests.fakes.environments import fake_registry
+from tests.fakes.sandboxes import FakeSandboxFactory
+from tests.fakes.trajectories import MemoryTrajectoryStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import start_processes
 
-from tests.fakes.learning import run_config
+from tests.harness.learning import run_config
 from trainer.update.learner import Learner
 
 WORLD = 2

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import start_processes
 
-from tests.fakes.learning import run_config, small_batch
+from tests.harness.learning import run_config, small_batch
 from trainer.types import Objective
 from trainer.update.learner import Learner
 from trainer.update.outline import filled, outlined, row_tokens

@@ -13,7 +13,7 @@ from sandbox_service.config import EnvironmentsConfig
 from sandbox_service.environments.registry import SETUP_COMMAND, build_registry
 from sandbox_service.environments.shared.service.game_catalog import GameCatalog
 from sandbox_service.wire.frames import Op
-from tests.support.runner_box import RunnerBox, error_code, runner_box
+from tests.harness.runner_box import RunnerBox, error_code, runner_box
 
 _numbers = itertools.count(1)
 

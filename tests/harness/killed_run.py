@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.family import Family
+from tests.harness.family import Family
 
 __all__ = ["COMMANDS", "ROOT", "Hit", "KilledRun", "Ledger", "RunPlan", "ledger", "train_command"]
 

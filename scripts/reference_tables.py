@@ -1,6 +1,6 @@
-"""The tables of the reference pages, made from the code: a page's test compares it with these.
+"""Write the tables of the reference pages from the code; tests compare the pages with them.
 
-``python -m tests.fakes.reference_tables`` writes those of docs/trainer/configuration.md anew.
+``python -m scripts.reference_tables`` writes docs/trainer/configuration.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sandbox_settings import Setting
 
 
-RUN_PAGE = Path(__file__).parents[2] / "docs" / "trainer" / "configuration.md"
+RUN_PAGE = Path(__file__).parents[1] / "docs" / "trainer" / "configuration.md"
 _GENERATED = "\n## All settings\n"
 
 

@@ -18,12 +18,12 @@ from sandbox_service.config import PoolConfig
 from sandbox_service.pool.state import BoxState
 from sandbox_service.stream.failures import error_of
 from sandbox_service.wire.frames import Frame, Op
+from tests.fakes.clock import FakeClock
+from tests.fakes.sandboxes import FakeSandbox, FakeSandboxFactory
+from tests.fakes.trajectories import MemoryTrajectoryStore
 
-from .clock import FakeClock
 from .episode_model import ModelInstance, gone_code
-from .sandboxes import FakeSandbox, FakeSandboxFactory
 from .supervised import Caller, Supervised, fake_config
-from .trajectories import MemoryTrajectoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -1,4 +1,4 @@
-"""A process whose files may not grow: ``python -m tests.fakes.small_files URL``.
+"""A process whose files may not grow: ``python -m tests.harness.small_files URL``.
 
 Appends until the store refuses, prints how many events it took, lets files grow again, appends one more
 and prints how many events the store holds.
@@ -14,7 +14,7 @@ import sys
 from sandbox_service.config import StoreConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.store import open_store
-from tests.fakes.episodes import event, instance
+from tests.harness.episodes import event, instance
 
 LIMIT = 256 * 1024
 

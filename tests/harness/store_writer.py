@@ -1,4 +1,4 @@
-"""A process that writes events into a store as fast as it can: ``python -m tests.fakes.store_writer URL``.
+"""A process that writes events into a store as fast as it can: ``python -m tests.harness.store_writer URL``.
 
 Event n goes to instance n modulo 4. After each flush it prints how many events are promised.
 """
@@ -10,7 +10,7 @@ import sys
 
 from sandbox_service.config import StoreConfig
 from sandbox_service.trajectories.store import open_store
-from tests.fakes.episodes import event, instance
+from tests.harness.episodes import event, instance
 
 INSTANCES = 4
 

@@ -1,6 +1,6 @@
-"""Tables of the pages about large models, computed as ``sandbox-trainer plan`` does.
+"""Write the tables of the pages about large models, computed as ``sandbox-trainer plan`` does.
 
-``python -m tests.fakes.capacity_tables`` writes them anew; the tests of the pages compare them with these.
+``python -m scripts.capacity_tables`` writes them; tests compare the pages with them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from trainer.capacity.plan import CapacityPlan
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 RUNS = ROOT / "deploy" / "runs"
 RUNS_PAGE = RUNS / "README.md"
 SIZES_PAGE = ROOT / "docs" / "trainer" / "large_models.md"

@@ -47,10 +47,11 @@ def code_root() -> Path:
         "sandbox_service/runner",
         "sandbox_service/wire",
         "sandbox_service/environments",
-        "tests/support",
     ):
         shutil.copytree(ROOT / part, copied / part, ignore=skip)
     shutil.copy(ROOT / "sandbox_service/__init__.py", copied / "sandbox_service")
+    (copied / "tests/fakes").mkdir(parents=True)
+    shutil.copy(ROOT / "tests/fakes/agent_world.py", copied / "tests/fakes")
     copied.chmod(0o755)
     return copied
 
@@ -167,7 +168,7 @@ class RunnerBox:
         return self.request(Op.STEP, instance, meta={"deadline_s": 20, **meta}, body=body)
 
     def act(self, instance: str, **call: Any) -> dict[str, Any]:
-        """One call of the agent world (tests.support.agent_world); what it gave."""
+        """One call of the agent world (tests.fakes.agent_world); what it gave."""
         reply = self.step(instance, call, deadline_s=call.pop("deadline_s", 60))
         assert reply.op is Op.REPLY, reply.body
         info: dict[str, Any] = json.loads(reply.body)["info"]

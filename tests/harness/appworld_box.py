@@ -18,7 +18,7 @@ from sandbox_service.environments.appworld.service.catalog import AppworldCatalo
 from sandbox_service.environments.provisions import GROUP, Provisions, find
 from sandbox_service.environments.registry import SETUP_COMMAND
 from sandbox_service.wire.frames import Op
-from tests.support.runner_box import RunnerBox, error_code, runner_box
+from tests.harness.runner_box import RunnerBox, error_code, runner_box
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from sandbox_service.config import WebshopConfig
 from sandbox_service.environments.provisions import find
 from sandbox_service.environments.webshop.service.catalog import WebshopCatalog
 from sandbox_service.wire.frames import Op
-from tests.support.runner_box import RunnerBox, error_code, runner_box
+from tests.harness.runner_box import RunnerBox, error_code, runner_box
 
 WORLD = "sandbox_service.environments.webshop.box.world"
 _numbers = itertools.count(1)
