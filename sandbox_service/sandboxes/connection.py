@@ -79,6 +79,8 @@ class RunnerConnection:
         self._closed = False
         options = StreamOptions(
             max_in_flight=MAX_IN_FLIGHT,
+            # The runner takes whole frames; all that pass here are of one tenant, whose box it is.
+            in_pieces=False,
             # The first handshake is answered when the zygote has imported its world.
             handshake_timeout_s=start_timeout_s,
             connect_timeout_s=RECONNECT_S,

@@ -1,8 +1,9 @@
 """A connection that carries frames: the part that both ends share.
 
 Frames sent in one iteration of the event loop leave in one system call. Unread output accumulates up to the
-high-water mark only: then ``writable`` turns false and senders wait in ``drained``. During the handshake,
-frames go to ``receive``; afterwards to the subclass.
+high-water mark only: then ``writable`` turns false and senders wait in ``drained``. Large frames leave in
+pieces, as fast as the peer reads them, and the small frames that are sent meanwhile pass between the pieces.
+During the handshake, frames go to ``receive``; afterwards to the subclass.
 """
 
 from __future__ import annotations
@@ -15,21 +16,32 @@ from typing import TYPE_CHECKING, cast
 from sandbox_service.wire.frames import MAX_BODY, Decoder, Frame, FrameError, Op
 
 from .address import keep_alive
+from .pieces import PIECE_BYTES, IncomingPieces, OutgoingPieces
 
 HANDSHAKE_FRAMES = 4
 """Frames that may be unread during a handshake; a correct peer never sends more."""
+_AHEAD = 2 * PIECE_BYTES
+"""Bytes of pieces that may be unread before the next one waits: small frames are behind as many."""
 
 
 class Channel(asyncio.Protocol):
-    """A frame connection, in its handshake until ``open`` is called."""
+    """A frame connection, in its handshake until ``open`` is called.
 
-    def __init__(self, write_buffer: int = 1024 * 1024, max_body: int = MAX_BODY) -> None:
+    ``in_pieces`` is for peers that are channels as well: large frames are sent in pieces.
+    """
+
+    def __init__(
+        self, write_buffer: int = 1024 * 1024, max_body: int = MAX_BODY, *, in_pieces: bool = True
+    ) -> None:
         self.loop = asyncio.get_running_loop()
         self.closed = False
         self.failure = "closed"
         """Why the connection ended, for log lines and error messages."""
         self._write_buffer = write_buffer
         self._decoder = Decoder(max_body)
+        self._in_pieces = in_pieces
+        self._outgoing = OutgoingPieces()
+        self._incoming = IncomingPieces(max_body)
         self._transport: asyncio.Transport | None = None
         self._outbox: list[bytes] = []
         self._outbox_bytes = 0
@@ -42,10 +54,15 @@ class Channel(asyncio.Protocol):
     @property
     def writable(self) -> bool:
         """Whether frames can be sent without waiting."""
-        return not self._paused and not self.closed and self._outbox_bytes <= self._write_buffer
+        if self.closed or self._outbox_bytes > self._write_buffer:
+            return False
+        return not self._paused or self._unread_bytes() <= self._write_buffer
 
     def send(self, frame: Frame, request_id: int | None = None) -> None:
         """Queue a frame, to be written at the end of this iteration. Raises FrameError if it is too large."""
+        if len(frame.body) > PIECE_BYTES:
+            self._send_large(frame, request_id)
+            return
         data = frame.encode(request_id)
         if self.closed:
             return
@@ -94,6 +111,8 @@ class Channel(asyncio.Protocol):
         """Send what is queued, then close the connection."""
         self._flush()
         if self._transport is not None:
+            while self._outgoing:
+                self._transport.write(self._outgoing.take())
             self._transport.close()
 
     def abort(self, reason: str) -> None:
@@ -128,14 +147,17 @@ class Channel(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         keep_alive(transport)
-        self._transport.set_write_buffer_limits(high=self._write_buffer)
+        most = min(_AHEAD, self._write_buffer) if self._in_pieces else self._write_buffer
+        self._transport.set_write_buffer_limits(high=most)
 
     def data_received(self, data: bytes) -> None:
         try:
             frames = self._decoder.feed(data)
             for frame in frames:
-                if self._mailbox is None or frame.op is Op.EVENT:
-                    self.frame_received(frame)
+                if frame.op is Op.PIECE and self._mailbox is None:
+                    self._incoming.add(frame)
+                elif self._mailbox is None or frame.op is Op.EVENT:
+                    self.frame_received(self._incoming.complete(frame) if self._incoming else frame)
                 else:
                     self._deliver(frame)
         except FrameError as error:
@@ -146,6 +168,7 @@ class Channel(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._paused = False
+        self._send_pieces()
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -153,6 +176,7 @@ class Channel(asyncio.Protocol):
         if exc is not None:
             self.failure = f"{type(exc).__name__}: {exc}"
         self._outbox.clear()
+        self._outgoing.clear()
         self._gone.set_result(None)
         # Wake everything that waits before the subclass is called: it may start a new connection at once.
         self._wake()
@@ -166,6 +190,26 @@ class Channel(asyncio.Protocol):
         self._mailbox.append(frame)
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
+
+    def _unread_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def _send_large(self, frame: Frame, request_id: int | None) -> None:
+        if self._in_pieces:
+            self._outgoing.add(frame, request_id)
+            self.loop.call_soon(self._send_pieces)
+            return
+        head = frame.head(request_id)
+        # The frames that are queued go first. Joined to its head, the body would be copied.
+        self._flush()
+        if self._transport is not None and not self.closed:
+            self._transport.write(head)
+            self._transport.write(frame.body)
+
+    def _send_pieces(self) -> None:
+        """Write pieces until the peer has to read first; ``resume_writing`` goes on."""
+        while self._outgoing and not self._paused and not self.closed and self._transport is not None:
+            self._transport.write(self._outgoing.take())
 
     def _flush(self) -> None:
         if self._outbox and self._transport is not None:

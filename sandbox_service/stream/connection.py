@@ -162,7 +162,8 @@ class MultiplexedClient:
             self._refuse(self._unavailable(self._back_off.last_failure or "no connection"))
 
     async def _dial(self) -> Link:
-        link = Link(self._event, self._link_lost, self._options.write_buffer)
+        options = self._options
+        link = Link(self._event, self._link_lost, options.write_buffer, in_pieces=options.in_pieces)
         try:
             async with asyncio.timeout(self._options.handshake_timeout_s):
                 await self.address.dial(lambda: link)

@@ -23,8 +23,10 @@ class Link(Channel):
         on_event: Callable[[Link, Frame], None],
         on_lost: Callable[[Link], None],
         write_buffer: int,
+        *,
+        in_pieces: bool = True,
     ) -> None:
-        super().__init__(write_buffer)
+        super().__init__(write_buffer, in_pieces=in_pieces)
         self.answered = False
         """Whether the peer ever answered; a broken one accepts connections and closes them."""
         self._on_event = on_event

@@ -17,6 +17,8 @@ class StreamOptions:
     """Requests that may await their answers; further ones wait for a slot until their deadline."""
     write_buffer: int = 1024 * 1024
     """Bytes that may be unread by the peer before senders wait."""
+    in_pieces: bool = True
+    """Send large frames in pieces, so that small ones pass them; the peer has to be a ``StreamServer``."""
     handshake_timeout_s: float = 5.0
     """Longest time from dialling to the end of the handshake."""
     connect_timeout_s: float = 5.0

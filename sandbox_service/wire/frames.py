@@ -19,6 +19,7 @@ MAX_BODY = 32 * 1024 * 1024
 """Bytes of a body; a longer one is a protocol error."""
 MAX_META = 16 * 1024
 """Bytes of a meta object."""
+_LARGE = 64 * 1024
 
 
 _write_json = json.JSONEncoder(separators=(",", ":")).encode
@@ -48,6 +49,8 @@ class Op(IntEnum):
     SHUTDOWN = 14
     RESET = 15
     DRAIN = 16
+    PIECE = 17
+    """A part of the body of the frame that follows under the same request id; between services only."""
     EVENT = 32
     """Sent by the runner unasked: ``meta["event"]`` says what happened to the instance."""
     REPLY = 64
@@ -77,13 +80,16 @@ class Frame:
         """The bytes, under another request id when one is given. Raises FrameError over a cap."""
         if self.came_as is not None and request_id is None:
             return self.came_as
+        return b"".join((self.head(request_id), self.body))
+
+    def head(self, request_id: int | None = None) -> bytes:
+        """Return what ``encode`` puts before the body. Raises FrameError over a cap."""
         instance = self.instance_id.encode()
         meta = _write_json(self.meta).encode() if self.meta else b""
         if len(self.body) > MAX_BODY or len(meta) > MAX_META or len(instance) > 255:
             raise FrameError(f"frame too large: body {len(self.body)}, meta {len(meta)}, id {len(instance)}")
         number = self.request_id if request_id is None else request_id
-        head = HEADER.pack(len(self.body), len(meta), len(instance), self.op, number)
-        return b"".join((head, instance, meta, self.body))
+        return HEADER.pack(len(self.body), len(meta), len(instance), self.op, number) + instance + meta
 
     def reply(self, body: bytes = b"", meta: dict[str, Any] | None = None) -> Frame:
         """The answer to this frame."""
@@ -127,15 +133,23 @@ class Decoder:
             if size < end:
                 break
             instance, meta = bytes(source[id_at:meta_at]), bytes(source[meta_at:body_at])
-            frames.append(_frame(op, request_id, instance, meta, bytes(source[body_at:end])))
+            frames.append(_frame(op, request_id, instance, meta, _copy(source, body_at, end)))
             if self._keep:
-                frames[-1].came_as = bytes(source[start:end])
+                frames[-1].came_as = _copy(source, start, end)
             start = end
         if source is held:
             del held[:start]
         else:
             held += data[start:]
         return frames
+
+
+def _copy(source: bytes | bytearray, start: int, end: int) -> bytes:
+    if end - start <= _LARGE or isinstance(source, bytes):
+        return bytes(source[start:end])
+    # A slice of a bytearray is a copy of its own, which bytes would copy again.
+    with memoryview(source) as view, view[start:end] as part:
+        return bytes(part)
 
 
 def _frame(op: int, request_id: int, instance: bytes, meta: bytes, body: bytes) -> Frame:
