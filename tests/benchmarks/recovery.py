@@ -1,6 +1,6 @@
 """What a run loses when something in it is killed: one run for each thing, beside one that nobody disturbs.
 
-    python -m tests.benchmarks.recovery engine worker experience --folder FOLDER --output recovery.json
+    python -m tests.benchmarks.recovery engine worker batches --folder FOLDER --output recovery.json
 
 Each scenario is a short run by the command line, in a process of its own. When a step shows in its metrics,
 one process of it gets SIGKILL (interrupt: Ctrl-C); a run whose command has ended is gone on with by --resume.
@@ -26,7 +26,7 @@ from pathlib import Path
 from tests.harness.killed_run import COMMANDS, ROOT, Hit, KilledRun, RunPlan, ledger, train_command
 
 UNDISTURBED = "undisturbed"
-SCENARIOS = (UNDISTURBED, "box", "supervisor", "engine", "worker", "experience", *COMMANDS)
+SCENARIOS = (UNDISTURBED, "box", "supervisor", "engine", "worker", "batches", *COMMANDS)
 
 SHOWN = 4
 """The step that is waited for: the next checkpoint is still to come, so that steps are done again."""

@@ -130,7 +130,7 @@ def _trained(
     runs.trainer("train", at, name, [*runs.begins_with(model), *_common(options), *words], "--force")
     steps = runs.Steps.of(at.root / name)
     seconds = steps.seconds()
-    # The first step's share counts from the start of the experience, long before there were weights.
+    # The first step's share counts from the start of the producer, long before there were weights.
     shares = list(zip(steps.each("engine/idle"), seconds, strict=True))[1:]
     episodes = sum(steps.each("episodes/count"))
     return {

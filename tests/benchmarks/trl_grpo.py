@@ -21,9 +21,9 @@ from trl import GRPOConfig, GRPOTrainer
 
 from sandbox_client import AsyncSandboxClient, ClientLimits
 from tests.benchmarks.trl_turns import TurnsRollout, score_of
+from trainer.batches.listing import list_run
 from trainer.chat import ChatTokenizer
 from trainer.config.reading import read_run
-from trainer.experience.listing import list_run
 from trainer.tasks.sampler import ShuffleSampler
 from trainer.types import GroupSpec, TaskRef
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trainer.batches.simulation import Quantiles, SimulationResult
 from trainer.evaluate.results import EvaluationResult, TaskOutcome
-from trainer.experience.simulation import Quantiles, SimulationResult
 
 
 def evaluation(when, solved, tasks=10):

@@ -13,7 +13,7 @@ TITLES = {
     "supervisor": ("ray::SupervisorActor",),
     "engine": ("ray::EngineActor", "-engine-0"),
     "worker": ("ray::RayTrainWorker",),
-    "experience": ("ray::ExperienceActor", "-experience"),
+    "batches": ("ray::BatchActor", "-batches"),
 }
 """What the titles of Ray's processes have in them; while a method runs it may be the actor's name."""
 RUNNER = "sandbox_service.runner.main_process.main"

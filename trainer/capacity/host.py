@@ -23,7 +23,7 @@ _WORKER = 3 * GIB // 2
 _ENGINE = 5 * GIB // 2
 """An engine's actor and its model processes, without the model; 1.2 to 2.5 GB were measured on a CPU."""
 _DRIVER = 2 * GIB
-"""The command, Ray's own processes, the experience actor and the service."""
+"""The command, Ray's own processes, the batch actor and the service."""
 _BOX = 64 * _MIB
 """A sandbox in use; its limit is higher."""
 _BOXES = re.compile(r"pool\.max_boxes\s*=\s*(\d+)")
@@ -62,7 +62,7 @@ def host_memory(
         "a checkpoint in progress": ceil(copies * checkpoint / machine.count),
         "engines": engines * (_ENGINE + (engine.total if device == "cpu" else 0)),
         "weights of sleeping engines": engines * asleep,
-        "driver, Ray, experience and service": _DRIVER,
+        "driver, Ray, batch actor and service": _DRIVER,
         "sandboxes": _BOX * sum(int(number) for number in _BOXES.findall(" ".join(config.service.start))),
     }
     if config.ray.address is None:

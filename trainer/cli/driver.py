@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from trainer.batches.simulation import SimulationResult
     from trainer.config import RunConfig, TinyModel
     from trainer.evaluate.results import EvaluationResult
-    from trainer.experience.simulation import SimulationResult
     from trainer.launch.pretended import PretendedModel
 
 

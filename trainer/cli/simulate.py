@@ -21,7 +21,7 @@ from .terminal import FAILED, explained, notes, results, write_json
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from trainer.experience.simulation import SimulationResult
+    from trainer.batches.simulation import SimulationResult
 
 
 def simulate(

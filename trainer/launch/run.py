@@ -1,6 +1,6 @@
 """Start and stop everything that a run needs, from the driver's process.
 
-folder ▶ sandbox service ▶ Ray ▶ engines ▶ experience ▶ Ray Train's workers, which loop
+folder ▶ sandbox service ▶ Ray ▶ engines ▶ batch actor ▶ Ray Train's workers, which loop
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainer.batches.actor import run_batch_actor
 from trainer.capacity.object_store import object_store_here
 from trainer.engines.fleet import rest, start_engines
 from trainer.engines.placement import reserve
 from trainer.errors import ConfigError
 from trainer.evaluate.results import EvaluationResult, read_evaluations
-from trainer.experience.actor import run_experience
 from trainer.loop.plan import plan_of
 from trainer.loop.worker import WorkerSettings
 from trainer.models.folders import model_folder
@@ -37,10 +37,10 @@ from .preflight import check_machine
 from .service import sandbox_service
 
 if TYPE_CHECKING:
+    from trainer.batches.actor import BatchActorHandle
     from trainer.config import RunConfig
     from trainer.engines.actor import RayEngine
     from trainer.engines.placement import Reservation
-    from trainer.experience.actor import ExperienceHandle
 
     from .following import OnMetrics, OnWarning
 
@@ -62,7 +62,7 @@ class _Started:
     """Components that training depends on."""
 
     model: Path
-    experience: ExperienceHandle
+    batches: BatchActorHandle
     engines: Sequence[RayEngine]
     """Handles of the engines' actors, which live as long as a handle exists."""
     reserved: Reservation | None
@@ -88,7 +88,7 @@ def train(
     folder = RunFolder.open(config, resume=resume)
     write_origin(folder.path)
     with (
-        warned(folder.logs / "experience.log", on_warning),
+        warned(folder.logs / "batches.log", on_warning),
         _started(config, folder, on_warning=on_warning) as started,
         following(folder.metrics, on_metrics),
     ):
@@ -98,7 +98,7 @@ def train(
             config=config.model_dump_json(),
             model=str(started.model),
             folder=str(folder.path),
-            experience=started.experience.name,
+            batch_actor=started.batches.name,
             namespace=NAMESPACE,
         )
         fit(config, settings, folder.checkpoints, started.reserved)
@@ -123,7 +123,7 @@ def evaluate(config: RunConfig, model: Path | None = None) -> EvaluationResult:
     RunFolder.remove(config)
     folder = RunFolder.open(config, resume=False)
     with _started(config, folder, model, learner=False) as started:
-        started.experience.call("evaluate", 0, timeout_s=config.evaluation.timeout_s)
+        started.batches.call("evaluate", 0, timeout_s=config.evaluation.timeout_s)
     return replace(read_evaluations(folder.evaluations)[0], when="alone")
 
 
@@ -136,7 +136,7 @@ def _started(
     *,
     learner: bool = True,
 ) -> Iterator[_Started]:
-    """Start service, cluster, engines and experience for the duration of the block."""
+    """Start service, cluster, engines and batch actor for the duration of the block."""
     with ExitStack() as stack:
         stack.enter_context(claimed(folder.path))
         model = model or model_folder(config.model, config.root / "models")
@@ -149,8 +149,8 @@ def _started(
         stack.enter_context(ray_cluster(config, object_store_here(config, model)))
         reserved = _reserved(config, learner=learner) if config.steps else None
         engines = _engines(config, model, reserved, stack) if reserved is not None else ()
-        experience = stack.enter_context(run_experience(config, folder.path, model, url, NAMESPACE))
-        yield _Started(model, experience, engines, reserved)
+        batches = stack.enter_context(run_batch_actor(config, folder.path, model, url, NAMESPACE))
+        yield _Started(model, batches, engines, reserved)
 
 
 def _reserved(config: RunConfig, *, learner: bool) -> Reservation:

@@ -8,9 +8,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer.experience.build import open_client
-from trainer.experience.simulation import Pretence
-from trainer.experience.simulation import simulate as simulate_rollouts
+from trainer.batches.build import open_client
+from trainer.batches.simulation import SimulationSettings
+from trainer.batches.simulation import simulate as simulate_rollouts
 from trainer.models.folders import model_folder
 from trainer.rollout.scripted import Latency
 from trainer.sft.demonstrations import read_demonstrations
@@ -19,8 +19,8 @@ from .service import sandbox_service
 
 if TYPE_CHECKING:
     from sandbox_contract.messages import Message
+    from trainer.batches.simulation import SimulationResult
     from trainer.config import RunConfig
-    from trainer.experience.simulation import SimulationResult
     from trainer.rollout.scripted import Script
     from trainer.types import EpisodeKey
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 def simulate(config: RunConfig, model: PretendedModel) -> SimulationResult:
     """Run all steps with a simulated model. Leaves nothing behind. Raises TrainerError."""
-    pretence = Pretence(_script(config, model), Latency(model.turn_s, model.spread), model.update_s)
+    settings = SimulationSettings(_script(config, model), Latency(model.turn_s, model.spread), model.update_s)
     key = os.environ.get(config.service.api_key_variable)
     with tempfile.TemporaryDirectory(prefix="simulation-") as name:
         folder = Path(name)
         with sandbox_service(config, folder) as url:
             tokenizer = model_folder(config.model, config.root / "models")
             client = open_client(config.service, url, key)
-            return asyncio.run(simulate_rollouts(config, folder, tokenizer, client, pretence))
+            return asyncio.run(simulate_rollouts(config, folder, tokenizer, client, settings))
 
 
 def _script(config: RunConfig, model: PretendedModel) -> Script:

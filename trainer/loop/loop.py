@@ -141,7 +141,7 @@ class TrainingLoop:
 
     config: RunConfig
     plan: StagePlan
-    experience: BatchSource
+    batches: BatchSource
     learner: TrainableModel
     weight_sync: EngineSync
     recorder: StepRecorder
@@ -182,15 +182,15 @@ class TrainingLoop:
 
     def _take(self, stage: Stage, local: int) -> Batch:
         if stage.objective is Objective.IMITATE:
-            return self.experience.imitation(local)
-        return self.experience.take(local)
+            return self.batches.imitation(local)
+        return self.batches.take(local)
 
     def _with_tokens(self, batch: Batch, places: Collection[int]) -> Batch:
         """Return the batch with the tokens of these samples; only missing ones are requested."""
         missing = sorted(place for place in places if not is_filled(batch.samples[place]))
         if not missing:
             return batch
-        return filled(batch, self.experience.tokens(batch.step, batch.objective, missing))
+        return filled(batch, self.batches.tokens(batch.step, batch.objective, missing))
 
     def _sync_weights(self, done: int, stage: Stage, batch: Batch) -> Mapping[str, float]:
         version = stage.local(done)
@@ -202,13 +202,13 @@ class TrainingLoop:
             return {}
         here = tuple(sample for sample in batch.samples if is_filled(sample))
         report = self.weight_sync.sync_weights(version, replace(batch, samples=here))
-        self.experience.weights_synced(version)
+        self.batches.weights_synced(version)
         return report
 
     def _hand_over(self, step: int, stage: Stage) -> None:
         """The engines have nobody's weights, or those of a run that was cut off: give them ours."""
         self.weight_sync.sync_weights(stage.local(step))
-        self.experience.weights_synced(stage.local(step))
+        self.batches.weights_synced(stage.local(step))
         self._evaluate(step, stage)
 
     def _milestones(self, done: int, stage: Stage) -> None:
@@ -225,5 +225,5 @@ class TrainingLoop:
         if evaluation.splits and (due or step in (stage.first, stage.last)):
             clock = PhaseClock()
             with clock.phase("evaluate"):
-                figures = self.experience.evaluate(stage.local(step))
+                figures = self.batches.evaluate(stage.local(step))
             self.recorder.record(step, {**figures, **clock.seconds})

@@ -1,4 +1,4 @@
-"""Keep the results of steps: metrics through the experience actor, checkpoints through Ray Train."""
+"""Keep the results of steps: metrics through the batch actor, checkpoints through Ray Train."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from .export import Exporter
     from .plan import StagePlan
-    from .remote import RemoteExperience
+    from .remote import RemoteBatchSource
 
 
 _POSITION = "position.json"
@@ -73,7 +73,7 @@ class RunRecorder:
     is complete. Until then, an interrupted run resumes from the checkpoint before it.
     """
 
-    experience: RemoteExperience
+    batch_source: RemoteBatchSource
     saver: Saver
     plan: StagePlan
     rank: int
@@ -82,7 +82,7 @@ class RunRecorder:
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
         if self.rank == 0:
-            self.experience.record(step, metrics)
+            self.batch_source.record(step, metrics)
 
     def checkpoint(self, step: int, stage: int) -> None:
         self.settle()
@@ -107,7 +107,7 @@ class RunRecorder:
         )
         if self.rank == 0:
             position = writing.position
-            self.experience.committed(self.plan.stages[position.stage].local(position.step))
+            self.batch_source.committed(self.plan.stages[position.stage].local(position.step))
 
     def export(self, step: int) -> None:
         self.exporter.during(step)

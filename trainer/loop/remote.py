@@ -1,4 +1,4 @@
-"""Call the experience actor from a rank, looking it up by name so that a restarted actor is found."""
+"""Call the batch actor from a rank, looking it up by name so that a restarted actor is found."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AGAIN_S = 1.0
 _WAY_S = 60.0
 
 
-class RemoteExperience:
+class RemoteBatchSource:
     """Calls that survive a restart of the actor: each is idempotent, and retried until its deadline."""
 
     def __init__(
@@ -82,7 +82,7 @@ class RemoteExperience:
                 lost = error
                 time.sleep(_AGAIN_S)
         raise NoProgress(
-            f"the experience actor {self._name} did not answer {method} within {limit_s:g} "
+            f"the batch actor {self._name} did not answer {method} within {limit_s:g} "
             "s; its log is in the run's folder"
         ) from lost
 

@@ -1,7 +1,7 @@
 """Run a worker of the learner's group: look everything up by name, restore the newest checkpoint, loop.
 
 A restarted worker group, of the same size or another, starts here again. The checkpoint is its only input:
-engines and experience are found by name, and batches taken after the checkpoint are taken again.
+engines and the batch actor are found by name, and batches taken after the checkpoint are taken again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .final import final_error, noting_final
 from .loop import TrainingLoop
 from .plan import plan_of
 from .recorder import Position, RunRecorder
-from .remote import RemoteExperience
+from .remote import RemoteBatchSource
 
 if TYPE_CHECKING:
     from .plan import StagePlan
@@ -46,8 +46,8 @@ class WorkerSettings:
     """Folder of the model to start from."""
     folder: str
     """The run's folder."""
-    experience: str
-    """Name of the experience actor."""
+    batch_actor: str
+    """Name of the batch actor."""
     namespace: str
 
 
@@ -72,8 +72,8 @@ def _train(given: WorkerSettings, rank: int, world: int) -> None:
     config = RunConfig.model_validate_json(given.config)
     torch.set_num_threads(config.learner.threads)
     learner = Learner(Path(given.model), config, ray.train.torch.get_device(), rank, world)
-    experience = RemoteExperience(
-        given.experience, given.namespace, config.learner.batch_timeout_s, _longer_s(config)
+    batches = RemoteBatchSource(
+        given.batch_actor, given.namespace, config.learner.batch_timeout_s, _longer_s(config)
     )
     plan = plan_of(config)
     position = _restore(learner, plan)
@@ -81,17 +81,17 @@ def _train(given: WorkerSettings, rank: int, world: int) -> None:
         "rank %d of %d starts at step %d of %d", rank, world, position.step if position else 0, plan.total
     )
     if rank == 0:
-        experience.rewind(_trained(position, plan))
+        batches.rewind(_trained(position, plan))
     hub = hub_of(config.checkpoint) if rank == 0 else None
     exporter = Exporter(config.checkpoint, Path(given.folder), learner, rank, hub)
     engines = engine_handles(config, given.namespace) if config.steps else ()
     loop = TrainingLoop(
         config=config,
         plan=plan,
-        experience=experience,
+        batches=batches,
         learner=learner,
         weight_sync=make_weight_sync(config, engines, learner, rank),
-        recorder=RunRecorder(experience, learner, plan, rank, exporter),
+        recorder=RunRecorder(batches, learner, plan, rank, exporter),
         workers=world,
     )
     loop.run(position.step if position else 0, position.stage if position else None)

@@ -1,4 +1,4 @@
-"""One run in which an engine, the learner's worker and the experience actor are killed, one after another."""
+"""One run in which an engine, the learner's worker and the batch actor are killed, one after another."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_run_survives_the_death_of_every_part_and_consumes_each_trajectory_onc
     run = KilledRun(plan, "mortal", plan.write())
     run.start()
     try:
-        for step, what in enumerate(("engine", "worker", "experience")):
+        for step, what in enumerate(("engine", "worker", "batches")):
             assert run.until_step(step), run.said()
             run.kill(what)
         assert run.until_end() == 0, run.said()

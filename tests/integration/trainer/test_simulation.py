@@ -1,4 +1,4 @@
-"""The rollout half without a model, in real sandboxes: the whole of an experience but for the engines."""
+"""The rollout half without a model, in real sandboxes: the whole batch producer but for the engines."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 from sandbox_service.config import CodeConfig
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from tests.contract.environments.serving import serve
+from trainer.batches.simulation import SimulationSettings, simulate
 from trainer.config.reading import read_run
-from trainer.experience.simulation import Pretence, simulate
 from trainer.models import model_folder
 from trainer.rollout.scripted import Latency
 from trainer.sft.demonstrations import read_demonstrations
@@ -27,13 +27,13 @@ async def test_scripted_episodes_go_through_sandboxes_as_in_training(tmp_path, m
     config = read_run(Path("deploy/runs/cpu_demo.toml"), words)
     demonstrations = read_demonstrations(config.warm_start.demonstrations, "code")
     script = {each.task_id: each.messages for each in demonstrations}
-    pretence = Pretence(script, Latency(median_s=0.005, most_s=0.05), update_s=0.05)
+    settings = SimulationSettings(script, Latency(median_s=0.005, most_s=0.05), update_s=0.05)
     model = model_folder(config.model, tmp_path / "models")
     folder = tmp_path / "run"
     folder.mkdir()
 
     async with serve(CodeCatalog(CodeConfig()), "process") as service:
-        result = await simulate(config, folder, model, service.client, pretence)
+        result = await simulate(config, folder, model, service.client, settings)
 
     assert result.steps == 3
     assert result.episodes == 24

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.fakes.experience import FakePlayer, alternating, failure, no_sleep, trajectory
+from tests.fakes.batches import FakePlayer, alternating, failure, no_sleep, trajectory
 from tests.harness.waiting import until
 from trainer.config import RolloutConfig
 from trainer.errors import ConfigError
@@ -88,7 +88,7 @@ async def test_a_group_larger_than_the_room_is_played_bit_by_bit():
     assert collecting.player.most_under_way == 2
 
 
-async def test_an_episode_is_retried_in_a_fresh_instance_with_growing_patience():
+async def test_an_episode_is_retried_in_a_fresh_instance_after_growing_waits():
     def twice_broken(spec, member, attempt):
         broken = member == 1 and attempt < 3
         return failure("sandbox") if broken else alternating(spec, member, attempt)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.fakes.experience import trajectory
+from tests.fakes.batches import trajectory
 from trainer.rollout.rows import samples_of
 from trainer.types import GroupSpec, Segment, StopReason, TaskRef, Turn, VersionSpan
 

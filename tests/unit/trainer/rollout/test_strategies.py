@@ -3,7 +3,7 @@
 import pytest
 
 from sandbox_contract.problems import ErrorCode, FailureClass
-from tests.fakes.experience import failure
+from tests.fakes.batches import failure
 from trainer.config.rollout import FailFast, MinimumGroup, Retry
 from trainer.rollout.strategies import Remedy, needed, patience_s, remedy
 

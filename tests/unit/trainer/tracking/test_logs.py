@@ -7,7 +7,7 @@ from trainer.tracking.logs import keep_log, warning_in
 
 @pytest.fixture
 def kept(tmp_path):
-    path = tmp_path / "logs" / "experience.log"
+    path = tmp_path / "logs" / "batches.log"
     own = logging.getLogger("trainer")
     level = own.level
     handler = keep_log(path)
@@ -26,8 +26,8 @@ def test_a_log_has_all_of_the_trainers_own_and_the_warnings_of_others(kept):
 
 
 def test_a_warning_of_the_trainers_own_is_found_in_its_line(kept):
-    logging.getLogger("trainer.experience").warning("waiting for batch 3: no progress: 60 s")
-    logging.getLogger("trainer.experience").info("said WARNING trainer: no")
+    logging.getLogger("trainer.batches").warning("waiting for batch 3: no progress: 60 s")
+    logging.getLogger("trainer.batches").info("said WARNING trainer: no")
     logging.getLogger("asyncio").warning("slow")
     found = [warning_in(line) for line in kept.read_text().splitlines()]
     assert found == ["waiting for batch 3: no progress: 60 s", None, None]

@@ -12,7 +12,7 @@ ARRAYS = ("token_ids_T", "mask_T", "logprobs_T", "rewards_T", "turns_T", "versio
 
 
 def raw_batch(**sizes):
-    """A batch as the experience gives it, with rewards."""
+    """A batch as the producer makes it, with rewards."""
     rng = np.random.default_rng(0)
     batch = small_batch(**sizes)
     for sample in batch.samples:

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from tests.fakes.experience import FakePlayer, run_config, trajectory
-from tests.harness.experience_steps import ids, started, sync_weights
+from tests.fakes.batches import FakePlayer, run_config, trajectory
+from tests.harness.producer_steps import ids, started, sync_weights
 from tests.harness.waiting import settle, until
+from trainer.batches.workers import WorkerPlayer
 from trainer.errors import ConfigError, EngineLost
-from trainer.experience.workers import WorkerPlayer
 from trainer.rollout.watch import Watch
 from trainer.types import GroupSpec, TaskRef
 

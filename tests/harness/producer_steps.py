@@ -1,14 +1,14 @@
-"""What the experience's tests do again and again: start one, sync weights, compare batches."""
+"""Helpers of the batch producer's tests: start one, sync weights, compare batches."""
 
 import json
 
 import numpy as np
 
-from tests.fakes.experience import experience
+from tests.fakes.batches import batch_producer
 
 
 async def started(config, folder, player, **parts):
-    made = experience(config, folder, player, **parts)
+    made = batch_producer(config, folder, player, **parts)
     await made.start()
     return made
 

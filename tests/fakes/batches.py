@@ -1,4 +1,4 @@
-"""An experience whose surroundings are made up: a service with tasks, a player without sandboxes."""
+"""A batch producer with fake collaborators: a service with tasks, a player without sandboxes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 from sandbox_contract.episodes import EnvProfile
 from sandbox_contract.inspection import Stats
+from trainer.batches.dependencies import Dependencies
+from trainer.batches.journal import Journal
+from trainer.batches.producer import BatchProducer
 from trainer.config import RunConfig
-from trainer.experience.experience import Experience
-from trainer.experience.journal import Journal
-from trainer.experience.parts import Parts
 from trainer.reward.compose import score
 from trainer.rollout.watch import Watch
 from trainer.types import (
@@ -172,10 +172,10 @@ def run_config(**words: object) -> RunConfig:
     return RunConfig(rollout=rollout, **words)
 
 
-def experience(
+def batch_producer(
     config: RunConfig, folder: Path, player: FakePlayer, *, watch: Watch | None = None, **parts: object
-) -> Experience:
-    """An experience that has not been started."""
+) -> BatchProducer:
+    """A batch producer that has not been started."""
     given = {
         "service": FakeTaskService(),
         "player": player,
@@ -187,4 +187,4 @@ def experience(
         "journal": Journal,
         **parts,
     }
-    return Experience(config, folder, Parts(**given))
+    return BatchProducer(config, folder, Dependencies(**given))

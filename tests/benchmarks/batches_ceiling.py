@@ -1,11 +1,11 @@
-"""How many turns a second the experience can carry: its CPU for each turn, with a policy that costs nothing.
+"""How many turns a second the batch producer can carry: its CPU per turn, with a policy that costs nothing.
 
-    python -m tests.benchmarks.experience_ceiling MODEL --output FILE.json
+    python -m tests.benchmarks.batches_ceiling MODEL --output FILE.json
 
-MODEL is a Hugging Face folder, for its tokenizer. The experience is the real one: player, chat template,
+MODEL is a Hugging Face folder, for its tokenizer. The producer is the real one: player, chat template,
 tokenizer, client, journal, exports, batches. The policy gives turns that were tokenised before the clock
 starts, and the service is a process of its own that answers with prepared texts. Counted is the CPU of the
-experience's process and of its workers, the service's is not. The first step, which warms up, is not counted.
+producer's process and of its workers, the service's is not. The first step, which warms up, is not counted.
 """
 
 import argparse
@@ -22,11 +22,11 @@ from pathlib import Path
 from aiohttp import web
 
 from tests.benchmarks import training_runs as runs
+from trainer.batches.build import build, open_client
 from trainer.chat import ChatTokenizer
 from trainer.config import RunConfig
 from trainer.config.model import ChatConfig
 from trainer.engines.generation import Finish, Generation, GenerationRequest
-from trainer.experience.build import build, open_client
 from trainer.types import VersionSpan
 
 PROSE = sorted(runs.REPOSITORY.glob("docs/**/*.md"))
@@ -142,7 +142,7 @@ def main() -> int:
     finally:
         service.kill()
         service.join()
-    runs.finish("experience_ceiling", figures, began, options.output)
+    runs.finish("batches_ceiling", figures, began, options.output)
     return 0
 
 
@@ -165,32 +165,32 @@ async def measure(options: argparse.Namespace, sizes: Sizes, policy: ReadyPolicy
             "tracking": {"trajectories": options.trajectories},
         }
     )
-    with tempfile.TemporaryDirectory(prefix="experience-") as name:
+    with tempfile.TemporaryDirectory(prefix="batches-") as name:
         client = open_client(config.service, f"http://127.0.0.1:{options.port}")
-        experience = await build(config, Path(name), options.model, client, lambda _: policy)
+        producer = await build(config, Path(name), options.model, client, lambda _: policy)
         try:
-            return await _steps(experience, policy, options, sizes)
+            return await _steps(producer, policy, options, sizes)
         finally:
-            await experience.close()
+            await producer.close()
 
 
 async def _steps(
-    experience: object, policy: ReadyPolicy, options: argparse.Namespace, sizes: Sizes
+    producer: object, policy: ReadyPolicy, options: argparse.Namespace, sizes: Sizes
 ) -> dict[str, object]:
     loop = asyncio.get_running_loop()
     lags: list[float] = []
     watching = asyncio.create_task(_lag(lags))
     marks: list[tuple[float, float, int]] = []
-    await experience.weights_synced(0)
+    await producer.weights_synced(0)
     tokens = 0
     for step in range(options.steps):
-        batch = await experience.take(step)
+        batch = await producer.take(step)
         marks.append((loop.time(), cpu_s(), policy.turns))
         tokens = sum(len(sample) for sample in batch.samples)
         policy.version = step + 1
         if step == 0:
             lags.clear()
-        await experience.weights_synced(step + 1)
+        await producer.weights_synced(step + 1)
     watching.cancel()
     (clock0, cpu0, turns0), (clock1, cpu1, turns1) = marks[0], marks[-1]
     turns, cpu = turns1 - turns0, cpu1 - cpu0

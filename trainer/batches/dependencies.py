@@ -1,4 +1,4 @@
-"""What an experience is put together from, and what it tells about itself."""
+"""The collaborators of a batch producer, and its status."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SandboxService(TaskService, StatsService, Protocol):
-    """What of the service's client is used here; episodes have their own way to it."""
+    """The methods of the service's client that the producer calls; episodes use their own client."""
 
 
 class Imitation(Protocol):
@@ -35,13 +35,13 @@ class Imitation(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """Whom an experience works with."""
+class Dependencies:
+    """The collaborators of a batch producer."""
 
     service: SandboxService
     player: Player
     watch: Watch
-    """The player tells it its phases."""
+    """The player reports its episodes' phases to it."""
     score: Score
     tracker: Tracker
     prepare: Callable[[GroupSpec, int], None] | None = None
@@ -49,17 +49,17 @@ class Parts:
     imitation: Callable[[], Awaitable[Imitation]] | None = None
     """Plays the demonstrations, when they are first asked for."""
     close: Callable[[], Awaitable[None]] | None = None
-    """Lets go of client and policy."""
+    """Closes client and policy."""
     journal: Callable[[Path], Journal] = Journal
     """Opens the journal."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     tick_s: float = 1.0
-    """How often a wait looks at the clock."""
+    """Seconds between two looks of a wait at the clock."""
 
 
 @dataclass(frozen=True, slots=True)
-class ExperienceStatus:
-    """Where it stands."""
+class ProducerStatus:
+    """Progress of a batch producer."""
 
     next_step: int
     version: int | None

@@ -1,6 +1,6 @@
-"""Groups with their rewards and rows: those that wait for a batch stay in memory, others are read again.
+"""Cache groups with their rewards and samples: those that wait for a batch stay in memory.
 
-Rows are made in a thread as soon as a group has ended, so that a batch is there when its last group is.
+Samples are made in a thread as soon as a group has ended, so that the batch is ready with its last group.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from .writer import JournalWriter
 
 
-class Shelf:
-    """Scores groups, always in the same way, and keeps those that a step may ask for soon."""
+class GroupCache:
+    """Scores groups, and keeps those that a step may need soon; others are read from the journal."""
 
     def __init__(self, writer: JournalWriter, score: Score, changed: Callable[[], None]) -> None:
         self._writer = writer

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trainer.batches.admission import choose, fresh_groups, lag, left_over, may_begin, spare_groups
 from trainer.config import RunConfig
-from trainer.rollout.admission import choose, fresh_groups, lag, left_over, may_begin, spare_groups
 
 
 def test_by_turns_only_the_groups_of_the_step_may_begin():

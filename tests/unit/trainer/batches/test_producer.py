@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from tests.fakes.experience import FakePlayer, FakeTracker, run_config, trajectory
-from tests.harness.experience_steps import consumed, ids, started, sync_weights
+from tests.fakes.batches import FakePlayer, FakeTracker, run_config, trajectory
+from tests.harness.producer_steps import consumed, ids, started, sync_weights
 from tests.harness.waiting import until
 from trainer.errors import CheckpointError, DataError
 from trainer.types import Objective

@@ -1,4 +1,4 @@
-"""The experience actor, killed again and again: ranks see one batch a step, and no trajectory twice."""
+"""The batch actor, killed again and again: ranks see one batch a step, and no trajectory twice."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ ray = pytest.importorskip("ray", reason="Ray is not installed")
 
 from ray.exceptions import RayActorError  # noqa: E402
 
-from tests.fakes.experience import run_config  # noqa: E402
-from tests.fakes.experience_actor import FakeExperienceActor  # noqa: E402
+from tests.fakes.batch_actor import FakeBatchActor  # noqa: E402
+from tests.fakes.batches import run_config  # noqa: E402
 from tests.harness.local_ray import local_ray  # noqa: E402
+from trainer.batches.actor import run_batch_actor  # noqa: E402
 from trainer.errors import CheckpointError  # noqa: E402
-from trainer.experience.actor import run_experience  # noqa: E402
-from trainer.loop.remote import RemoteExperience  # noqa: E402
+from trainer.loop.remote import RemoteBatchSource  # noqa: E402
 
 pytestmark = [
     pytest.mark.ray,
@@ -57,21 +57,21 @@ def status_of(name: str):
 def test_a_run_goes_on_over_deaths_of_the_actor(cluster, tmp_path):
     config = run_config(name="mortal", rollout={"max_staleness": 1})
     given = {}
-    with run_experience(config, tmp_path, tmp_path, "", NAMESPACE, kind=FakeExperienceActor) as handle:
-        experience = RemoteExperience(handle.name, NAMESPACE, timeout_s=120)
-        experience.rewind(0)
-        experience.weights_synced(0)
+    with run_batch_actor(config, tmp_path, tmp_path, "", NAMESPACE, kind=FakeBatchActor) as handle:
+        batches = RemoteBatchSource(handle.name, NAMESPACE, timeout_s=120)
+        batches.rewind(0)
+        batches.weights_synced(0)
         for step in range(STEPS):
             killing = threading.Timer(0.0, kill, [handle.name])
             if step % 2:
                 killing.start()
-            batch = experience.take(step)
+            batch = batches.take(step)
             given[step] = [sample.id for sample in batch.samples]
             if step % 2:
                 killing.join()
-            assert [sample.id for sample in experience.take(step).samples] == given[step]
+            assert [sample.id for sample in batches.take(step).samples] == given[step]
             assert batch.facts["staleness/max"] <= 1.0
-            experience.weights_synced(step + 1)
+            batches.weights_synced(step + 1)
             if step == 2:  # it dies and is there again before anybody calls
                 kill(handle.name)
                 assert status_of(handle.name).version == 3
@@ -82,5 +82,5 @@ def test_a_run_goes_on_over_deaths_of_the_actor(cluster, tmp_path):
     assert len(ids) == len(set(ids)) == STEPS * 8
     lines = [json.loads(line) for line in (tmp_path / "consumed.jsonl").read_text().splitlines()]
     assert [line["trajectories"] for line in lines] == [given[step] for step in range(STEPS)]
-    with pytest.raises(ValueError, match="mortal-experience"):
-        ray.get_actor("mortal-experience", namespace=NAMESPACE)
+    with pytest.raises(ValueError, match="mortal-batches"):
+        ray.get_actor("mortal-batches", namespace=NAMESPACE)

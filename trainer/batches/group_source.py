@@ -1,4 +1,4 @@
-"""Which group is played next, what became of it, and which ones a step is made of: each journaled first."""
+"""Decide which group is played next and which groups make a step's batch; journal each decision."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trainer.rollout.admission import choose, fresh_groups, lag, left_over, may_begin, spare_groups
 from trainer.rollout.collector import GroupEnd
 from trainer.tasks.horizon import horizon
 from trainer.types import GroupSpec
 
+from .admission import choose, fresh_groups, lag, left_over, may_begin, spare_groups
 from .assemble import facts_of, says_nothing
 from .events import Assembled, Ended, GroupFate, Issued
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from .assemble import ScoredGroup
     from .events import Event
+    from .group_cache import GroupCache
     from .ledger import Ledger
-    from .shelf import Shelf
     from .writer import JournalWriter
 
 
-class JournaledSource:
+class JournaledGroupSource:
     """Keeps ``trainer.rollout.collector.GroupSource``.
 
     A group that was issued and not played to its end, because playing was interrupted, is played again from
@@ -41,7 +41,7 @@ class JournaledSource:
         config: RunConfig,
         writer: JournalWriter,
         ledger: Ledger,
-        groups: Shelf,
+        groups: GroupCache,
         watch: Watch,
         changed: Callable[[], None],
     ) -> None:

@@ -1,8 +1,8 @@
 """Episodes played by several processes: templates, tokens and calls of the service cost CPU, turn by turn.
 
-The experience keeps the journal, the sampler, the slots and the batches; a worker plays whole episodes and
-sends back what came of them. A worker that dies or hangs is a failure of the episodes that it played, which
-are played again by the others until it is back. Knows no Ray.
+The batch producer keeps the journal, the sampler, the slots and the batches; a worker plays whole episodes
+and sends back their trajectories. A worker that dies or hangs is a failure of the episodes that it played,
+which are played again by the others until it is back. Knows no Ray.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the experience's actors are told, so that each can be made again."""
+"""Settings that the driver passes to the batch actor and its workers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class ActorSettings:
-    """All that an actor needs to be made again."""
+    """Everything that a restarted actor needs."""
 
     config: str
     """The run's configuration as JSON."""

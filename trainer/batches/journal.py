@@ -1,4 +1,4 @@
-"""The durable record of a run's experience: events in order, and the episodes of groups that may be needed.
+"""The durable record of a run: events in order, and the episodes of groups that a batch may still need.
 
 Each append is one transaction that is on disk when the call returns. Events are never changed; the payloads
 of groups that no step can ask for any more are removed.

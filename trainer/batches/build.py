@@ -1,4 +1,4 @@
-"""An experience put together for a run; the policy is the caller's: engines, or a script."""
+"""Build the batch producer of a run; the caller chooses the policy: engines, or a script."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from trainer.rollout.watch import Watch
 from trainer.sft.warm_start import prepare_warm_start
 from trainer.tracking.opening import open_tracker
 
-from .experience import Experience
-from .parts import Parts
+from .dependencies import Dependencies
+from .producer import BatchProducer
 from .workers import WorkerPlayer
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ async def build(
     *,
     workers: Sequence[EpisodeWorker] = (),
     go_on: bool = False,
-) -> Experience:
-    """A started experience. It closes the client in the end, and calls ``close``.
+) -> BatchProducer:
+    """Return a started batch producer, which closes the client when it is closed, and calls ``close``.
 
     Args:
         config: the run.
@@ -56,7 +56,7 @@ async def build(
         policy_of: what samples, given the run's tokenizer.
         close: lets go of the policy.
         workers: processes that play the episodes; without any they are played in this one.
-        go_on: takes the place of an experience that died in the midst of a run.
+        go_on: continue at once in place of a producer that died during the run.
 
     Raises:
         ConfigError: the model has no chat template or no context, or a tracker's package is missing.
@@ -74,7 +74,7 @@ async def build(
         player = WorkerPlayer(workers, watch) if workers else own
         players.append(player)
         warm_start = partial(prepare_warm_start, config, folder, client, chat, watch)
-        parts = Parts(
+        parts = Dependencies(
             service=client,
             player=player,
             watch=watch,
@@ -84,11 +84,11 @@ async def build(
             imitation=warm_start if config.warm_start is not None else None,
             close=let_go,
         )
-        experience = Experience(config, folder, parts)
-        unless_started.push_async_callback(experience.close)
-        await experience.start(go_on=go_on)
+        producer = BatchProducer(config, folder, parts)
+        unless_started.push_async_callback(producer.close)
+        await producer.start(go_on=go_on)
         unless_started.pop_all()
-    return experience
+    return producer
 
 
 async def _let_go(

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from tests.fakes.batches import FakePlayer, alternating, failure, run_config, trajectory
 from tests.fakes.clock import FakeClock
-from tests.fakes.experience import FakePlayer, alternating, failure, run_config, trajectory
-from tests.harness.experience_steps import consumed, ids, started, sync_weights
+from tests.harness.producer_steps import consumed, ids, started, sync_weights
 from tests.harness.waiting import until
 from trainer.errors import ConfigError, DataError, NoProgress
 from trainer.rollout.watch import Watch

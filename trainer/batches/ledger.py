@@ -39,7 +39,7 @@ class Tally:
 
 
 class Ledger:
-    """The state of a run's experience. Raises DataError when there are no tasks."""
+    """The groups and batches of a run. Raises DataError when there are no tasks."""
 
     def __init__(self, config: RunConfig, listed: TasksListed) -> None:
         self.tasks: tuple[TaskRef, ...] = listed.tasks

@@ -1,4 +1,4 @@
-"""The experience as a Ray actor: found by name, restarted when it dies, made again from its journal."""
+"""The batch actor: a batch producer in a Ray actor with a name, restored from its journal after a restart."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from trainer.types import Batch
     from trainer.update.outline import Outline, RowTokens
 
-    from .experience import Experience
-    from .parts import ExperienceStatus
+    from .dependencies import ProducerStatus
+    from .producer import BatchProducer
 
 
 _CALLS = 1000
@@ -37,14 +37,14 @@ _CLOSE_S = 30.0
 _VARIABLES = {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
 
 
-class ExperienceActor:
-    """The methods of Experience. It begins with the first call, and so again after a restart."""
+class BatchActor:
+    """The methods of BatchProducer. The producer starts with the first call, also after a restart."""
 
     def __init__(self, settings: ActorSettings) -> None:
-        keep_log(settings.folder / "logs" / "experience.log")
+        keep_log(settings.folder / "logs" / "batches.log")
         self._settings = settings
         self._beginning = asyncio.Lock()
-        self._experience: Experience | None = None
+        self._producer: BatchProducer | None = None
 
     async def imitation(self, step: int) -> Batch:
         return await (await self._there()).imitation(step)
@@ -83,20 +83,20 @@ class ExperienceActor:
     async def record(self, step: int, metrics: Mapping[str, float]) -> None:
         await (await self._there()).record(step, metrics)
 
-    async def status(self) -> ExperienceStatus:
+    async def status(self) -> ProducerStatus:
         return await (await self._there()).status()
 
     async def close(self) -> None:
-        if self._experience is not None:
-            await self._experience.close()
+        if self._producer is not None:
+            await self._producer.close()
 
-    async def _there(self) -> Experience:
+    async def _there(self) -> BatchProducer:
         async with self._beginning:
-            if self._experience is None:
-                self._experience = await self._begin()
-            return self._experience
+            if self._producer is None:
+                self._producer = await self._begin()
+            return self._producer
 
-    async def _begin(self) -> Experience:
+    async def _begin(self) -> BatchProducer:
         given = self._settings
         config = RunConfig.model_validate_json(given.config)
         pool = await open_pool(config, given.namespace)
@@ -114,7 +114,7 @@ class ExperienceActor:
         )
 
 
-class ExperienceHandle:
+class BatchActorHandle:
     """The actor as the driver sees it."""
 
     def __init__(self, name: str, actor: Any, timeout_s: float) -> None:  # noqa: ANN401 - Ray has no types
@@ -144,19 +144,19 @@ class ExperienceHandle:
 
 
 @contextlib.contextmanager
-def run_experience(
+def run_batch_actor(
     config: RunConfig,
     folder: Path,
     model: Path,
     service_url: str,
     namespace: str,
-    kind: type[ExperienceActor] = ExperienceActor,
-) -> Iterator[ExperienceHandle]:
-    """The run's experience actor while the block runs, on this machine, whose disk has the folder.
+    kind: type[BatchActor] = BatchActor,
+) -> Iterator[BatchActorHandle]:
+    """The run's batch actor while the block runs, on this machine, whose disk has the folder.
 
     Raises what ``build`` raises, and Stalled when it does not begin.
     """
-    name = f"{config.name}-experience"
+    name = f"{config.name}-batches"
     settings = ActorSettings(
         config=config.model_dump_json(),
         folder=folder,
@@ -180,7 +180,7 @@ def run_experience(
         )
         .remote(settings)
     )
-    handle = ExperienceHandle(name, actor, config.learner.batch_timeout_s)
+    handle = BatchActorHandle(name, actor, config.learner.batch_timeout_s)
     try:
         handle.call("status")
         yield handle

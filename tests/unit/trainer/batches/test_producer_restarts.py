@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tests.fakes.experience import FakePlayer, FakeTaskService, experience, run_config
-from tests.harness.experience_steps import ids, same, started, sync_weights
+from tests.fakes.batches import FakePlayer, FakeTaskService, batch_producer, run_config
+from tests.harness.producer_steps import ids, same, started, sync_weights
 from tests.harness.waiting import until
 from trainer.errors import CheckpointError
 
@@ -63,13 +63,13 @@ async def test_who_takes_the_place_of_a_dead_one_goes_on_with_the_weights_that_t
     await sync_weights(made, player, 1)
     await made.close()
 
-    again = experience(run_config(), tmp_path, player)
+    again = batch_producer(run_config(), tmp_path, player)
     await again.start(go_on=True)
     assert (await again.take(1)).facts["staleness/max"] == 0.0
     await again.rewind(1)
     await again.close()
 
-    last = experience(run_config(), tmp_path, player)
+    last = batch_producer(run_config(), tmp_path, player)
     await last.start(go_on=True)
     assert (await last.status()).version is None
     await last.close()

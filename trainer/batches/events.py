@@ -1,4 +1,4 @@
-"""What is journaled: the facts from which everything that an experience knows is made again."""
+"""The events in a run's journal, from which the ledger is rebuilt."""
 
 from __future__ import annotations
 

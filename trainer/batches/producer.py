@@ -1,4 +1,4 @@
-"""Where batches come from: plays episodes, scores them, and hands them to the loop, each exactly once.
+"""Produce the batches of a run: play groups, score them, journal them, and serve each step's batch.
 
     take(step)       the step's batch, the same whenever it is asked for
     weights_synced(v)   the engines sample with weights v: further groups may begin
@@ -25,22 +25,22 @@ from trainer.rollout.collector import Collector
 from trainer.types import Batch, Objective
 
 from .assemble import ScoredGroup
+from .dependencies import ProducerStatus
 from .events import TasksListed
 from .exports import Exports
+from .group_cache import GroupCache
+from .group_source import JournaledGroupSource
 from .held_out import HeldOut
 from .ledger import folded
 from .listing import list_run
-from .parts import ExperienceStatus
-from .patience import Patience
-from .shelf import Shelf
-from .source import JournaledSource
+from .waiting import ProgressWaiter
 from .writer import JournalWriter
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
 
+    from .dependencies import Dependencies, Imitation
     from .events import Assembled
-    from .parts import Imitation, Parts
 
 
 logger = logging.getLogger(__name__)
@@ -48,10 +48,10 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Experience:
-    """One run's. Not for more than one event loop; ``start`` comes first."""
+class BatchProducer:
+    """The batch producer of one run, for one event loop. Call ``start`` first."""
 
-    def __init__(self, config: RunConfig, folder: Path, parts: Parts) -> None:
+    def __init__(self, config: RunConfig, folder: Path, parts: Dependencies) -> None:
         rollout = config.rollout
         self._config = config
         self._folder = folder
@@ -60,15 +60,15 @@ class Experience:
         self._slots = Slots(rollout.concurrency)
         self._attempts = Attempts(parts.player, rollout, self._slots, parts.watch, parts.sleep)
         self._collector = Collector(self._attempts, rollout, self._slots, parts.sleep)
-        self._patience = Patience(
+        self._waiter = ProgressWaiter(
             parts.watch,
             report_s=rollout.stall_report_s,
             stall_s=rollout.stall_timeout_s,
-            told=logger.warning,
+            on_stall=logger.warning,
             tick_s=parts.tick_s,
         )
         self._writer = JournalWriter(self._journal)
-        self._shelf = Shelf(self._writer, parts.score, self._patience.changed)
+        self._group_cache = GroupCache(self._writer, parts.score, self._waiter.notify)
         self._collecting: asyncio.Task[None] | None = None
         self._evaluations: dict[int, asyncio.Task[Mapping[str, float]]] = {}
         self._imitation: asyncio.Task[Imitation] | None = None
@@ -94,13 +94,13 @@ class Experience:
             self._ledger.batches,
             lambda index: ScoredGroup.of(self._journal.group(index), self._parts.score),
         )
-        self._source = JournaledSource(
+        self._source = JournaledGroupSource(
             self._config,
             self._writer,
             self._ledger,
-            self._shelf,
+            self._group_cache,
             self._parts.watch,
-            self._patience.changed,
+            self._waiter.notify,
         )
         self._held_out = HeldOut(
             self._attempts, self._config, self._ledger.held_out, self._folder / "evaluations.jsonl"
@@ -117,7 +117,7 @@ class Experience:
         if step > self._ledger.next_step:
             raise CheckpointError(f"batch {step} was asked for, and the next one is {self._ledger.next_step}")
         total_s = self._config.learner.batch_timeout_s
-        assembled = await self._patience.until(f"batch {step}", lambda: self._assembled(step), total_s)
+        assembled = await self._waiter.wait_until(f"batch {step}", lambda: self._assembled(step), total_s)
         async with self._handing_out:
             if self._latest is None or self._latest.step != step:
                 self._latest = await self._batch(assembled)
@@ -130,9 +130,11 @@ class Experience:
             raise DataError("the run has no warm start")
         if self._imitation is None:
             self._imitation = asyncio.ensure_future(self._parts.imitation())
-            self._imitation.add_done_callback(lambda _: self._patience.changed())
+            self._imitation.add_done_callback(lambda _: self._waiter.notify())
         playing = self._imitation
-        batches = await self._patience.until("the warm start", lambda: _result(playing), warm_start.timeout_s)
+        batches = await self._waiter.wait_until(
+            "the warm start", lambda: _result(playing), warm_start.timeout_s
+        )
         return batches.batch(step)
 
     async def weights_synced(self, version: int) -> None:
@@ -141,7 +143,7 @@ class Experience:
         self._source.version = version
         if self._collecting is None:
             self._collecting = asyncio.create_task(self._collect())
-            self._collecting.add_done_callback(lambda _: self._patience.changed())
+            self._collecting.add_done_callback(lambda _: self._waiter.notify())
         self._collector.wake()
 
     async def rewind(self, step: int) -> None:
@@ -177,18 +179,18 @@ class Experience:
             return {}
         if step not in self._evaluations:
             self._evaluations[step] = asyncio.create_task(self._held_out.evaluate(step))
-            self._evaluations[step].add_done_callback(lambda _: self._patience.changed())
+            self._evaluations[step].add_done_callback(lambda _: self._waiter.notify())
         task = self._evaluations[step]
         total_s = self._config.evaluation.timeout_s
-        return await self._patience.until(f"evaluation {step}", lambda: _result(task), total_s)
+        return await self._waiter.wait_until(f"evaluation {step}", lambda: _result(task), total_s)
 
     async def record(self, step: int, metrics: Mapping[str, float]) -> None:
         """Keep the metrics of a step, as the whole run counts them."""
         self._parts.tracker.log(step, metrics)
 
-    async def status(self) -> ExperienceStatus:
+    async def status(self) -> ProducerStatus:
         """Where it stands."""
-        return ExperienceStatus(
+        return ProducerStatus(
             next_step=self._ledger.next_step,
             version=self._source.version,
             ready=len(self._ledger.ready),
@@ -207,7 +209,7 @@ class Experience:
         if self._parts.close is not None:
             await self._parts.close()
         self._parts.tracker.close()
-        self._shelf.close()
+        self._group_cache.close()
         await asyncio.to_thread(self._writer.close)
 
     async def _first_event(self) -> TasksListed:
@@ -220,9 +222,9 @@ class Experience:
         await self._writer.flush()
         indices = (*assembled.fresh, *assembled.replayed)
         total_s = self._config.learner.batch_timeout_s
-        await self._patience.until("what was journaled", lambda: self._shelf.get(indices), total_s)
-        samples = await self._shelf.samples(indices)
-        self._shelf.keep_only({*indices, *self._ledger.ready})
+        await self._waiter.wait_until("what was journaled", lambda: self._group_cache.get(indices), total_s)
+        samples = await self._group_cache.samples(indices)
+        self._group_cache.keep_only({*indices, *self._ledger.ready})
         self._prepare()
         return Batch(assembled.step, Objective.REINFORCE, samples, dict(assembled.facts))
 
@@ -244,7 +246,7 @@ class Experience:
         if self._collecting is not None and self._collecting.done():
             self._collecting.result()
         made = self._source.assemble(step)
-        if made is not None and (groups := self._shelf.get((*made.fresh, *made.replayed))) is not None:
+        if made is not None and (groups := self._group_cache.get((*made.fresh, *made.replayed))) is not None:
             self._writer.post(lambda _: self._exports.write(made, groups))
         return made
 

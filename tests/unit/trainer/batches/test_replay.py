@@ -2,8 +2,8 @@
 
 import pytest
 
+from trainer.batches.replay import Replay, Replayable
 from trainer.config import ReplayConfig
-from trainer.experience.replay import Replay, Replayable
 
 
 def replay(**settings):

@@ -1,4 +1,4 @@
-"""Workers of the experience as Ray actors: each has its own client, tokenizer and way to the engines."""
+"""Episode workers as Ray actors: each has its own client, tokenizer and connection to the engines."""
 
 from __future__ import annotations
 

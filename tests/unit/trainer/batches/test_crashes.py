@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.fakes.experience import FakePlayer, experience, failure, run_config, trajectory
-from trainer.experience.events import Assembled, Ended, GroupFate, Issued
-from trainer.experience.journal import Journal
+from tests.fakes.batches import FakePlayer, batch_producer, failure, run_config, trajectory
+from trainer.batches.events import Assembled, Ended, GroupFate, Issued
+from trainer.batches.journal import Journal
 
 STEPS = 8
 EVERY = 3
@@ -98,7 +98,7 @@ def behaviour(seed):
 async def life(config, folder, player, learner, executioner, chance):
     """One process's life: from start to the last step, to a kill, or to the learner's own death."""
     open_journal = type("OneJournal", (MortalJournal,), {"executioner": executioner})
-    made = experience(config, folder, player, journal=open_journal)
+    made = batch_producer(config, folder, player, journal=open_journal)
     opened = []
     try:
         await made.start()

@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from trainer.experience.events import Issued
-from trainer.experience.journal import Journal
-from trainer.experience.writer import JournalWriter
+from trainer.batches.events import Issued
+from trainer.batches.journal import Journal
+from trainer.batches.writer import JournalWriter
 from trainer.types import GroupSpec, TaskRef
 
 TASK = TaskRef("code", "train", "t")

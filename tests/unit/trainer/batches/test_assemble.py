@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes.experience import broken, failure, trajectory
+from tests.fakes.batches import broken, failure, trajectory
+from trainer.batches.assemble import ScoredGroup, facts_of, says_nothing
+from trainer.batches.events import Ended, GroupFate
 from trainer.config import AlgorithmConfig, RewardConfig
-from trainer.experience.assemble import ScoredGroup, facts_of, says_nothing
-from trainer.experience.events import Ended, GroupFate
 from trainer.reward.compose import score
 from trainer.types import GroupSpec, StopReason, TaskRef, TrajectoryGroup
 

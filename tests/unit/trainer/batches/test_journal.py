@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes.experience import broken, failure, trajectory
+from tests.fakes.batches import broken, failure, trajectory
+from trainer.batches.events import Assembled, Ended, GroupFate, Issued, TasksListed
+from trainer.batches.journal import Journal
+from trainer.batches.payloads import group_from_json, group_from_payload, group_to_json, group_to_payload
 from trainer.errors import CheckpointError
-from trainer.experience.events import Assembled, Ended, GroupFate, Issued, TasksListed
-from trainer.experience.journal import Journal
-from trainer.experience.payloads import group_from_json, group_from_payload, group_to_json, group_to_payload
 from trainer.types import GroupSpec, TaskRef, TrajectoryGroup
 
 TASK = TaskRef("code", "train", "t", "easy")

@@ -1,4 +1,4 @@
-"""The experience actor with made-up episodes, to be killed."""
+"""The batch_producer actor with made-up episodes, to be killed."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import random
 
 import ray
 
-from tests.fakes.experience import FakePlayer, alternating, experience
+from tests.fakes.batches import FakePlayer, alternating, batch_producer
+from trainer.batches.actor import BatchActor
 from trainer.config import RunConfig
-from trainer.experience.actor import ExperienceActor
 
 
-class FakeExperienceActor(ExperienceActor):
+class FakeBatchActor(BatchActor):
     """Plays without engines and sandboxes."""
 
     async def _begin(self):
         config = RunConfig.model_validate_json(self._settings.config)
         self._player = FakePlayer(alternating, chance=random.Random(0))
-        made = experience(config, self._settings.folder, self._player)
+        made = batch_producer(config, self._settings.folder, self._player)
         await made.start(go_on=ray.get_runtime_context().was_current_actor_reconstructed)
         self._player.version = (await made.status()).version or 0
         return made

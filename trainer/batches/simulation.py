@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from trainer.rollout.scripted import Latency, Script
     from trainer.types import Trajectory
 
-    from .experience import Experience
+    from .producer import BatchProducer
 
 
 @dataclass(frozen=True, slots=True)
-class Pretence:
-    """What stands for model and learner."""
+class SimulationSettings:
+    """Settings of the simulated model and learner."""
 
     script: Script
     """What is said."""
@@ -109,7 +109,7 @@ class MeteredPolicy:
 
 
 async def simulate(
-    config: RunConfig, folder: Path, model: Path, client: AsyncSandboxClient, pretence: Pretence
+    config: RunConfig, folder: Path, model: Path, client: AsyncSandboxClient, settings: SimulationSettings
 ) -> SimulationResult:
     """Go through the run's steps of reinforcement learning. Closes the client. Raises what a run raises.
 
@@ -118,7 +118,7 @@ async def simulate(
         folder: an empty one, for the journal and the episodes.
         model: a Hugging Face folder, for its tokenizer.
         client: of the service.
-        pretence: model and learner.
+        settings: of the simulated model and learner.
     """
     kept = config.algorithm.model_copy(update={"drop_flat_groups": False})
     tracking = config.tracking.model_copy(update={"trajectories": "all"})
@@ -127,37 +127,37 @@ async def simulate(
 
     def policy_of(chat: ChatTokenizer) -> Policy:
         scripted = ScriptedPolicy(
-            pretence.script, chat, latency=pretence.latency, seed=config.seed, sleep=pretence.sleep
+            settings.script, chat, latency=settings.latency, seed=config.seed, sleep=settings.sleep
         )
         made.append((scripted, MeteredPolicy(scripted)))
         return made[0][1]
 
-    experience = await build(config, folder, model, client, policy_of)
+    producer = await build(config, folder, model, client, policy_of)
     scripted, metered = made[0]
     try:
-        seconds, take_s, facts = await _loop(config.steps, experience, scripted, pretence)
+        seconds, take_s, facts = await _loop(config.steps, producer, scripted, settings)
         idle_share = metered.idle_share
     finally:
-        await experience.close()
+        await producer.close()
     return _result(_played(folder), facts, seconds=seconds, take_s=take_s, idle_share=idle_share)
 
 
 async def _loop(
-    steps: int, experience: Experience, policy: ScriptedPolicy, pretence: Pretence
+    steps: int, producer: BatchProducer, policy: ScriptedPolicy, settings: SimulationSettings
 ) -> tuple[float, float, list[Mapping[str, float]]]:
     began = time.monotonic()
     take_s = 0.0
     facts: list[Mapping[str, float]] = []
-    await experience.weights_synced(0)
+    await producer.weights_synced(0)
     for step in range(steps):
         asked = time.monotonic()
-        batch = await experience.take(step)
+        batch = await producer.take(step)
         take_s += time.monotonic() - asked
-        await pretence.sleep(pretence.update_s)
+        await settings.sleep(settings.update_s)
         facts.append(batch.facts)
         policy.version = step + 1
         if step + 1 < steps:
-            await experience.weights_synced(step + 1)
+            await producer.weights_synced(step + 1)
     return time.monotonic() - began, take_s, facts
 
 

@@ -1,4 +1,4 @@
-"""Waiting with an end: for something to come true, with a report when nothing moves."""
+"""Wait for a condition, with a deadline and reports of stalls."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Patience:
-    """Waits for conditions that others bring about."""
+class ProgressWaiter:
+    """Waits for conditions, and fails when there is no progress for too long."""
 
     def __init__(
         self,
@@ -24,30 +24,30 @@ class Patience:
         *,
         report_s: float,
         stall_s: float,
-        told: Callable[[str], None],
+        on_stall: Callable[[str], None],
         tick_s: float = 1.0,
     ) -> None:
         self._watch = watch
         self._report_s = report_s
         self._stall_s = stall_s
-        self._told = told
+        self._on_stall = on_stall
         self._tick_s = tick_s
         self._changed = asyncio.Event()
 
-    def changed(self) -> None:
-        """Something that may have been waited for has happened."""
+    def notify(self) -> None:
+        """Check the conditions of all waits now."""
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def until(self, what: str, outcome: Callable[[], T | None], total_s: float) -> T:
-        """The outcome, as soon as there is one.
+    async def wait_until(self, what: str, outcome: Callable[[], T | None], total_s: float) -> T:
+        """Return the outcome as soon as it is not None.
 
-        Raises NoProgress when there is none for ``stall_s`` seconds, or no outcome in ``total_s``; every
-        ``report_s`` seconds without progress the report is told.
+        Raises NoProgress after ``stall_s`` seconds without progress, or ``total_s`` seconds in all. Passes a
+        report to ``on_stall`` after every ``report_s`` seconds without progress.
         """
         began = self._watch.now()
         self._watch.restart()
-        told = 0
+        reported = 0
         while True:
             changed = self._changed
             found = outcome()
@@ -57,9 +57,9 @@ class Patience:
             if silence_s >= self._stall_s or waited_s >= total_s:
                 raise NoProgress(f"{what} is not there after {waited_s:.0f} s: {self._watch.report()}")
             reports = int(silence_s / self._report_s)
-            if reports > told:
-                self._told(f"waiting for {what}: {self._watch.report()}")
-            told = reports
+            if reports > reported:
+                self._on_stall(f"waiting for {what}: {self._watch.report()}")
+            reported = reports
             try:
                 await asyncio.wait_for(changed.wait(), self._tick_s)
             except TimeoutError:
