@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from local_processes.work_process import WorkProcess
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 from .refusals import SchemaError
-from .work_process import WorkProcess
 
 if TYPE_CHECKING:
     from sandbox_contract.base import JsonObject
@@ -47,12 +47,13 @@ class BodyParser:
     def __init__(self, max_depth: int, max_values: int, process: WorkProcess | None = None) -> None:
         self._max_depth = max_depth
         self._max_values = max_values
-        self._process = process or WorkProcess()
+        self._process = process or WorkProcess("large-bodies")
 
     async def parse(self, model: type[Model], body: bytes) -> Model:
         """Return the body as ``model``.
 
-        Raises ServiceError(MALFORMED_JSON, JSON_TOO_DEEP, BODY_TOO_LARGE or INVALID_REQUEST).
+        Raises ServiceError(MALFORMED_JSON, JSON_TOO_DEEP, BODY_TOO_LARGE or INVALID_REQUEST), and
+        DEADLINE_EXCEEDED when a large one is not read in time.
         """
         return await self.read(model, body, _itself)
 
@@ -65,7 +66,7 @@ class BodyParser:
         limits = (self._max_depth, self._max_values)
         if len(body) <= LARGE_BODY:
             return then(_parsed(model, body, *limits))
-        return await self._process.run(_read, model, body, *limits, then)
+        return await self._run(_read, model, body, *limits, then)
 
     async def apply(self, function: Callable[[bytes], _T], body: bytes) -> _T:
         """Return ``function(body)`` for a body of the service's own: an answer or a trajectory.
@@ -74,7 +75,13 @@ class BodyParser:
         """
         if len(body) <= LARGE_BODY:
             return function(body)
-        return await self._process.run(function, body)
+        return await self._run(function, body)
+
+    async def _run(self, function: Callable[..., _T], *arguments: object) -> _T:
+        try:
+            return await self._process.run(function, *arguments)
+        except TimeoutError as error:
+            raise ServiceError(ErrorCode.DEADLINE_EXCEEDED, f"a large request: {error}") from None
 
 
 def json_object(body: bytes) -> JsonObject:

@@ -1,7 +1,7 @@
-"""A process beside the gateway for work that would hold the interpreter for long: large request bodies.
+"""A process beside a server for work that would hold its interpreter for long.
 
-A call into C that parses megabytes lets no other thread run, so a thread keeps all other tenants waiting
-just as the event loop would. The process is started when it is first needed and ends with the gateway. One
+A call into C that parses megabytes lets no other thread run, so a thread keeps all other requests waiting
+just as the event loop would. The process is started when it is first needed and ends with its owner. One
 that does not answer in time is killed, and the next piece of work starts another.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import pickle
 import socket
 import subprocess
 import sys
@@ -18,10 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import ServiceError
-
-from .work_messages import receive, send
+from .work_messages import Message, receive, send
 
 _T = TypeVar("_T")
 
@@ -32,46 +28,47 @@ _TRIES = 2
 class WorkProcess:
     """Runs functions in a process of its own, one after another."""
 
-    def __init__(self, timeout_s: float = 30.0) -> None:
+    def __init__(self, name: str, timeout_s: float = 30.0) -> None:
+        """``name`` is that of the thread which speaks to the process."""
         self._timeout_s = timeout_s
         # One thread speaks to the process. It waits without the interpreter.
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-bodies")
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
         self._child: _Child | None = None
 
     @property
     def pid(self) -> int | None:
-        """The process's id; None before the first work."""
+        """Return the process's id; None before the first work."""
         return None if self._child is None else self._child.process.pid
 
     async def run(self, function: Callable[..., _T], *arguments: object) -> _T:
         """Return ``function(*arguments)``. All of it must be picklable, errors included.
 
-        Raises what the function raises, ServiceError(DEADLINE_EXCEEDED) when it takes too long, and
-        RuntimeError when it ends the process.
+        Raises what the function raises, TimeoutError when it takes too long, and RuntimeError when it ends
+        the process.
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._run, function, arguments)
 
     def _run(self, function: Callable[..., _T], arguments: tuple[object, ...]) -> _T:
-        work = pickle.dumps((function, arguments), protocol=pickle.HIGHEST_PROTOCOL)
+        work = Message.of((function, arguments))
         for _ in range(_TRIES):
             child = self._child
             if child is None or child.process.poll() is not None:
                 child = self._child = _Child()
             try:
-                failed, result = pickle.loads(child.exchange(work, self._timeout_s))
+                answered = child.exchange(work, self._timeout_s)
             except TimeoutError:
                 self._drop(child)
-                detail = f"a large request was not read within {self._timeout_s:g} s"
-                raise ServiceError(ErrorCode.DEADLINE_EXCEEDED, detail) from None
+                raise TimeoutError(f"the work was not done within {self._timeout_s:g} s") from None
             except (OSError, EOFError):
                 self._drop(child)
                 continue
+            failed, result = answered.load()
             if failed:
                 raise result
             answer: _T = result
             return answer
-        raise RuntimeError(f"the process for large bodies ended {_TRIES} times over the same work")
+        raise RuntimeError(f"the work process ended {_TRIES} times over the same work")
 
     def _drop(self, child: _Child) -> None:
         child.end()
@@ -85,7 +82,7 @@ class _Child:
         ours, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "sandbox_service.gateway.work_main", str(theirs.fileno())],
+                [sys.executable, "-m", "local_processes.work_main", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 # Ray extends the path of its workers without the environment.
@@ -95,7 +92,7 @@ class _Child:
         # It ends by itself when the socket is closed, which the kernel does when the gateway is killed.
         self.end = weakref.finalize(self, _end, self.process, ours)
 
-    def exchange(self, work: bytes, timeout_s: float) -> bytearray:
+    def exchange(self, work: Message, timeout_s: float) -> Message:
         send(self._socket, work, timeout_s)
         return receive(self._socket, timeout_s)
 
