@@ -18,20 +18,24 @@ from sandbox_service.wire.frames import Frame, Op
 
 from .answers import AnswerMemory
 from .background import BackgroundTasks
+from .calls import BoxCalls
 from .clock import Clock, SystemClock
-from .creation import Creation
+from .create_keys import CreateKeys
+from .creation import Creation, InstanceCreator
 from .endings import Endings
 from .exclusive import ExclusiveExecutor
 from .executions import failure_frame
 from .forks import Forks
 from .inspection import Inspection
+from .instance_setup import InstanceSetup
 from .instances import InstanceTable
 from .journal import Journal
 from .operations import InstanceOperations
-from .parts import Parts
 from .pools import Pools
-from .recovery import Recovery
+from .quotas import Admission
 from .releases import Releases
+from .replay import Replay
+from .takeover import Takeover
 from .upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -42,7 +46,7 @@ if TYPE_CHECKING:
 
     from .exclusive import Operation
 
-    Verb = Callable[[Frame], Awaitable[Frame]]
+    Handler = Callable[[Frame], Awaitable[Frame]]
 
 
 class SupervisorCore:
@@ -58,42 +62,80 @@ class SupervisorCore:
         clock: Clock | None = None,
         node: str = "",
     ) -> None:
-        self._parts = _put_together(name, config, registry, factory, store, clock or SystemClock())
+        self._name = name
+        self._config = config
+        self._registry = registry
         self._factory = factory
+        self._store = store
+        self._clock = clock or SystemClock()
         self._node = node or platform.node()
-        self._began = self._parts.clock.monotonic()
-        self._creation = Creation(self._parts)
-        self._recovery = Recovery(self._parts)
-        self._upkeep = Upkeep(self._parts)
-        self._verbs = self._table_of_verbs()
+        self._began = self._clock.monotonic()
+        self._tasks = BackgroundTasks(f"supervisor {name}")
+        self.answers = AnswerMemory(config.store.answers_mib * 1024 * 1024)
+        self.table = InstanceTable(name, config.lease, self._clock, self.answers)
+        self._journal = Journal(name, store, self._clock)
+        self._endings = Endings(
+            table=self.table, journal=self._journal, deadlines=config.deadline, tasks=self._tasks
+        )
+        self.pools = Pools(config, registry, factory, self._clock, self._endings.state_lost)
+        self._admission = Admission(config=config, table=self.table, journal=self._journal, clock=self._clock)
+        self._takeover = Takeover(
+            name=name,
+            registry=registry,
+            store=store,
+            clock=self._clock,
+            table=self.table,
+            journal=self._journal,
+        )
+        self._create_keys = CreateKeys(store=store, answers=self.answers)
+        self.upkeep = Upkeep(
+            table=self.table,
+            journal=self._journal,
+            endings=self._endings,
+            pools=self.pools,
+            clock=self._clock,
+            interval_s=config.lease.sweep_interval_s,
+        )
+        self._executor = ExclusiveExecutor(
+            table=self.table,
+            journal=self._journal,
+            store=store,
+            clock=self._clock,
+            tasks=self._tasks,
+            takeover=self._takeover,
+        )
+        self._operations = self._build_operations()
+        self._handlers = self._build_handlers()
         self._began_life = False
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"<SupervisorCore {self._parts.name} instances={len(self._parts.table)}>"
+        return f"<SupervisorCore {self._name} instances={len(self.table)}>"
 
     @property
     def draining(self) -> bool:
         """Whether new instances are refused."""
-        return self._creation.refusing
+        return self._admission.draining
 
     async def start(self) -> None:
         """Clear what an earlier life left, warm the pools and begin the upkeep."""
-        await self._parts.pools.start()
-        await self._recovery.settle_earlier_life()
+        await self.pools.start()
+        await self._takeover.take_over_earlier_run()
         self._began_life = True
-        await self._creation.recall()
-        if self._parts.config.tenants > 1:
+        await self._create_keys.load()
+        if self._config.tenants > 1:
             # Reads the history of a day, for which the first creates need not wait.
-            self._parts.tasks.spawn(self._parts.journal.recall(self._parts.name))
-        self._upkeep.start()
+            self._tasks.spawn(self._journal.recall())
+        self.upkeep.start()
 
     async def handle(self, frame: Frame) -> Frame:
         """Answer one frame of a gateway."""
         try:
-            verb = self._verbs.get(frame.op)
-            if verb is not None and isinstance(frame.meta.get("tenant"), str):
-                return await verb(frame)
+            if isinstance(frame.meta.get("tenant"), str):
+                if (operation := self._operations.get(frame.op)) is not None:
+                    return await self._executor.run_exclusive(frame, operation)
+                if (handler := self._handlers.get(frame.op)) is not None:
+                    return await handler(frame)
         except ServiceError as error:
             return error_frame(frame, error)
         except Exception as error:  # noqa: BLE001  # capture point: the stream gets an answer, never a traceback
@@ -103,24 +145,24 @@ class SupervisorCore:
 
     def tick(self) -> None:
         """Do now what time has brought; the upkeep loop does it by itself."""
-        self._upkeep.tick()
+        self.upkeep.tick()
 
     def stats(self) -> SupervisorStats:
         """The supervisor in numbers."""
         return SupervisorStats(
-            name=self._parts.name,
+            name=self._name,
             node=self._node,
             draining=self.draining,
-            storing=self._parts.journal.open_for_writing(),
-            uptime_s=self._parts.clock.monotonic() - self._began,
+            storing=self._journal.open_for_writing(),
+            uptime_s=self._clock.monotonic() - self._began,
             protections=self._factory.protections(),
-            pools=self._parts.pools.stats(),
+            pools=self.pools.stats(),
         )
 
     async def drain(self) -> None:
         """Refuse new instances, and let what runs finish until the deadline."""
-        self._creation.refusing = True
-        await self._parts.tasks.finish(self._parts.config.deadline.drain_s)
+        self._admission.draining = True
+        await self._tasks.finish(self._config.deadline.drain_s)
 
     async def close(self) -> None:
         """Drain, settle the instances that are left, destroy all boxes and flush the store. Idempotent.
@@ -131,41 +173,90 @@ class SupervisorCore:
             return
         self._closed = True
         await self.drain()
-        await self._upkeep.stop()
-        await self._parts.tasks.cancel()
-        for instance in self._parts.table.live():
-            self._parts.endings.state_lost(instance.instance_id, "the supervisor shut down")
-        await self._parts.pools.close()
-        await self._parts.tasks.finish(self._parts.config.deadline.release_s)
-        await self._parts.tasks.cancel()
+        await self.upkeep.stop()
+        await self._tasks.cancel()
+        for instance in self.table.live():
+            self._endings.state_lost(instance.instance_id, "the supervisor shut down")
+        await self.pools.close()
+        await self._tasks.finish(self._config.deadline.release_s)
+        await self._tasks.cancel()
         if self._began_life:
-            self._parts.journal.settle()
-            await self._parts.store.end_life(self._parts.name)
+            self._journal.settle()
+            await self._store.end_life(self._name)
 
-    def _table_of_verbs(self) -> Mapping[Op, Verb]:
-        parts, recovery = self._parts, self._recovery
-        executor = ExclusiveExecutor(
-            parts.table, parts.journal, parts.store, parts.clock, parts.tasks, recovery
+    def _build_creation(self) -> Creation:
+        creator = InstanceCreator(
+            registry=self._registry,
+            store=self._store,
+            admission=self._admission,
+            table=self.table,
+            journal=self._journal,
+            setup=InstanceSetup(pools=self.pools, clock=self._clock, create_s=self._config.deadline.create_s),
+            endings=self._endings,
+            clock=self._clock,
+        )
+        return Creation(
+            keys=self._create_keys,
+            creator=creator,
+            admission=self._admission,
+            journal=self._journal,
+            tasks=self._tasks,
+        )
+
+    def _build_operations(self) -> Mapping[Op, Operation]:
+        """Return the operations that have their instance to themselves."""
+        calls = BoxCalls(self._endings)
+        replay = Replay(
+            deadlines=self._config.deadline,
+            store=self._store,
+            journal=self._journal,
+            pools=self.pools,
+            endings=self._endings,
+            calls=calls,
         )
         operations = InstanceOperations(
-            parts.config.deadline, parts.clock, parts.journal, parts.endings, recovery
+            deadlines=self._config.deadline,
+            clock=self._clock,
+            journal=self._journal,
+            calls=calls,
+            replay=replay,
         )
-        forks = Forks(parts, recovery, self._creation)
-        inspection = Inspection(parts)
-
-        def exclusive(operation: Operation) -> Verb:
-            return lambda frame: executor.run_exclusive(frame, operation)
-
+        forks = Forks(
+            create_s=self._config.deadline.create_s,
+            clock=self._clock,
+            admission=self._admission,
+            table=self.table,
+            journal=self._journal,
+            endings=self._endings,
+            calls=calls,
+            replay=replay,
+        )
         return MappingProxyType(
             {
-                Op.CREATE: self._creation.create,
-                Op.STEP: exclusive(operations.step),
-                Op.EVALUATE: exclusive(operations.evaluate),
-                Op.RELEASE: Releases(parts, recovery).release,
-                Op.FORK: exclusive(forks.fork),
-                Op.FILE_READ: exclusive(operations.read_files),
-                Op.FILE_LIST: exclusive(operations.read_files),
-                Op.FILE_WRITE: exclusive(operations.write_file),
+                Op.STEP: operations.step,
+                Op.EVALUATE: operations.evaluate,
+                Op.FORK: forks.fork,
+                Op.FILE_READ: operations.read_files,
+                Op.FILE_LIST: operations.read_files,
+                Op.FILE_WRITE: operations.write_file,
+            }
+        )
+
+    def _build_handlers(self) -> Mapping[Op, Handler]:
+        """Return the handlers of all other frames."""
+        releases = Releases(
+            table=self.table,
+            journal=self._journal,
+            store=self._store,
+            clock=self._clock,
+            endings=self._endings,
+            takeover=self._takeover,
+        )
+        inspection = Inspection(name=self._name, table=self.table, store=self._store, clock=self._clock)
+        return MappingProxyType(
+            {
+                Op.CREATE: self._build_creation().create,
+                Op.RELEASE: releases.release,
                 Op.INSTANCES: inspection.instances,
                 Op.TRAJECTORY: inspection.trajectory,
                 Op.STATS: self._stats,
@@ -183,20 +274,3 @@ class SupervisorCore:
     async def _drain(self, frame: Frame) -> Frame:
         await self.drain()
         return frame.reply(self.stats().model_dump_json().encode())
-
-
-def _put_together(
-    name: str,
-    config: ServiceConfig,
-    registry: Registry,
-    factory: SandboxFactory,
-    store: TrajectoryStore,
-    clock: Clock,
-) -> Parts:
-    tasks = BackgroundTasks(f"supervisor {name}")
-    answers = AnswerMemory(config.store.answers_mib * 1024 * 1024)
-    table = InstanceTable(config.lease, clock, answers)
-    journal = Journal(store, clock)
-    endings = Endings(table, journal, config.deadline, tasks)
-    pools = Pools(config, registry, factory, clock, endings.state_lost)
-    return Parts(name, config, registry, store, clock, tasks, answers, table, journal, pools, endings)

@@ -8,7 +8,6 @@ instance left behind never costs its neighbours. No ending waits for another.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
@@ -26,14 +25,12 @@ if TYPE_CHECKING:
     from .journal import Journal
     from .live_box import LiveBox
 
-    OnTimeout = Callable[[ServiceError], None]
-
 
 class Endings:
     """Ends instances and clears their places."""
 
     def __init__(
-        self, table: InstanceTable, journal: Journal, deadlines: DeadlineConfig, tasks: BackgroundTasks
+        self, *, table: InstanceTable, journal: Journal, deadlines: DeadlineConfig, tasks: BackgroundTasks
     ) -> None:
         self._table = table
         self._journal = journal
@@ -75,14 +72,15 @@ class Endings:
         else:
             self.lose(instance, reason)
 
-    def failed(
-        self, instance: Instance, error: ServiceError, on_timeout: OnTimeout | None = None
-    ) -> ServiceError:
-        """The state of an instance is gone in mid-operation; what its caller is told."""
+    def failed(self, instance: Instance, error: ServiceError, received: Frame | None = None) -> ServiceError:
+        """Return the error for the caller of an operation that cost an instance its state.
+
+        A timeout of the request ``received`` is recorded: it stays the answer to its idempotency key.
+        """
         released = instance.ended and instance.state is not InstanceState.LOST
-        if error.code is ErrorCode.STEP_TIMEOUT and on_timeout is not None and not instance.ended:
+        if error.code is ErrorCode.STEP_TIMEOUT and received is not None and not instance.ended:
             # First, because nothing is recorded of an instance after its end.
-            on_timeout(error)
+            self._journal.keep(self._journal.failure(instance, received, error))
         self.state_lost(instance.instance_id, error.detail)
         if released:
             return gone(instance.state, instance.reason)

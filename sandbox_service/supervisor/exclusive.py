@@ -12,7 +12,7 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.stream.failures import error_frame
 from sandbox_service.wire.frames import Frame, Op
 
-from .executions import OperationResult, execute, failure_event, repeat
+from .executions import OperationResult, execute, repeat
 from .idempotency import fingerprint_of, recorded_answer, recorded_request
 from .instances import GONE, InstanceState
 from .takeover import require_proof
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .clock import Clock
     from .instances import Instance, InstanceTable
     from .journal import Journal
-    from .recovery import Recovery
+    from .takeover import Takeover
 
     Operation = Callable[[Instance, "Invocation"], Awaitable[OperationResult]]
 
@@ -50,19 +50,20 @@ class ExclusiveExecutor:
 
     def __init__(
         self,
+        *,
         table: InstanceTable,
         journal: Journal,
         store: TrajectoryStore,
         clock: Clock,
         tasks: BackgroundTasks,
-        recovery: Recovery,
+        takeover: Takeover,
     ) -> None:
         self._table = table
         self._journal = journal
         self._store = store
         self._clock = clock
         self._tasks = tasks
-        self._recovery = recovery
+        self._takeover = takeover
 
     async def run_exclusive(self, frame: Frame, operation: Operation) -> Frame:
         """Run an operation while no other one runs on its instance, or answer from the key.
@@ -74,7 +75,7 @@ class ExclusiveExecutor:
         started = self._clock.monotonic()
         digest = await fingerprint_of(frame, request)
         try:
-            instance = await self._recovery.find_or_recover(frame)
+            instance = await self._takeover.find_or_take_over(frame)
         except ServiceError as error:
             if key is None or error.code not in GONE:
                 raise
@@ -107,7 +108,7 @@ class ExclusiveExecutor:
                 return None
             # A timeout was recorded when it happened, before the instance ended with it.
             timeout = error.code is ErrorCode.STEP_TIMEOUT
-            event = None if timeout else failure_event(self._journal, instance, frame, error)
+            event = None if timeout else self._journal.failure(instance, frame, error)
             return OperationResult(error_frame(frame, error), event)
 
         try:

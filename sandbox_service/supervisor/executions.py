@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from sandbox_contract.problems import ERROR_SPECS, ErrorCode
+from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.stream.failures import error_frame
 from sandbox_service.telemetry import get_logger
 
-from .idempotency import RECORDED_AS, conflict, recorded_answer
+from .idempotency import conflict, recorded_answer
 
 if TYPE_CHECKING:
     from sandbox_service.trajectories.records import EventRecord
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from .answers import KeyEntry
     from .idempotency import KeyMemory
-    from .instances import Instance
     from .journal import Journal
 
 
@@ -81,18 +80,6 @@ async def execute(
             else:
                 memory.settle(frame.meta["tenant"], key, result.frame)
     return result.frame
-
-
-def failure_event(journal: Journal, instance: Instance, frame: Frame, error: ServiceError) -> EventRecord:
-    """Return the record of an operation that ended with an error."""
-    return journal.event(
-        instance,
-        RECORDED_AS[frame.op],
-        request=frame.body,
-        response=error.problem(instance=instance.public_id).model_dump_json().encode(),
-        status=ERROR_SPECS[error.code].status,
-        key=frame.meta.get("key"),
-    )
 
 
 def failure_frame(frame: Frame, error: Exception) -> Frame:

@@ -14,10 +14,11 @@ from sandbox_service.wire.frames import MAX_BODY
 from .instances import Tombstone, unknown
 
 if TYPE_CHECKING:
+    from sandbox_service.trajectories.base import TrajectoryStore
     from sandbox_service.wire.frames import Frame
 
-    from .instances import Instance
-    from .parts import Parts
+    from .clock import Clock
+    from .instances import Instance, InstanceTable
 
 
 MOST_INSTANCES = 1000
@@ -28,26 +29,29 @@ _MOST_BYTES = MAX_BODY // 2
 class Inspection:
     """Answers questions; changes nothing."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, *, name: str, table: InstanceTable, store: TrajectoryStore, clock: Clock) -> None:
+        self._name = name
+        self._table = table
+        self._store = store
+        self._clock = clock
 
     async def instances(self, frame: Frame) -> Frame:
         """A page of the tenant's instances, or the one that the frame names."""
-        tenant, table = frame.meta["tenant"], self._parts.table
-        now = self._parts.clock.monotonic()
+        tenant, table = frame.meta["tenant"], self._table
+        now = self._clock.monotonic()
         if frame.instance_id:
             one = table.status(tenant, frame.instance_id)
             if one is None:
                 raise unknown(frame.instance_id)
             return frame.reply(Instances(instances=(self._status(one, now),)).model_dump_json().encode())
-        after = frame.meta.get("after", {self._parts.name: -1}).get(self._parts.name)
+        after = frame.meta.get("after", {self._name: -1}).get(self._name)
         if after is None:
             # The listing goes on at other supervisors; all that is here was on an earlier page.
             return frame.reply(Instances(instances=()).model_dump_json().encode())
         limit = min(frame.meta.get("limit", MOST_INSTANCES), MOST_INSTANCES)
         page, more = table.page(tenant, after, limit, frame.meta.get("prefix", ""))
         listing = Instances(instances=tuple(self._status(each, now) for each in page))
-        goes_on = {} if more is None else {"next": {self._parts.name: more}}
+        goes_on = {} if more is None else {"next": {self._name: more}}
         return frame.reply(listing.model_dump_json().encode(), goes_on)
 
     async def trajectory(self, frame: Frame) -> Frame:
@@ -56,7 +60,7 @@ class Inspection:
         The page is put together in a thread. It rarely is longer than a frame may be: then the gateway asks
         for the rest of its bytes.
         """
-        store, meta = self._parts.store, frame.meta
+        store, meta = self._store, frame.meta
         record = await store.instance(meta["tenant"], frame.instance_id)
         if record is None:
             raise unknown(frame.instance_id)
@@ -77,9 +81,9 @@ class Inspection:
             state=instance.state.value,
             step_index=instance.step_index,
             idle_s=max(0.0, now - instance.lease.used_at),
-            expires_in_s=self._parts.table.leases.expires_in_s(instance.lease, now),
+            expires_in_s=self._table.leases.expires_in_s(instance.lease, now),
             sandbox_id=None if instance.box is None else instance.box.sandbox.sandbox_id,
-            supervisor=self._parts.name,
+            supervisor=self._name,
         )
 
     def _ended(self, tombstone: Tombstone, now: float) -> InstanceStatus:
@@ -90,5 +94,5 @@ class Inspection:
             state=tombstone.state.value,
             step_index=tombstone.step_index,
             idle_s=max(0.0, now - tombstone.ended_at),
-            supervisor=self._parts.name,
+            supervisor=self._name,
         )

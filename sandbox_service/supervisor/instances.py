@@ -6,6 +6,7 @@ Every question names the tenant: another tenant's instance is unknown, whatever 
 from __future__ import annotations
 
 import contextlib
+import secrets
 from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from enum import StrEnum
@@ -141,7 +142,8 @@ def unknown(instance_id: str) -> ServiceError:
 class InstanceTable:
     """All instances of one supervisor."""
 
-    def __init__(self, config: LeaseConfig, clock: Clock, answers: AnswerMemory) -> None:
+    def __init__(self, supervisor: str, config: LeaseConfig, clock: Clock, answers: AnswerMemory) -> None:
+        self._supervisor = supervisor
         self._config = config
         self._answers = answers
         self._clock = clock
@@ -207,6 +209,10 @@ class InstanceTable:
         """A page of a tenant's instances, live and ended; see ``Listing``."""
         ids, more = self._listing.page(tenant, after, limit, prefix)
         return [self._live.get(each) or self._tombstones[each] for each in ids], more
+
+    def new_id(self) -> str:
+        """Return an unguessable id that names its supervisor."""
+        return f"{self._supervisor}.{secrets.token_hex(16)}"
 
     def reserve(self, instance_id: str, tenant: str, task_id: str, catalog: Catalog) -> Instance:
         """Take an id for a new instance. Raises ServiceError(DUPLICATE_INSTANCE)."""

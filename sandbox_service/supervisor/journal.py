@@ -7,16 +7,21 @@ taken it, no other operation begins. Endings go through all the same: freeing a 
 from __future__ import annotations
 
 import contextlib
+import json
 from collections import deque
 from typing import TYPE_CHECKING
 
+from sandbox_contract.problems import ERROR_SPECS
 from sandbox_service.errors import ServiceError
 from sandbox_service.pool.usage import DAY_S, DailyBytes
 from sandbox_service.telemetry import get_logger
 from sandbox_service.trajectories.records import EventKind, EventRecord, InstanceRecord
 
+from .idempotency import RECORDED_AS
+
 if TYPE_CHECKING:
     from sandbox_service.trajectories.base import TrajectoryStore
+    from sandbox_service.wire.frames import Frame
 
     from .clock import Clock
     from .instances import Instance
@@ -28,7 +33,8 @@ logger = get_logger(__name__)
 class Journal:
     """The way into the trajectory store."""
 
-    def __init__(self, store: TrajectoryStore, clock: Clock) -> None:
+    def __init__(self, supervisor: str, store: TrajectoryStore, clock: Clock) -> None:
+        self._supervisor = supervisor
         self._store = store
         self._clock = clock
         self._backlog: deque[EventRecord] = deque()
@@ -64,11 +70,22 @@ class Journal:
             timing_ms or {},
         )
 
-    async def recall(self, supervisor: str) -> None:
-        """Count what earlier lives of the supervisor recorded within the last day."""
+    def failure(self, instance: Instance, frame: Frame, error: ServiceError) -> EventRecord:
+        """Return the event of an operation that ended with an error."""
+        return self.event(
+            instance,
+            RECORDED_AS[frame.op],
+            request=frame.body,
+            response=error.problem(instance=instance.public_id).model_dump_json().encode(),
+            status=ERROR_SPECS[error.code].status,
+            key=frame.meta.get("key"),
+        )
+
+    async def recall(self) -> None:
+        """Count what earlier runs of the supervisor recorded within the last day."""
         now = self._clock.time()
         since_monotonic = self._clock.monotonic() - now
-        for each in await self._store.recorded_bytes(supervisor, now - DAY_S, now):
+        for each in await self._store.recorded_bytes(self._supervisor, now - DAY_S, now):
             self.recorded.recall(each.tenant, each.size, since_monotonic + each.at)
 
     def open_for_writing(self) -> bool:
@@ -108,15 +125,40 @@ class Journal:
         with contextlib.suppress(ServiceError):
             self.write(event)
 
-    def open(self, record: InstanceRecord, created: EventRecord | None) -> None:
+    def open(
+        self,
+        instance: Instance,
+        created: EventRecord | None = None,
+        *,
+        parent: str | None = None,
+        fork_sequence: int | None = None,
+    ) -> None:
         """Write a new instance. When this raises ServiceError(STORAGE_FULL) the instance must not begin."""
         self.settle()
+        record = InstanceRecord(
+            instance.instance_id,
+            instance.spec.name,
+            instance.task_id,
+            instance.tenant,
+            self._supervisor,
+            self._clock.time() if created is None else created.at,
+            instance.seed,
+            json.dumps(instance.params).encode(),
+            parent,
+            fork_sequence,
+        )
         self._store.open_instance(record)
         if created is None:
             return
         try:
             self._store.append(created)
         except ServiceError:
-            lost = EventRecord(record.instance_id, 0, EventKind.LOST, self._clock.time(), status=507)
-            self._backlog.append(lost)
+            self._backlog.append(self._never_begun(instance.instance_id, 0))
             raise
+
+    def write_off(self, instance: Instance) -> None:
+        """Record as lost an instance that was opened and must not begin."""
+        self.keep(self._never_begun(instance.instance_id, instance.sequence))
+
+    def _never_begun(self, instance_id: str, sequence: int) -> EventRecord:
+        return EventRecord(instance_id, sequence, EventKind.LOST, self._clock.time(), status=507)

@@ -6,7 +6,6 @@ A step's body and its result pass through unparsed: the hot path reads only the 
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sandbox_contract.episodes import EvaluateRequest
@@ -15,8 +14,8 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.stream.failures import reply_or_raise
 from sandbox_service.wire.frames import Frame, Op
 
-from .calls import NotStartedError, ask, parse
-from .executions import OperationResult, failure_event
+from .calls import NotStartedError, parse
+from .executions import OperationResult
 from .idempotency import RECORDED_AS
 from .instances import InstanceState
 from .timing import timing_ms
@@ -24,12 +23,12 @@ from .timing import timing_ms
 if TYPE_CHECKING:
     from sandbox_service.config import DeadlineConfig
 
+    from .calls import BoxCalls
     from .clock import Clock
-    from .endings import Endings
     from .exclusive import Invocation
     from .instances import Instance
     from .journal import Journal
-    from .recovery import Recovery
+    from .replay import Replay
 
 
 _REBUILDS = 3
@@ -40,13 +39,19 @@ class InstanceOperations:
     """Executes operations in the box of their instance, and prepares their records."""
 
     def __init__(
-        self, deadlines: DeadlineConfig, clock: Clock, journal: Journal, endings: Endings, recovery: Recovery
+        self,
+        *,
+        deadlines: DeadlineConfig,
+        clock: Clock,
+        journal: Journal,
+        calls: BoxCalls,
+        replay: Replay,
     ) -> None:
         self._deadlines = deadlines
         self._clock = clock
         self._journal = journal
-        self._endings = endings
-        self._recovery = recovery
+        self._calls = calls
+        self._replay = replay
 
     async def step(self, instance: Instance, invocation: Invocation) -> OperationResult:
         """Take one action."""
@@ -109,19 +114,14 @@ class InstanceOperations:
         A timeout of a step or an evaluation is recorded: it stays the answer to the frame that was received.
         """
         frame = Frame(received.op, 0, instance.public_id, meta, body)
-        on_timeout = None
-        if received.op in (Op.STEP, Op.EVALUATE):
-            on_timeout = partial(self._record_timeout, instance, received)
+        timed = received if received.op in (Op.STEP, Op.EVALUATE) else None
         for _ in range(_REBUILDS):
             try:
-                box = instance.box or await self._recovery.rebuild(instance)
-                return reply_or_raise(await ask(self._endings, instance, box, frame, limit_s, on_timeout))
+                box = instance.box or await self._replay.rebuild(instance)
+                return reply_or_raise(await self._calls.call_box(instance, box, frame, limit_s, timed))
             except NotStartedError as error:
                 failure = error
         raise failure
-
-    def _record_timeout(self, instance: Instance, received: Frame, error: ServiceError) -> None:
-        self._journal.keep(failure_event(self._journal, instance, received, error))
 
     def _recorded(
         self, instance: Instance, invocation: Invocation, reply: Frame, reward: float | None

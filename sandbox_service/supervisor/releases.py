@@ -14,24 +14,40 @@ from .instances import GONE, InstanceState
 from .timing import timing_ms
 
 if TYPE_CHECKING:
+    from sandbox_service.trajectories.base import TrajectoryStore
     from sandbox_service.trajectories.records import EventRecord
     from sandbox_service.wire.frames import Frame
 
-    from .instances import Instance
-    from .parts import Parts
-    from .recovery import Recovery
+    from .clock import Clock
+    from .endings import Endings
+    from .instances import Instance, InstanceTable
+    from .journal import Journal
+    from .takeover import Takeover
 
 
 class Releases:
     """Ends instances for their owners."""
 
-    def __init__(self, parts: Parts, recovery: Recovery) -> None:
-        self._parts = parts
-        self._recovery = recovery
+    def __init__(
+        self,
+        *,
+        table: InstanceTable,
+        journal: Journal,
+        store: TrajectoryStore,
+        clock: Clock,
+        endings: Endings,
+        takeover: Takeover,
+    ) -> None:
+        self._table = table
+        self._journal = journal
+        self._store = store
+        self._clock = clock
+        self._endings = endings
+        self._takeover = takeover
 
     async def release(self, frame: Frame) -> Frame:
         """End the instance; an id that had ended before is answered, one that never was is refused."""
-        started = self._parts.clock.monotonic()
+        started = self._clock.monotonic()
         instance = await self._find(frame)
         if instance is None:
             return await self._answer_of_ended(frame, started)
@@ -41,16 +57,16 @@ class Releases:
         if instance.state is InstanceState.CREATING:
             raise ServiceError(ErrorCode.INSTANCE_BUSY, "the instance is being created")
         body = _body(frame, released=True)
-        await self._parts.endings.release(instance, frame, body)
+        await self._endings.release(instance, frame, body)
         # It has ended, whatever becomes of the record: freeing a box must not need a disk.
         with contextlib.suppress(ServiceError):
-            await self._parts.journal.committed()
+            await self._journal.committed()
         return frame.reply(body, self._timing(started))
 
     async def _find(self, frame: Frame) -> Instance | None:
         """The live instance; None when it has ended."""
         try:
-            return await self._recovery.find_or_recover(frame)
+            return await self._takeover.find_or_take_over(frame)
         except ServiceError as error:
             if error.code in GONE:
                 return None
@@ -59,7 +75,7 @@ class Releases:
     async def _answer_of_ended(self, frame: Frame, started: float) -> Frame:
         """The answer of the release under this key, or that there is nothing to release."""
         key = frame.meta.get("key")
-        tombstone = self._parts.table.tombstone(frame.meta["tenant"], frame.instance_id)
+        tombstone = self._table.tombstone(frame.meta["tenant"], frame.instance_id)
         if key is not None and tombstone is not None and tombstone.ended_by_key == key:
             return frame.reply(_body(frame, released=True), self._timing(started))
         if key is not None and (event := await self._recorded(frame, key)) is not None:
@@ -73,10 +89,10 @@ class Releases:
         return instance.keys.trimmed and await self._recorded(frame, key) is not None
 
     async def _recorded(self, frame: Frame, key: str) -> EventRecord | None:
-        return await self._parts.store.event_of_key(frame.meta["tenant"], frame.instance_id, key)
+        return await self._store.event_of_key(frame.meta["tenant"], frame.instance_id, key)
 
     def _timing(self, started: float) -> dict[str, float]:
-        return timing_ms(self._parts.clock.monotonic() - started)
+        return timing_ms(self._clock.monotonic() - started)
 
 
 def _body(frame: Frame, *, released: bool) -> bytes:

@@ -1,6 +1,6 @@
-"""Takes over the instances of a supervisor that ended, and guards those that may lack steps.
+"""Takes over the instances of supervisors that ended, and guards those that may lack steps.
 
-An instance is doubtful when steps that were answered may be missing from its record. A client that counts its
+An instance is in doubt if steps that were answered may be missing from its record. A client that counts its
 steps shows by ``step_index`` that it knows the state; all others get an error instead of a wrong state.
 """
 
@@ -12,18 +12,144 @@ from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.trajectories.records import EventKind
+from sandbox_service.trajectories.records import EventKind, EventRecord
 from sandbox_service.wire.frames import Op
 
+from .idempotency import RECORDED_AS, digest_of
+from .instances import InstanceState, Tombstone, gone, unknown
+
 if TYPE_CHECKING:
-    from sandbox_service.trajectories.records import EventRecord, InstanceRecord
+    from sandbox_service.environments.registry import Registry
+    from sandbox_service.trajectories.base import TrajectoryStore
+    from sandbox_service.trajectories.records import InstanceRecord
     from sandbox_service.wire.frames import Frame
 
-    from .instances import Instance
+    from .clock import Clock
+    from .instances import Instance, InstanceTable
     from .journal import Journal
 
 
-_DOUBTFUL = 409
+_IN_DOUBT = 409
+"""Status of a takeover after which the instance may lack steps."""
+_ENDED = {
+    EventKind.RELEASE: InstanceState.RELEASED,
+    EventKind.EXPIRE: InstanceState.EXPIRED,
+    EventKind.LOST: InstanceState.LOST,
+}
+_OPS = {kind: op for op, kind in RECORDED_AS.items()}
+
+
+class Takeover:
+    """Finds live instances, and restores those that only the store knows."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        registry: Registry,
+        store: TrajectoryStore,
+        clock: Clock,
+        table: InstanceTable,
+        journal: Journal,
+    ) -> None:
+        self._name = name
+        self._registry = registry
+        self._store = store
+        self._clock = clock
+        self._table = table
+        self._journal = journal
+
+    async def take_over_earlier_run(self) -> None:
+        """Take over the instances of an earlier run of this supervisor.
+
+        Those of deterministic environments are rebuilt at their next use, the others are lost.
+        """
+        store, name = self._store, self._name
+        for record in await store.unended(name):
+            events = await store.events(record.instance_id)
+            # Another supervisor may have had the instance in between, and may have left steps out.
+            writer = last_writer(record, events)
+            self._restore(record, events, writer, complete=await store.is_complete(writer))
+        # The doubts are stored before the earlier run is forgotten: a crash in between must not lose them.
+        await store.flush()
+        await store.begin_life(name)
+
+    async def find_or_take_over(self, frame: Frame) -> Instance:
+        """Return the live instance that a frame names. Raises ServiceError if it is unknown or has ended."""
+        tenant, instance_id = frame.meta["tenant"], frame.instance_id
+        instance = self._table.find(tenant, instance_id)
+        if instance is not None:
+            return instance
+        return await self._take_over(tenant, instance_id, adopt=frame.meta.get("adopt") is True)
+
+    async def _take_over(self, tenant: str, instance_id: str, *, adopt: bool) -> Instance:
+        """Restore an instance that only the store knows. Raises ServiceError if it is unknown or has ended.
+
+        ``adopt`` means that the gateway knows the owning supervisor to be dead.
+        """
+        record = await self._store.instance(tenant, instance_id)
+        if record is None:
+            raise unknown(instance_id)
+        events = await self._store.events(record.instance_id)
+        for event in reversed(events):
+            if event.kind.ends and event.instance_id == record.instance_id:
+                raise gone(_ENDED[event.kind])
+        if record.supervisor != self._name and not adopt:
+            raise unknown(instance_id)
+        writer = last_writer(record, events)
+        self._restore(record, events, writer, complete=await self._store.is_complete(writer))
+        await self._store.flush()
+        instance = self._table.find(tenant, instance_id)
+        if instance is None:
+            raise unknown(instance_id)
+        return instance
+
+    def _restore(
+        self, record: InstanceRecord, events: Sequence[EventRecord], writer: str, *, complete: bool
+    ) -> None:
+        """Enter the instance of ``writer`` into the table.
+
+        ``complete`` means that the events contain everything that was answered.
+        """
+        if record.instance_id in self._table:
+            return
+        catalog = self._registry.catalogs.get(record.environment)
+        if catalog is None or not catalog.spec.deterministic:
+            self._write_off(record, events)
+            return
+        instance = self._table.reserve(record.instance_id, record.tenant, record.task_id, catalog)
+        instance.seed = record.seed
+        instance.params = json.loads(record.params_json)
+        instance.sequence = _next_sequence(record, events)
+        finished = _restore_progress(instance, events)
+        instance.doubtful = not complete or in_doubt(record, events)
+        if instance.doubtful or writer != self._name:
+            record_takeover(self._journal, instance, self._name)
+        self._table.activate(instance, finished=finished)
+
+    def _write_off(self, record: InstanceRecord, events: Sequence[EventRecord]) -> None:
+        reason = "its supervisor ended"
+        self._journal.keep(
+            EventRecord(
+                record.instance_id,
+                _next_sequence(record, events),
+                EventKind.LOST,
+                self._clock.time(),
+                status=410,
+            )
+        )
+        self._table.bury(
+            Tombstone(
+                record.instance_id,
+                record.tenant,
+                record.environment,
+                record.task_id,
+                InstanceState.LOST,
+                _steps(events),
+                self._clock.monotonic(),
+                reason,
+            )
+        )
 
 
 def last_writer(record: InstanceRecord, events: Sequence[EventRecord]) -> str:
@@ -39,7 +165,7 @@ def in_doubt(record: InstanceRecord, events: Sequence[EventRecord]) -> bool:
     for event in reversed(events):
         if event.instance_id != record.instance_id or event.kind is EventKind.STEP:
             return False
-        if event.kind is EventKind.RECOVER and event.status == _DOUBTFUL:
+        if event.kind is EventKind.RECOVER and event.status == _IN_DOUBT:
             return True
     return False
 
@@ -47,7 +173,7 @@ def in_doubt(record: InstanceRecord, events: Sequence[EventRecord]) -> bool:
 def record_takeover(journal: Journal, instance: Instance, supervisor: str) -> None:
     """Record who has the instance from now on, and whether it may lack steps that were answered."""
     response = json.dumps({"supervisor": supervisor, "complete": not instance.doubtful}).encode()
-    status = _DOUBTFUL if instance.doubtful else 200
+    status = _IN_DOUBT if instance.doubtful else 200
     journal.keep(journal.event(instance, EventKind.RECOVER, response=response, status=status))
 
 
@@ -69,3 +195,31 @@ def require_proof(instance: Instance, frame: Frame) -> None:
         raise ServiceError(ErrorCode.INSTANCE_RECOVERED, detail)
     if asked == index:
         instance.doubtful = False
+
+
+def _next_sequence(record: InstanceRecord, events: Sequence[EventRecord]) -> int:
+    own = [event.sequence for event in events if event.instance_id == record.instance_id]
+    return max([*own, record.fork_sequence if record.fork_sequence is not None else -1]) + 1
+
+
+def _steps(events: Sequence[EventRecord]) -> int:
+    return sum(event.kind is EventKind.STEP and event.status < 400 for event in events)
+
+
+def _restore_progress(instance: Instance, events: Sequence[EventRecord]) -> bool:
+    """Restore step index and keys from the records; return whether the episode is over."""
+    instance.step_index = _steps(events)
+    last: EventRecord | None = None
+    for event in events:
+        if event.kind is EventKind.WRITE_FILE:
+            # The content is on no record, so a replay would not have it.
+            instance.replayable = False
+        op = _OPS.get(event.kind)
+        if op is not None and event.idempotency_key is not None and event.instance_id == instance.instance_id:
+            instance.keys.recall(event.idempotency_key, digest_of(op, event.request))
+        if event.kind is EventKind.STEP and event.status < 400:
+            last = event
+    if last is None:
+        return False
+    result = json.loads(last.response)
+    return bool(result.get("terminated") or result.get("truncated"))

@@ -13,7 +13,11 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.telemetry import get_logger
 
 if TYPE_CHECKING:
-    from .parts import Parts
+    from .clock import Clock
+    from .endings import Endings
+    from .instances import InstanceTable
+    from .journal import Journal
+    from .pools import Pools
 
 
 logger = get_logger(__name__)
@@ -22,8 +26,22 @@ logger = get_logger(__name__)
 class Upkeep:
     """The supervisor's regular work."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        *,
+        table: InstanceTable,
+        journal: Journal,
+        endings: Endings,
+        pools: Pools,
+        clock: Clock,
+        interval_s: float,
+    ) -> None:
+        self._table = table
+        self._journal = journal
+        self._endings = endings
+        self._pools = pools
+        self._clock = clock
+        self._interval_s = interval_s
         self._loop: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -38,23 +56,22 @@ class Upkeep:
 
     def tick(self) -> None:
         """Do what is due now."""
-        parts = self._parts
         with contextlib.suppress(ServiceError):
-            parts.journal.settle()
-        for lease in parts.table.leases.run_out(parts.clock.monotonic()):
-            instance = parts.table.by_id(lease.instance_id)
+            self._journal.settle()
+        for lease in self._table.leases.run_out(self._clock.monotonic()):
+            instance = self._table.by_id(lease.instance_id)
             if instance is None:
                 continue
             try:
-                parts.endings.expire(instance)
+                self._endings.expire(instance)
             except Exception:  # capture point: one release never ends the loop
                 logger.exception("expiry_failed", instance_id=lease.instance_id)
-        parts.table.forget_old()
-        parts.pools.decide()
+        self._table.forget_old()
+        self._pools.decide()
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(self._parts.config.lease.sweep_interval_s)
+            await asyncio.sleep(self._interval_s)
             try:
                 self.tick()
             except Exception:  # capture point: the loop outlives any one round

@@ -95,7 +95,7 @@ class ModelledService(RuleBasedStateMachine):
         return {each.instance_id for each in self._live_instances() if each.busy}
 
     def _live_instances(self) -> list[Any]:
-        return self.service.core._parts.table.live()
+        return self.service.core.table.live()
 
     def _some(self, number: int, *, live: bool = True) -> ModelInstance | None:
         chosen = [each for each in self.model.values() if each.live or not live]
@@ -164,7 +164,7 @@ class ModelledService(RuleBasedStateMachine):
             return
         boxes = 0
         for environment in ENVIRONMENTS:
-            pool = self.service.core._parts.pools.of(environment)
+            pool = self.service.core.pools.of(environment)
             states = [box.state for box in pool.state.boxes.values()]
             assert set(states) <= {BoxState.IDLE, BoxState.BUSY}
             assert len(states) <= POOL.max_boxes

@@ -191,7 +191,7 @@ async def test_a_refused_record_does_not_keep_an_ending_from_freeing_its_box() -
 async def test_one_expiry_that_fails_does_not_end_the_upkeep(monkeypatch: pytest.MonkeyPatch) -> None:
     async with supervised() as service:
         broken, fine = await service.create(), await service.create()
-        endings = service.core._parts.endings
+        endings = service.core._endings
         expire = type(endings).expire
 
         def fail_for_one(self: object, instance: object) -> None:

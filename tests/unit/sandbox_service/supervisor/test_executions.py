@@ -23,7 +23,7 @@ def _message(instance: str, content: str = "hello") -> dict[str, object]:
 
 async def _restarted(service: Supervised, **branches: object) -> Supervised:
     """The next supervisor of the same name, after the first was killed."""
-    await service.core._upkeep.stop()
+    await service.core.upkeep.stop()
     heir = Supervised(fake_config(**branches), service.factory, service.store, service.clock)
     await heir.core.start()
     return heir
@@ -138,7 +138,7 @@ async def test_an_instance_with_more_keys_than_it_remembers_runs_none_of_them_tw
 ) -> None:
     async with supervised() as service:
         instance = await service.create(task_id="echo-endless")
-        monkeypatch.setattr(service.core._parts.table.by_id(instance).keys, "_keys", 3)
+        monkeypatch.setattr(service.core.table.by_id(instance).keys, "_keys", 3)
         first = await service.call(Op.STEP, instance, _message(instance, "once"), key="k0")
         for number in range(1, 8):
             await service.step(instance, f"m{number}", key=f"k{number}")
@@ -151,7 +151,7 @@ async def test_an_instance_with_more_keys_than_it_remembers_runs_none_of_them_tw
 
 async def test_large_answers_are_read_from_the_store_and_not_held() -> None:
     service = await _begun(store=StoreConfig(answers_mib=1))
-    answers = service.core._parts.answers
+    answers = service.core.answers
     instance = await service.create(task_id="echo-endless")
     large = "x" * 400_000
     first = await service.call(Op.STEP, instance, _message(instance, large), key="k0")

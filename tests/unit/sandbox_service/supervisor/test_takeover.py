@@ -30,7 +30,7 @@ async def _begun(*, complete: bool) -> Supervised:
 
 async def _killed(service: Supervised, *, lost: int = 0) -> Supervised:
     """The next supervisor after a kill that cost each instance so many of its latest events."""
-    await service.core._upkeep.stop()
+    await service.core.upkeep.stop()
     for events in service.store.own_events.values():
         del events[len(events) - lost :]
     heir = Supervised(fake_config(), service.factory, service.store, service.clock)
@@ -155,7 +155,7 @@ async def test_an_adopted_instance_names_its_new_supervisor_whose_death_counts_f
     store.records[instance] = type(record)(
         instance, record.environment, record.task_id, record.tenant, "dead", record.created_at, record.seed
     )
-    await service.core._upkeep.stop()
+    await service.core.upkeep.stop()
     store.lives["dead"] = "complete"
     store.complete = False
     heir = Supervised(fake_config(), factory, store, FakeClock())
@@ -172,12 +172,12 @@ async def test_an_adopted_instance_names_its_new_supervisor_whose_death_counts_f
 async def test_a_supervisor_that_returns_doubts_what_another_had_and_left_incomplete() -> None:
     first = await _begun(complete=True)
     store, instance = first.store, await first.create()
-    await first.core._upkeep.stop()
+    await first.core.upkeep.stop()
     store.complete = False
     heir = Supervised(fake_config(), first.factory, store, first.clock, "s2")
     await heir.core.start()
     await heir.step(instance, adopt=True)
-    await heir.core._upkeep.stop()
+    await heir.core.upkeep.stop()
     assert store.own_events[instance].pop().kind is EventKind.STEP
     returned = await _killed(first)
     assert await returned.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.INSTANCE_RECOVERED
@@ -200,3 +200,67 @@ async def test_an_answer_waits_for_the_commit_of_its_record() -> None:
         assert (await service.call(Op.PING)).op is Op.REPLY
         service.store.commits.set()
         assert (await step) == (await again)
+
+
+async def test_after_a_restart_instances_go_on_or_are_lost_and_no_box_is_left() -> None:
+    service = Supervised(fake_config(), FakeSandboxFactory(), MemoryTrajectoryStore(), FakeClock())
+    await service.core.start()
+    kept, lost = await service.create("echo"), await service.create("diary")
+    over = await service.create(task_id="echo-1")
+    await service.step(kept, "one", key="k")
+    await service.step(over)
+    old_boxes = service.factory.alive
+    heir = await _killed(service)
+    assert all(box.destroyed for box in old_boxes)
+    assert await heir.states() == {lost: "lost", kept: "active", over: "finished"}
+    assert (await heir.step(kept, "two", step_index=1))["step_index"] == 1
+    assert await heir.refusal(Op.STEP, lost, _message(lost)) is ErrorCode.INSTANCE_LOST
+    assert await heir.refusal(Op.STEP, over, _message(over)) is ErrorCode.INSTANCE_FINISHED
+    await heir.core.close()
+    assert heir.factory.alive == []
+
+
+async def test_keys_outlive_the_supervisor() -> None:
+    service = Supervised(fake_config(), FakeSandboxFactory(), MemoryTrajectoryStore(), FakeClock())
+    await service.core.start()
+    instance = await service.create(key="c")
+    first = await service.call(Op.STEP, instance, _message(instance), key="s")
+    heir = await _killed(service)
+    assert await heir.create(key="c") == instance
+    again = await heir.call(Op.STEP, instance, _message(instance), key="s")
+    assert again.body == first.body
+    body = {"environment": "echo", "task_id": "echo-1"}
+    assert await heir.refusal(Op.CREATE, "", body, key="c") is ErrorCode.IDEMPOTENCY_CONFLICT
+    other = _message(instance, "other")
+    assert await heir.refusal(Op.STEP, instance, other, key="s") is ErrorCode.IDEMPOTENCY_CONFLICT
+    await heir.core.close()
+
+
+async def test_an_instance_of_a_dead_supervisor_is_adopted_only_when_asked_to() -> None:
+    store, factory = MemoryTrajectoryStore(), FakeSandboxFactory()
+    service = Supervised(fake_config(), factory, store, FakeClock())
+    await service.core.start()
+    instance = await service.create()
+    await service.step(instance)
+    await service.core.close()
+    record = store.records[instance]
+    store.records[instance] = type(record)(
+        instance, record.environment, record.task_id, record.tenant, "dead", record.created_at, record.seed
+    )
+    store.lives["dead"] = "ended"
+    async with supervised(store=store) as other:
+        assert await other.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.UNKNOWN_INSTANCE
+        result = await other.step(instance, "second", adopt=True)
+        assert result["step_index"] == 1
+
+
+async def test_two_tenants_instances_of_one_chosen_id_outlive_the_supervisor() -> None:
+    store, clock = MemoryTrajectoryStore(), FakeClock()
+    async with supervised(store=store, clock=clock) as service:
+        for number, tenant in enumerate((service, service.tenant_named("eve"))):
+            await tenant.create(instance_id="mine")
+            for step in range(number + 1):
+                await tenant.step("mine", f"m{step}")
+    async with supervised(store=store, clock=clock) as service:
+        assert (await service.step("mine", "more"))["step_index"] == 1
+        assert (await service.tenant_named("eve").step("mine", "more"))["step_index"] == 2

@@ -1,4 +1,4 @@
-"""Rebuilding by replay, and what cannot be rebuilt."""
+"""Instances are rebuilt by replay; those that cannot be rebuilt are lost."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ import pytest
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import PoolConfig
 from sandbox_service.wire.frames import Op
-from tests.fakes.clock import FakeClock
-from tests.fakes.sandboxes import FakeSandboxFactory
-from tests.fakes.trajectories import MemoryTrajectoryStore
-from tests.harness.supervised import Supervised, fake_config, supervised
+from tests.harness.supervised import supervised
 from tests.harness.waiting import settle
 
 
@@ -173,78 +170,6 @@ async def test_a_release_during_a_rebuild_leaves_nothing() -> None:
         await service.release(blocker)
         assert await waiting is ErrorCode.INSTANCE_RELEASED
         assert not any(box.runner.places for box in service.factory.alive)
-
-
-async def _killed(service: Supervised) -> Supervised:
-    """The next supervisor of the same name, after the first was killed and left its boxes."""
-    await service.core._upkeep.stop()
-    heir = Supervised(fake_config(), service.factory, service.store, service.clock)
-    await heir.core.start()
-    return heir
-
-
-async def test_after_a_restart_instances_go_on_or_are_lost_and_no_box_is_left() -> None:
-    service = Supervised(fake_config(), FakeSandboxFactory(), MemoryTrajectoryStore(), FakeClock())
-    await service.core.start()
-    kept, lost = await service.create("echo"), await service.create("diary")
-    over = await service.create(task_id="echo-1")
-    await service.step(kept, "one", key="k")
-    await service.step(over)
-    old_boxes = service.factory.alive
-    heir = await _killed(service)
-    assert all(box.destroyed for box in old_boxes)
-    assert await heir.states() == {lost: "lost", kept: "active", over: "finished"}
-    assert (await heir.step(kept, "two", step_index=1))["step_index"] == 1
-    assert await heir.refusal(Op.STEP, lost, _message(lost)) is ErrorCode.INSTANCE_LOST
-    assert await heir.refusal(Op.STEP, over, _message(over)) is ErrorCode.INSTANCE_FINISHED
-    await heir.core.close()
-    assert heir.factory.alive == []
-
-
-async def test_keys_outlive_the_supervisor() -> None:
-    service = Supervised(fake_config(), FakeSandboxFactory(), MemoryTrajectoryStore(), FakeClock())
-    await service.core.start()
-    instance = await service.create(key="c")
-    first = await service.call(Op.STEP, instance, _message(instance), key="s")
-    heir = await _killed(service)
-    assert await heir.create(key="c") == instance
-    again = await heir.call(Op.STEP, instance, _message(instance), key="s")
-    assert again.body == first.body
-    body = {"environment": "echo", "task_id": "echo-1"}
-    assert await heir.refusal(Op.CREATE, "", body, key="c") is ErrorCode.IDEMPOTENCY_CONFLICT
-    other = _message(instance, "other")
-    assert await heir.refusal(Op.STEP, instance, other, key="s") is ErrorCode.IDEMPOTENCY_CONFLICT
-    await heir.core.close()
-
-
-async def test_an_instance_of_a_dead_supervisor_is_adopted_only_when_asked_to() -> None:
-    store, factory = MemoryTrajectoryStore(), FakeSandboxFactory()
-    service = Supervised(fake_config(), factory, store, FakeClock())
-    await service.core.start()
-    instance = await service.create()
-    await service.step(instance)
-    await service.core.close()
-    record = store.records[instance]
-    store.records[instance] = type(record)(
-        instance, record.environment, record.task_id, record.tenant, "dead", record.created_at, record.seed
-    )
-    store.lives["dead"] = "ended"
-    async with supervised(store=store) as other:
-        assert await other.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.UNKNOWN_INSTANCE
-        result = await other.step(instance, "second", adopt=True)
-        assert result["step_index"] == 1
-
-
-async def test_two_tenants_instances_of_one_chosen_id_outlive_the_supervisor() -> None:
-    store, clock = MemoryTrajectoryStore(), FakeClock()
-    async with supervised(store=store, clock=clock) as service:
-        for number, tenant in enumerate((service, service.tenant_named("eve"))):
-            await tenant.create(instance_id="mine")
-            for step in range(number + 1):
-                await tenant.step("mine", f"m{step}")
-    async with supervised(store=store, clock=clock) as service:
-        assert (await service.step("mine", "more"))["step_index"] == 1
-        assert (await service.tenant_named("eve").step("mine", "more"))["step_index"] == 2
 
 
 async def test_a_worker_that_dies_takes_the_instance_of_its_own_tenant_only() -> None:
