@@ -8,6 +8,7 @@ another, which acts on that instance only.
 from __future__ import annotations
 
 import contextlib
+import json
 import selectors
 import signal
 import socket
@@ -19,6 +20,7 @@ from sandbox_service.runner.config import RunnerConfig
 from sandbox_service.runner.io.message_socket import receive, send
 from sandbox_service.runner.io.sigchld import drain, sigchld_wakeup
 from sandbox_service.runner.kernel import privileges
+from sandbox_service.runner.kernel.removal import MAX_LEFT
 from sandbox_service.runner.messages.launcher import (
     REQUESTS,
     Cleaned,
@@ -34,6 +36,10 @@ from .requests import RequestHandler
 
 if TYPE_CHECKING:
     from sandbox_service.runner.messages.codec import Message
+
+
+_LONGEST_NAME = 700
+"""Bytes of a path in a report, as JSON; the frame that brings the report to the host has room for 16 KiB."""
 
 
 def run_launcher(upstream: socket.socket) -> None:
@@ -105,8 +111,11 @@ class Launcher:
             self._requests[type(request)](request, descriptors)
 
     def _answer(self, request: int, left: list[str]) -> None:
+        # Agents choose these paths. In full they could be longer than a message or frame may be, and an error
+        # there would end the box with all its instances.
+        named = [_shortened(name) for name in left[:MAX_LEFT]]
         with contextlib.suppress(OSError):
-            send(self._upstream, Cleaned(request, left))
+            send(self._upstream, Cleaned(request, named))
 
     @property
     def _configured(self) -> Ownership:
@@ -140,3 +149,8 @@ class Launcher:
         if handler is not None:
             self._selector.unregister(handler.control)
             handler.close()
+
+
+def _shortened(name: str) -> str:
+    """Cut a name that is long as JSON, where a character takes up to twelve bytes."""
+    return name if len(json.dumps(name)) <= _LONGEST_NAME else name[: _LONGEST_NAME // 12]

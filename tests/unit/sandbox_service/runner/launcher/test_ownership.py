@@ -235,6 +235,24 @@ def test_nobody_is_ended_by_the_user_id_of_root_or_of_ourselves(uid: int) -> Non
         signal_uid(uid, 12345, 0)
 
 
+def test_long_names_of_what_is_left_do_not_end_the_box() -> None:
+    if (reason := uid_drop_missing()) is not None:
+        pytest.skip(reason)
+    with runner_box("tests.support.agent_world", drop=True, agent_code=True) as box:
+        deep = Path(box.config["scratch"][0], *["\N{LATIN SMALL LETTER E WITH ACUTE}" * 120] * 12)
+        deep.mkdir(parents=True)
+        for number in range(30):
+            left = deep / str(number)
+            left.write_text("x")
+            os.chown(left, box.config["uid_base"] + 2, -1)
+        for name in ("a", "neighbour"):
+            box.create(name)
+            box.act(name, do="shell", command="true")
+        assert not box.release("a")
+        assert box.act("neighbour", do="shell", command="echo here")["output"] == "here\n"
+        assert not box.reset().meta["clean"]
+
+
 def test_an_instance_cannot_take_the_place_of_the_next_ones_workspace() -> None:
     if (reason := uid_drop_missing()) is not None:
         pytest.skip(reason)
