@@ -149,9 +149,12 @@ class RequestHandler:
             self._send(Copied(False))
 
     def _adopt(self, request: AdoptSession, _: list[int]) -> Done:
-        adopted = request.pid is None or self._ownership.adopt(request.pid, request.serial)
-        # After the adoption: this kills the children that nobody owns.
-        self._stop_copying()
+        try:
+            adopted = request.pid is None or self._ownership.adopt(request.pid, request.serial)
+        finally:
+            # After the adoption: this kills the children that nobody owns. In any case: while a fork counts
+            # as under way, no orphan of any instance is killed.
+            self._stop_copying()
         return Done(adopted)
 
     def _stop_copying(self) -> None:

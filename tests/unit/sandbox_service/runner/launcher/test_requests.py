@@ -1,16 +1,18 @@
-"""Requests of a worker that name an instance which the launcher does not have."""
+"""Requests of a worker that name an instance or a process which is not theirs to name."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from sandbox_service.runner.config import RunnerConfig
 from sandbox_service.runner.io.message_socket import pair, receive, send
+from sandbox_service.runner.kernel.procfs import children
 from sandbox_service.runner.launcher.ownership import Ownership
 from sandbox_service.runner.launcher.requests import RequestHandler
-from sandbox_service.runner.messages.codec import Message
 from sandbox_service.runner.messages.control import (
     ANSWERS,
     AdoptSession,
@@ -22,7 +24,25 @@ from sandbox_service.runner.messages.control import (
     Refused,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sandbox_service.runner.messages.codec import Message
+
 UNKNOWN = 12_345
+
+
+def in_child(check: Callable[[], None]) -> None:
+    """Run a check in a process without other children: a launcher kills those that nobody owns."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            check()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 @pytest.mark.parametrize(
@@ -47,3 +67,34 @@ def test_an_unknown_instance_is_refused_and_the_launcher_goes_on(
         send(worker, KillAgent())
         assert handler.receive_request()
         assert receive(worker, ANSWERS, wait=False)[0] == Done(True)
+
+
+def test_a_fork_ends_although_its_copy_was_released_meanwhile(tmp_path: Path) -> None:
+    def check() -> None:
+        launcher, worker = pair()
+        ownership = Ownership(RunnerConfig(world_module="w", workspace_root=str(tmp_path)))
+        handler = RequestHandler(ownership, 1, None, launcher)
+        for request in (CopyWorkspace(UNKNOWN), AdoptSession(UNKNOWN, 1)):
+            send(worker, request)
+            assert handler.receive_request()
+        assert ownership.forks_in_progress == 0
+
+    in_child(check)
+
+
+def test_a_cleanup_is_not_adopted_as_a_session(tmp_path: Path) -> None:
+    def check() -> None:
+        ownership = Ownership(RunnerConfig(world_module="w", workspace_root=str(tmp_path)))
+        left: list[list[str]] = []
+        for serial in (1, 2):
+            ownership.add_instance(serial, None)
+        place = ownership.place(1, "session")
+        ownership.start(1, "session", place, [], lambda: None)
+        ownership.release(1, left.append)
+        cleanups = children()
+        assert cleanups
+        assert not any(ownership.adopt(pid, 2) for pid in cleanups)
+        assert ownership.reset() == []
+        assert left == [[]]
+
+    in_child(check)
