@@ -8,6 +8,7 @@ is dead, so that no name can change between the check of an entry and its remova
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import stat
 from collections.abc import Callable, Iterable
@@ -100,15 +101,15 @@ class _Remover:
         return moved
 
 
-def find_owned(roots: Iterable[str], suspect: Callable[[int], bool], keep: frozenset[str]) -> list[str]:
-    """Return paths below ``roots`` whose owner is ``suspect``, except those in ``keep``; at most MAX_LEFT."""
-    left: list[str] = []
-    for path, owner in _walk(roots):
-        if suspect(owner) and path not in keep:
-            left.append(path)
-            if len(left) == MAX_LEFT:
-                break
-    return left
+def find_owned(
+    roots: Iterable[str],
+    suspect: Callable[[int], bool],
+    keep: frozenset[str] = frozenset(),
+    most: int | None = MAX_LEFT,
+) -> list[str]:
+    """Return paths below ``roots`` whose owner is ``suspect``, except those in ``keep``; at most ``most``."""
+    found = (path for path, owner in _walk(roots) if suspect(owner) and path not in keep)
+    return list(itertools.islice(found, most))
 
 
 def owns_nothing(uid: int, roots: Iterable[str]) -> bool:

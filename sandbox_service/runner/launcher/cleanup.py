@@ -7,6 +7,7 @@ box: a directory that others of the machine can write is never touched.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import stat
@@ -46,7 +47,7 @@ class Cleanup:
         """Keep what is there now, whatever is cleaned up later."""
         if self._config.drop_uids:
             env = self._config.env_uid
-            self._kept = frozenset(find_owned(self._shared, lambda owner: owner == env, frozenset()))
+            self._kept = frozenset(find_owned(self._shared, lambda owner: owner == env, most=None))
         else:
             self._kept = paths_below(self._private())
 
@@ -88,7 +89,10 @@ class Cleanup:
         # Most agents open nothing, and a look costs less than a process.
         if not any(True for _ in self._open_to_others(uid)):
             return True
-        return killing.run_as(Identity(uid, self._config.keeper_uid), close) == 0
+        try:
+            return killing.run_as(Identity(uid, self._config.keeper_uid), close) == 0
+        except OSError:
+            return False
 
     def _open_to_others(self, uid: int) -> Iterator[tuple[str, int]]:
         """What ``uid`` owns at the top of shared directories and others have rights to, with its mode."""
@@ -118,7 +122,7 @@ class Cleanup:
         return left + (self._left_of(uids) if uids else [])
 
     def _left_of(self, uids: set[int]) -> list[str]:
-        return find_owned(self._shared, uids.__contains__, frozenset()) + _ipc_left(uids)
+        return find_owned(self._shared, uids.__contains__) + _ipc_left(uids)
 
     def _as(
         self, uid: int | None, directories: list[str], shared: list[str], longest_s: float = _LONGEST_S
@@ -174,7 +178,8 @@ class Cleanup:
                 self._as(uid, [], self._shared)
             left = look()
         if left:
-            killing.run_as(Identity.of(config.env_uid), remove)
+            with contextlib.suppress(OSError):
+                killing.run_as(Identity.of(config.env_uid), remove)
             left = look()
         return left
 

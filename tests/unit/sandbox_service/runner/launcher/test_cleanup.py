@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,6 +55,31 @@ def janitor(scratch: Path) -> Cleanup:
     janitor.mark()
     _forks.clear()
     return janitor
+
+
+def test_all_that_lay_there_when_the_world_was_ready_stays(janitor: Cleanup, scratch: Path) -> None:
+    files = [scratch / str(number) for number in range(50)]
+    for file in files:
+        file.write_text("x")
+        os.chown(file, BASE - 16, BASE - 16)
+    janitor.mark()
+    assert janitor.clean_all([], []) == []
+    assert all(file.exists() for file in files)
+
+
+def test_folders_that_no_process_can_be_made_to_close_are_reported(janitor: Cleanup, scratch: Path) -> None:
+    made_by(scratch / "open", AGENT).chmod(0o777)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            # Root's processes are not counted, so another user id must be taken.
+            os.setresuid(BASE + 9, BASE + 9, BASE + 9)
+            resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+            code = int(janitor.close(AGENT))
+        finally:
+            os._exit(code * 7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def made_by(path: Path, uid: int) -> Path:
