@@ -79,7 +79,12 @@ def _clone(call: int) -> int:
 def _fork_twice() -> int:
     """Fork a child that forks the copy and exits, which leaves the copy to the subreaper above."""
     reading, writing = os.pipe()
-    middle = os.fork()
+    try:
+        middle = os.fork()
+    except OSError:
+        os.close(reading)
+        os.close(writing)
+        raise
     if middle == 0:
         # Leave with os._exit: an exception would run the caller's loop a second time, in this process.
         between = os.getpid()

@@ -131,7 +131,13 @@ class Session:
     def _fork(self, _request: ForkSession, _code: bytes, descriptors: list[int]) -> None:
         """Leave a copy of this process behind, which serves the other end of the descriptor."""
         [descriptor] = descriptors
-        if fork_sibling():
+        try:
+            in_copy = fork_sibling() == 0
+        except OSError:
+            # The agent may have used up its processes. The worker sees the copy's socket close, and this
+            # session, whose fork it was, goes on.
+            in_copy = False
+        if not in_copy:
             os.close(descriptor)
             return
         os.setsid()

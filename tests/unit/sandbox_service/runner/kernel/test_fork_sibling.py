@@ -78,15 +78,17 @@ print(sorted(os.waitstatus_to_exitcode(os.wait()[1]) for _ in range(2)))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root's processes are not counted; a user id must be taken")
-def test_a_fork_that_the_kernel_refuses_is_an_error_and_nothing_else() -> None:
-    code = """
+@pytest.mark.parametrize("machine", ["", "fork_sibling._CLONE_CALL.clear()"], ids=["one-call", "unknown"])
+def test_a_fork_that_the_kernel_refuses_is_an_error_and_nothing_else(machine: str) -> None:
+    code = f"""
 import resource
+{machine}
 os.setresuid(1999999999, 1999999999, 1999999999)
 resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
-before = os.getpid()
+before, opened = os.getpid(), os.listdir("/proc/self/fd")
 try:
     fork_sibling.fork_sibling()
 except OSError as error:
-    print(type(error).__name__, os.getpid() == before)
+    print(type(error).__name__, os.getpid() == before, os.listdir("/proc/self/fd") == opened)
 """
-    assert run(code) == "BlockingIOError True"
+    assert run(code) == "BlockingIOError True True"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from sandbox_service.wire.frames import Op
 from tests.harness.runner_box import error_code, runner_box
 
@@ -84,6 +86,18 @@ def test_a_session_that_does_not_take_part_fails_the_fork_and_nothing_else(drop:
         assert json.loads(box.step("a", {"do": "workspace"}).body)["info"]["instance"] == "a"
         assert box.release("a")
         assert box.reset().meta == {"clean": True, "left": []}
+
+
+def test_a_session_that_may_make_no_process_goes_on_after_the_fork_has_failed(
+    drop: bool, agent_box: RunnerBox, instance: str
+) -> None:
+    if not drop:
+        pytest.skip("root's processes are not counted")
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_NPROC, (1, 1)); x = 1"
+    agent_box.act(instance, do="python", code=limit)
+    reply = agent_box.request(Op.FORK, instance, meta={"copy_id": "copy", "deadline_s": 20})
+    assert error_code(reply) == "fork_unsupported"
+    assert agent_box.act(instance, do="python", code="x")["output"] == "1\n"
 
 
 def test_the_worker_of_a_copy_is_killed_at_its_deadline(agent_box: RunnerBox, instance: str) -> None:
