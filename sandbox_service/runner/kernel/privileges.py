@@ -158,7 +158,10 @@ def become(identity: Identity, groups: Sequence[int] = ()) -> None:
 
 def close_all_but(keep: int) -> None:
     """Close every descriptor from ``keep`` on."""
-    os.closerange(keep, max(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1] & 0xFFFFF))
+    # The end comes from what is open, not from RLIMIT_NOFILE: descriptors outlive a limit that was lowered,
+    # and where the C library lacks close_range(2) each number up to a limit of a million would cost a call.
+    last = max(int(name) for name in os.listdir("/proc/self/fd"))  # noqa: PTH208
+    os.closerange(keep, last + 1)
 
 
 def remove_ipc_objects(uid: int) -> None:
