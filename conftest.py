@@ -1,4 +1,4 @@
-"""Puts the project root on the import path, so that tests share ``tests.fakes``; sets hypothesis's profile.
+"""Sets hypothesis's profile.
 
 A property is checked without a look at the clock, and with the same examples in each run: a test fails for
 what the product does, and not because the machine is busy. ``pytest --hypothesis-profile=searching`` draws
@@ -7,12 +7,7 @@ new examples in each run.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 from hypothesis import HealthCheck, settings
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 settings.register_profile("searching", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("repeatable", settings.get_profile("searching"), derandomize=True)
