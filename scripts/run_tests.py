@@ -1,15 +1,18 @@
-"""Runs the tests in several processes and adds up the outcomes: ``python scripts/run_tests.py [WORDS]``.
+"""Run the tests in several processes and add up the outcomes: ``python scripts/run_tests.py [WORDS]``.
 
 Ray, vLLM and torch load native libraries that do not always survive each other's end. A test file that starts
-Ray gets a process of its own, and the others share one for each part of the product, so that a process that
-dies takes the tests of one group with it and is named. The exit status is 0 only if every group ended well.
+Ray therefore gets a process of its own, and the other files share one for each part of the product: a process
+that dies ends the tests of one group only, and the group is named. Two groups run at a time, if possible one
+that starts Ray beside one that does not; the output of a group is printed when the group has ended.
 
-The words are pytest's: paths choose what runs, and everything else is passed to each group. Before the tests,
-the environments are set up (not with ``--no-environments``); those that are missing are listed at the end.
+Words are passed to pytest: paths choose the tests, and all else goes to each group. The environments are set
+up before the tests; those that are missing are listed at the end, after the times of the groups. The exit
+status is 0 only if every group passed.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -17,24 +20,25 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-NO_ENVIRONMENTS = "--no-environments"
-
 PARTS = {
     "architecture": ("tests/architecture",),
+    "contract of environments": ("tests/contract/environments",),
     "units of the trainer": ("tests/unit/trainer",),
     "units of the service": ("tests/unit",),
     "contract": ("tests/contract",),
     "abuse": ("tests/abuse",),
     "integration": ("tests",),
 }
-"""Group to the folders of its tests; a file belongs to the first that holds it."""
+"""Group to the folders of its tests, in the order of starting; a file belongs to the first that holds it."""
 
 STARTS_RAY = re.compile(r"\bmark\.ray\b")
 LEDGER = "tests.harness.ledger"
@@ -42,53 +46,78 @@ LEDGER = "tests.harness.ledger"
 
 EXIT_NOTHING_RAN = 5
 STOPS_EARLY = re.compile(r"-x|--exitfirst|--maxfail.*|--stepwise|--sw")
+MOST_JOBS = 2
+"""More groups at a time would need the memory of more engines and Ray clusters."""
 
 
 @dataclass
 class Group:
-    """Tests that share a process, and what became of them."""
+    """Tests that share a process, and their outcomes."""
 
     name: str
+    starts_ray: bool = False
     targets: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     failed: list[str] = field(default_factory=list)
     crash: str = ""
     seconds: float = 0.0
-    status: int = 0
+    cpu_seconds: float = 0.0
+    """Of the process and of the descendants that it waited for."""
+    status: int | None = None
+    """Exit status of pytest; None before the group has run."""
 
     @property
-    def ended_well(self) -> bool:
-        """Whether nothing failed in the group."""
+    def passed(self) -> bool:
+        """Whether no test failed and the process did not crash."""
         return self.status in (0, EXIT_NOTHING_RAN) and not self.failed and not self.crash
 
 
 def main(words: list[str], root: Path = ROOT) -> int:
-    """Run everything that the words ask for; the exit status."""
-    setting_up = NO_ENVIRONMENTS not in words
-    targets, options = divided([word for word in words if word != NO_ENVIRONMENTS], root)
-    groups = grouped(targets, root)
-    notes = set_up_environments() if setting_up else []
-    done: list[Group] = []
-    for number, group in enumerate(groups, 1):
-        print(f"\n== tests {number} of {len(groups)}: {group.name}", flush=True)
-        run(group, options, root)
-        done.append(group)
-        if not group.ended_well and any(STOPS_EARLY.fullmatch(word) for word in options):
-            break
-    report(done, len(groups), missing_environments(notes) if setting_up else [])
-    nothing_ran = all(group.status == EXIT_NOTHING_RAN for group in done)
-    return 0 if all(group.ended_well for group in done) and not nothing_ran else 1
+    """Run the tests that the words ask for and return the exit status."""
+    options, rest = read_words(words)
+    targets, passed_on = split_targets(rest, root)
+    groups = group_files(targets, root)
+    notes = set_up_environments() if options.environments else []
+    Schedule(groups, passed_on, root).run(options.jobs)
+    print_report(groups, missing_environments(notes) if options.environments else [])
+    nothing_ran = all(group.status in (None, EXIT_NOTHING_RAN) for group in groups)
+    return 0 if all(group.passed for group in groups) and not nothing_ran else 1
 
 
-def divided(words: list[str], root: Path) -> tuple[list[str], list[str]]:
-    """The words that name tests, all tests when there are none, and the options."""
+def read_words(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Return this script's options, and the words for pytest in their order."""
+    parser = argparse.ArgumentParser(
+        prog="run_tests.py",
+        usage="%(prog)s [-h] [--no-environments] [--jobs N] [PATHS AND OPTIONS OF PYTEST]",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--no-environments",
+        dest="environments",
+        action="store_false",
+        help="do not set up environments before the tests",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        metavar="N",
+        default=min(MOST_JOBS, os.cpu_count() or 1),
+        help="number of groups that run at a time (default: %(default)s)",
+    )
+    return parser.parse_known_args(words)
+
+
+def split_targets(words: list[str], root: Path) -> tuple[list[str], list[str]]:
+    """Return the words that name tests (all tests if there are none), and the other words."""
     named = [word for word in words if not word.startswith("-")]
     targets = [word for word in named if (root / word.partition("::")[0]).exists()]
     return targets or ["tests"], [word for word in words if word not in targets]
 
 
-def grouped(targets: list[str], root: Path) -> list[Group]:
-    """The tests that were asked for, by group; groups that start Ray come last."""
+def group_files(targets: list[str], root: Path) -> list[Group]:
+    """Group the test files of the targets; groups that start Ray come last."""
     shared = {name: Group(name) for name in PARTS}
     alone: dict[str, Group] = {}
     for target in targets:
@@ -97,72 +126,123 @@ def grouped(targets: list[str], root: Path) -> list[Group]:
             name = file.resolve().relative_to(root).as_posix()
             words = name if path.is_dir() else target
             if STARTS_RAY.search(file.read_text(encoding="utf-8")):
-                alone.setdefault(name, Group(name)).targets.append(words)
+                alone.setdefault(name, Group(name, starts_ray=True)).targets.append(words)
             else:
                 shared[part_of(name)].targets.append(words)
     return [group for group in (*shared.values(), *alone.values()) if group.targets]
 
 
 def part_of(file: str) -> str:
-    """The group of a file that does not need a process of its own."""
+    """Return the group of a file that does not need a process of its own."""
     for name, folders in PARTS.items():
         if any(file.startswith(f"{folder}/") for folder in folders):
             return name
     raise SystemExit(f"{file} is not below tests/")
 
 
-def run(group: Group, options: list[str], root: Path) -> None:
-    """Run the tests of one group in a process, whose output goes to the terminal."""
+class Schedule:
+    """Runs groups, several at a time, until all have ended or the first failure if pytest's words say so."""
+
+    def __init__(self, groups: list[Group], options: list[str], root: Path) -> None:
+        self._groups = groups
+        self._options = options
+        self._root = root
+        self._stops_early = any(STOPS_EARLY.fullmatch(word) for word in options)
+        self._pending = list(groups)
+        self._running: list[Group] = []
+        self._lock = threading.Lock()
+
+    def run(self, jobs: int) -> None:
+        """Run the groups in so many threads."""
+        jobs = max(1, min(jobs, len(self._groups)))
+        with ThreadPoolExecutor(jobs) as threads:
+            try:
+                for done in [threads.submit(self._run_pending, jobs > 1) for _ in range(jobs)]:
+                    done.result()
+            except BaseException:  # Ctrl-C ends the groups that run; no other is to start
+                self._pending.clear()
+                raise
+
+    def _run_pending(self, captured: bool) -> None:
+        while (group := self._next()) is not None:
+            output = run_group(group, self._options, self._root, captured)
+            with self._lock:
+                self._running.remove(group)
+                if self._stops_early and not group.passed:
+                    self._pending.clear()
+                if captured:
+                    print(f"\n== output of {group.name}\n{output}", flush=True)
+
+    def _next(self) -> Group | None:
+        """Take a pending group, if possible of another kind than those that run: Ray needs much memory."""
+        with self._lock:
+            if not self._pending:
+                return None
+            kinds = {group.starts_ray for group in self._running}
+            group = next((each for each in self._pending if each.starts_ray not in kinds), self._pending[0])
+            self._pending.remove(group)
+            self._running.append(group)
+            number = len(self._groups) - len(self._pending)
+            print(f"\n== tests {number} of {len(self._groups)}: {group.name}", flush=True)
+            return group
+
+
+def run_group(group: Group, options: list[str], root: Path, captured: bool) -> str:
+    """Run the tests of a group in a process; return its output, or "" if it went to the terminal."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tests-") as folder:
         ledger = Path(folder) / "ledger.jsonl"
         ledger.touch()
         # With -X, and not by an environment variable, which the programs under test would inherit.
-        command = [
-            sys.executable,
-            "-X",
-            "faulthandler",
-            "-m",
-            "pytest",
-            "-p",
-            LEDGER,
-            *options,
-            *group.targets,
-        ]
+        command = [sys.executable, "-X", "faulthandler", "-m", "pytest", "-p", LEDGER]
         variables = {**os.environ, "TEST_LEDGER": str(ledger)}
-        group.status = subprocess.run(command, cwd=root, env=variables, check=False).returncode
-        lines = [json.loads(line) for line in ledger.read_text(encoding="utf-8").splitlines()]
+        with (Path(folder) / "output").open("w+", encoding="utf-8", errors="replace") as output:
+            process = subprocess.Popen(
+                [*command, *options, *group.targets],
+                cwd=root,
+                env=variables,
+                stdout=output if captured else None,
+                stderr=subprocess.STDOUT if captured else None,
+            )
+            # Not Popen.wait: wait4 also returns the CPU time.
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = group.status = os.waitstatus_to_exitcode(status)
+            output.seek(0)
+            printed = output.read()
+        events = [json.loads(line) for line in ledger.read_text(encoding="utf-8").splitlines()]
     group.seconds = time.monotonic() - began
-    counted(group, lines)
+    group.cpu_seconds = usage.ru_utime + usage.ru_stime
+    count_events(group, group.status, events)
+    return printed
 
 
-def counted(group: Group, lines: list[dict[str, str]]) -> None:
-    """Add up the events of a group, and say how its process died if it did."""
+def count_events(group: Group, status: int, events: list[dict[str, str]]) -> None:
+    """Add up the outcomes of a group, and describe how its process ended if it crashed."""
     running = ""
-    for line in lines:
-        match line["event"]:
+    for event in events:
+        match event["event"]:
             case "start":
-                running = line["test"]
+                running = event["test"]
             case "end":
                 running = ""
             case "failed":
                 group.counts["failed"] += 1
-                group.failed.append(line["test"])
+                group.failed.append(event["test"])
             case outcome:
                 group.counts[outcome] += 1
-    finished = any(line["event"] == "finished" for line in lines)
-    if group.status < 0 or not finished:
-        how = signal.Signals(-group.status).name if group.status < 0 else f"status {group.status}"
+    finished = any(event["event"] == "finished" for event in events)
+    if status < 0 or not finished:
+        how = signal.Signals(-status).name if status < 0 else f"status {status}"
         place = f"in {running}" if running else "after its last test" if finished else "outside of a test"
         group.crash = f"{group.name}: the process ended by {how}, {place}"
         group.counts["failed"] += 1
-    elif group.status not in (0, EXIT_NOTHING_RAN) and not group.failed:
-        group.crash = f"{group.name}: pytest ended with status {group.status} though no test failed"
+    elif status not in (0, EXIT_NOTHING_RAN) and not group.failed:
+        group.crash = f"{group.name}: pytest ended with status {status} though no test failed"
         group.counts["failed"] += 1
 
 
 def set_up_environments() -> list[str]:
-    """Set up all environments but the optional ones; what was said about it."""
+    """Set up all environments but the optional ones; return the lines that the command printed."""
     print("== environments", flush=True)
     command = [str(Path(sys.executable).with_name("sandbox-service")), "envs", "setup", "all"]
     lines = []
@@ -183,7 +263,7 @@ def set_up_environments() -> list[str]:
 
 
 def missing_environments(notes: list[str]) -> list[str]:
-    """A line for each environment that is not set up on this machine, with the reason."""
+    """Return a line for each environment that is not set up on this machine, with the reason."""
     from sandbox_service.environments.provisions import default_root, recipes
 
     missing = [recipe for recipe in recipes().values() if not recipe.folder(default_root()).is_dir()]
@@ -194,15 +274,17 @@ def missing_environments(notes: list[str]) -> list[str]:
     return [f"{name}: {reason or 'the set-up did not say why'}" for name, reason in reasons.items()]
 
 
-def report(done: list[Group], planned: int, missing: list[str]) -> None:
-    """Print the table of groups, all failures, what is missing, and the sum on the last line."""
-    print(f"\n== results\n{'passed':>8}{'failed':>8}{'skipped':>9}{'seconds':>9}  group")
+def print_report(groups: list[Group], missing: list[str]) -> None:
+    """Print outcomes and times by group, all failures, what is missing, and the sum as the last line."""
+    done = [group for group in groups if group.status is not None]
+    heads = f"{'passed':>8}{'failed':>8}{'skipped':>9}{'seconds':>9}{'CPU':>7}"
+    print(f"\n== results\n{heads}  group")
     for group in done:
         counts = group.counts
-        figures = f"{counts['passed']:>8}{counts['failed']:>8}{counts['skipped']:>9}{group.seconds:>9.0f}"
-        print(f"{figures}  {group.name}")
-    if len(done) < planned:
-        print(f"not run after the failure: {planned - len(done)} groups")
+        figures = f"{counts['passed']:>8}{counts['failed']:>8}{counts['skipped']:>9}"
+        print(f"{figures}{group.seconds:>9.0f}{group.cpu_seconds:>7.0f}  {group.name}")
+    if len(done) < len(groups):
+        print(f"not run after the failure: {len(groups) - len(done)} groups")
     for title, lines in (
         ("failed", [test for group in done for test in group.failed]),
         ("crashed", [group.crash for group in done if group.crash]),

@@ -1,5 +1,6 @@
-"""``make test``: tests in several processes, and one sum."""
+"""``make test``: tests in several processes, two at a time, and one sum."""
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -101,6 +102,47 @@ def test_words_choose_tests_and_are_passed_on(project):
 
 
 def test_the_first_failure_ends_the_run_if_that_is_asked_for(project):
-    done = project({"unit/test_a.py": FAILING, "contract/test_b.py": FAILING}, "-x")
+    done = project({"unit/test_a.py": FAILING, "contract/test_b.py": FAILING}, "-x", "--jobs", "1")
     assert "not run after the failure: 1 groups" in done.stdout
     assert last_line(done) == "0 passed, 1 failed, 0 skipped"
+
+
+def meeting(own, other):
+    """A test that passes only while another one runs in another process."""
+    return (
+        "import time\nfrom pathlib import Path\n"
+        f"def test_meets():\n    Path('{own}').touch()\n"
+        f"    while not Path('{other}').exists(): time.sleep(0.01)\n"
+    )
+
+
+def test_a_group_that_starts_ray_runs_beside_one_that_does_not(project):
+    files = {
+        "contract/test_a.py": meeting("a", "b"),
+        "integration/test_b.py": STARTS_RAY + meeting("b", "a"),
+        "unit/test_c.py": PASSING,
+    }
+    assert last_line(project(files, "--jobs", "2")) == "3 passed, 0 failed, 0 skipped"
+
+
+def test_the_outputs_of_groups_that_run_at_a_time_do_not_mix(project):
+    chatty = "def test_chatty():\n    for _ in range(50): print('{name}', flush=True)\n"
+    files = {f"{part}/test_a.py": chatty.format(name=part) for part in ("unit", "contract")}
+    lines = project(files, "-s", "--jobs", "2").stdout.splitlines()
+    said = [line for line in lines if line in ("unit", "contract")]
+    assert len(said) >= 98  # pytest writes the first of each behind the name of the file
+    assert sum(one != another for one, another in itertools.pairwise(said)) == 1
+
+
+def test_times_of_groups_are_printed_at_the_end(project):
+    listed = project({"unit/test_a.py": PASSING}).stdout.partition("== results")[2].splitlines()
+    assert listed[1].split() == ["passed", "failed", "skipped", "seconds", "CPU", "group"]
+    assert listed[2].split()[-4:] == ["units", "of", "the", "service"]
+
+
+def test_help_names_the_options_and_runs_nothing(project):
+    done = project({"unit/test_a.py": FAILING}, "--help")
+    assert done.returncode == 0
+    assert "--jobs" in done.stdout
+    assert "--no-environments" in done.stdout
+    assert "== tests" not in done.stdout
