@@ -36,7 +36,6 @@ WARM = """
 demonstrations = "{demonstrations}"
 steps = {steps}
 batch = 32
-spoilt = 0.65
 keep_failures = true
 optimizer = {{ learning_rate = 2e-3, schedule = "cosine", warmup_steps = 30, weight_decay = 0.01 }}
 """
@@ -123,7 +122,7 @@ def warm_model(folder: Path, steps: int) -> Path:
     """A model that solves some tasks and fails most; made once a folder."""
     model = folder / "warm" / "model"
     if not (model / "config.json").exists():
-        demonstrations = ROOT / "deploy/runs/data/arithmetic_easy.jsonl"
+        demonstrations = ROOT / "deploy/runs/data/arithmetic_easy_corrupted.jsonl"
         plan = RunPlan(folder, 'kind = "tiny"', steps=1)
         file = plan.write(WARM.format(demonstrations=demonstrations, steps=steps))
         words = [f"root={folder}", "name=warm", "evaluation.splits=[]", "--force"]

@@ -42,7 +42,7 @@ def main() -> int:
 def _compared(at: runs.Place, turns: int, options: argparse.Namespace) -> dict[str, object]:
     """Both sides by turns, with episodes of so many turns."""
     shown = demonstrations(at.root / f"turns-{turns}.jsonl", turns)
-    warm = [f"warm_start.demonstrations={shown}", "warm_start.spoilt=0.0", f"rollout.max_turns={turns}"]
+    warm = [f"warm_start.demonstrations={shown}", f"rollout.max_turns={turns}"]
     model = runs.warm_model(at, options.warm_steps, warm, f"warm-{turns}-turns")
     rounds: dict[str, list[dict[str, object]]] = {"ours": [], "trl": []}
     for index in range(options.rounds):
@@ -76,7 +76,7 @@ def _options() -> argparse.Namespace:
         action="store_true",
         help="TRL samples with transformers' continuous batching, which is slow on a CPU",
     )
-    parser.set_defaults(warm_steps=120)  # nothing is spoilt, so that fewer leave something to learn
+    parser.set_defaults(warm_steps=120)  # nothing is corrupted, so that fewer leave something to learn
     options = parser.parse_args()
     if options.steps < 2:
         parser.error("the first step is not counted: there must be two at least")

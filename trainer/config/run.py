@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from sandbox_settings import Branch, Count
+from sandbox_settings import Branch, Count, FormerNames, Removed
 
 from .algorithm import AlgorithmConfig
 from .engine import EngineConfig, SyncConfig
@@ -45,6 +46,13 @@ class RunConfig(Branch):
     checkpoint: CheckpointConfig = CheckpointConfig()
     tracking: TrackingConfig = TrackingConfig()
     ray: RayConfig = RayConfig()
+
+    former_names: ClassVar[FormerNames] = {
+        "warm_start.spoilt": Removed(
+            "set warm_start.demonstrations to a file of corrupted demonstrations, such as the demo's "
+            "deploy/runs/data/arithmetic_easy_corrupted.jsonl"
+        ),
+    }
 
     @property
     def folder(self) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sandbox_settings import Branch, Count, InputFile, NonNegative, Positive, Seconds, Share
+from sandbox_settings import Branch, Count, InputFile, NonNegative, Positive, Seconds
 
 from .learner import OptimizerConfig
 
@@ -21,10 +21,6 @@ class WarmStartConfig(Branch):
     optimizer: OptimizerConfig = OptimizerConfig(learning_rate=1e-5, schedule="cosine", warmup_steps=20)
     keep_failures: bool = False
     """Also fine-tune on demonstrations that did not solve their task."""
-    spoilt: Share = 0.0
-    """Share of demonstrations to corrupt on purpose, so that reinforcement learning has something to
-    improve: for demos and tests with untrained models.
-    """
     concurrency: Positive = 64
     """Concurrent demonstrations."""
     timeout_s: Seconds = 14_400.0

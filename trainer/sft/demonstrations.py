@@ -1,6 +1,6 @@
-"""Demonstrations: what an assistant says to solve a task, message after message.
+"""Read and write demonstrations: the messages with which an assistant solves a task.
 
-A file has one a line, as ``sandbox-service envs references`` writes it:
+A file has one task per line, as ``sandbox-service envs references`` writes it:
 ``{"environment": "code", "task_id": "...", "messages": [assistant messages]}``.
 """
 
@@ -23,15 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """How one task may be solved, or may not."""
+    """A conversation to imitate, whether it solves its task or not."""
 
     environment: str
-    """Empty where the file does not say."""
+    """Empty where the file does not name it."""
     task_id: str
     messages: tuple[Message, ...]
-    """The assistant's, in order."""
-    spoilt: str = ""
-    """In which way it was spoilt on purpose; empty when it was not."""
+    """The assistant's messages, in order."""
 
 
 class _Row(BaseModel):
@@ -43,10 +41,10 @@ class _Row(BaseModel):
 
 
 def read_demonstrations(path: Path, environment: str, limit: int | None = None) -> tuple[Demonstration, ...]:
-    """The first demonstrations of a file, in its order.
+    """Return the demonstrations of a file in order, at most ``limit`` of them.
 
-    Raises DataError, naming file and line, for a line that does not fit, somebody else's message than the
-    assistant's, another environment than ``environment``, and a file with nothing in it.
+    Raises DataError, naming file and line, for a line that is invalid, has a message of another role than the
+    assistant's, or is for another environment than ``environment``; and for a file without demonstrations.
     """
     found: list[Demonstration] = []
     for number, row in json_rows(path):
@@ -54,25 +52,27 @@ def read_demonstrations(path: Path, environment: str, limit: int | None = None) 
         try:
             line = _Row.model_validate(row)
         except ValidationError as error:
-            raise mismatch(place, error) from None
+            raise invalid_line(place, error) from None
         if line.environment not in ("", environment):
-            raise DataError(f"{place}: environment: {line.environment}, and the run's is {environment}")
+            raise DataError(
+                f"{place}: environment: the line is for {line.environment}, the run is on {environment}"
+            )
         for message in line.messages:
             if message.role != "assistant":
                 raise DataError(
-                    f"{place}: messages: only the assistant's messages belong here, and this is "
-                    f"the {message.role}'s"
+                    f"{place}: messages: a demonstration has only the assistant's messages, and this one has "
+                    f"the role {message.role}"
                 )
         found.append(Demonstration(line.environment, line.task_id, line.messages))
         if len(found) == limit:
             break
     if not found:
-        raise DataError(f"{path}: holds no demonstration")
+        raise DataError(f"{path}: the file has no demonstrations")
     return tuple(found)
 
 
 def write_demonstrations(path: Path, demonstrations: Iterable[Demonstration]) -> int:
-    """Write a file of them, a line each; how many there were."""
+    """Write a file of demonstrations and return their number."""
     lines = [_line(each) for each in demonstrations]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(lines), encoding="utf-8")
@@ -80,7 +80,7 @@ def write_demonstrations(path: Path, demonstrations: Iterable[Demonstration]) ->
 
 
 def json_rows(path: Path) -> Iterator[tuple[int, JsonValue]]:
-    """Line numbers, from 1, and values of a JSONL file; empty lines are passed over. Raises DataError."""
+    """Yield line numbers, from 1, and values of a JSONL file without its empty lines. Raises DataError."""
     try:
         # Split at line feeds only: JSON strings may hold the other line separators of Unicode.
         lines = path.read_bytes().decode().split("\n")
@@ -97,8 +97,8 @@ def json_rows(path: Path) -> Iterator[tuple[int, JsonValue]]:
             raise DataError(f"{path}:{number}: not valid JSON: {error}") from None
 
 
-def mismatch(place: str, error: ValidationError) -> DataError:
-    """The error of a line that does not fit its model, ready to be raised: the field and what is wrong."""
+def invalid_line(place: str, error: ValidationError) -> DataError:
+    """Return the error of a line that its model rejects, naming the first field and what is wrong with it."""
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"]) or "line"
     return DataError(f"{place}: {field}: {first['msg']}")

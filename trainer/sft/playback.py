@@ -1,7 +1,7 @@
-"""Demonstrations played in real sandboxes: what is imitated is what happened, graded by the environment.
+"""Play demonstrations in real sandboxes, so that the training text is what happened there and is graded.
 
-The assistant's messages are given; everything else of the conversation, outputs of programs included, is the
-sandbox's own. An episode that broke through no fault of its messages is no demonstration.
+Only the assistant's messages are given. Everything else in the conversation, such as the output of programs,
+comes from the sandbox. An episode that failed for other reasons than its messages is left out.
 """
 
 from __future__ import annotations
@@ -23,50 +23,52 @@ if TYPE_CHECKING:
     from .demonstrations import Demonstration
 
 
-_LONGEST_TURN = 1_000_000
-"""Tokens: what is given is never cut, but by the context."""
+_MAX_TURN_TOKENS = 1_000_000
+"""So large that only the context limits a given message."""
 
 
 class Player(Protocol):
-    """Plays an episode, again where it makes sense: ``trainer.rollout.attempts.Attempts``."""
+    """Plays an episode, with retries: ``trainer.rollout.attempts.Attempts``."""
 
     async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> PlayedEpisode:
-        """The episode. Raises ConfigError when the service finds the request wrong."""
+        """Return the played episode. Raises ConfigError when the service rejects the request."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Demonstrator:
-    """Demonstrations and the episodes that they are played in: the i-th is the only member of group i."""
+    """Demonstrations and their episodes: the i-th demonstration is the only member of group i."""
 
     demonstrations: Sequence[Demonstration]
     environment: str
     seed: int = 0
 
-    def says(self, key: EpisodeKey) -> Message:
-        """A turn's message, for a scripted policy. Raises EngineError where the demonstration is over."""
+    def message(self, key: EpisodeKey) -> Message:
+        """Return the message of a turn, for a scripted policy. Raises EngineError after the last one."""
         messages = self.demonstrations[int(key.trajectory_id.partition(".")[0])].messages
         if key.turn >= len(messages):
             raise EngineError(f"the demonstration of {key.task.task_id} has no turn {key.turn}")
         return messages[key.turn]
 
     def spec(self, index: int) -> GroupSpec:
-        """The group of one demonstration: one episode with a turn for each message."""
+        """Return the group of a demonstration: one episode with a turn for each message."""
         demonstration = self.demonstrations[index]
         task = TaskRef(self.environment, "", demonstration.task_id)
         return GroupSpec(index, task, self.seed, 1, len(demonstration.messages))
 
 
 async def play_demonstrations(demonstrator: Demonstrator, player: Player) -> tuple[Trajectory, ...]:
-    """Play all demonstrations, as many at a time as the player does; those with a verdict, in their order.
+    """Play all demonstrations at the player's own concurrency and return the graded episodes, in order.
 
-    The player's policy says what ``demonstrator.says``. Raises DataError when none came to a verdict, with
-    what broke; ConfigError when the service finds a request wrong.
+    The player's policy must send ``demonstrator.message``. Raises DataError, with the first failure, when no
+    episode was graded; ConfigError when the service rejects a request.
     """
     failures: list[FailureNote] = []
 
     async def play(index: int) -> Trajectory:
-        played = await player.play(demonstrator.spec(index), 0, SamplingConfig(max_turn_tokens=_LONGEST_TURN))
+        played = await player.play(
+            demonstrator.spec(index), 0, SamplingConfig(max_turn_tokens=_MAX_TURN_TOKENS)
+        )
         failures.extend(played.failures)
         return played.trajectory
 
@@ -77,7 +79,7 @@ async def play_demonstrations(demonstrator: Demonstrator, player: Player) -> tup
         raise group.exceptions[0] from None
     scored = tuple(trajectory for task in running if (trajectory := task.result()).scored)
     if not scored:
-        broke = failures[0] if failures else None
-        reason = f": {broke.failure_class} ({broke.code}) in {broke.phase}: {broke.detail}" if broke else ""
+        first = failures[0] if failures else None
+        reason = f": {first.failure_class} ({first.code}) in {first.phase}: {first.detail}" if first else ""
         raise DataError(f"none of {len(running)} demonstrations could be played{reason}")
     return scored

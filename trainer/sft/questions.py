@@ -1,38 +1,65 @@
-"""Plain questions and answers made into tasks with demonstrations: supervised data that knows the sandbox.
+"""Convert plain questions and answers into tasks and demonstrations that solve them in a sandbox.
 
 A line of the source is ``{"question": ..., "answer": ...}`` with, optionally, ``program`` (Python that prints
-the answer), ``reasoning`` (words before the first action), ``id``, ``difficulty`` and ``category``. Out of it
-come two files: tasks for the service (``environments.code.task_files``), whose name is their split, and
-demonstrations of them, which the warm start plays: the program is run in the sandbox, its real output is
-seen, and the answer is submitted.
+the answer), ``reasoning`` (text before the first action), ``id``, ``difficulty`` and ``category``. It becomes
+a line in each of two files: a task for the service (``environments.code.task_files``), whose split has the
+file's name, and a demonstration, in which the assistant runs the program, sees its real output and submits
+the answer.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from sandbox_contract.messages import FunctionCall, Message, ToolCall
 from trainer.errors import DataError
 
-from .demonstrations import Demonstration, json_rows, mismatch, write_demonstrations
-from .notation import SUBMIT, Call, program, say
+from .demonstrations import Demonstration, invalid_line, json_rows, write_demonstrations
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from sandbox_contract.messages import Message
 
-
-ENVIRONMENT = "code"
+_ENVIRONMENT = "code"
 """The environment that serves task files."""
+_PYTHON, _SUBMIT = "python", "submit"
+"""Its tools."""
 _NUMBER = re.compile(r"[+-]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?")
 _FINAL = "####"
-"""Stands before the answer in sets whose answers hold their solution, such as GSM8K (Cobbe et al. 2021)."""
+"""Separates solution and answer in data sets such as GSM8K (Cobbe et al. 2021)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A tool call of the assistant."""
+
+    tool: str
+    arguments: dict[str, JsonValue] = field(default_factory=dict)
+
+    def message(self, prose: str = "", *, native: bool) -> Message:
+        """Return a message with the call after some prose, as a native tool call or as text."""
+        if not native:
+            return Message(role="assistant", content=(f"{prose}\n" if prose else "") + self._as_text())
+        function = FunctionCall(name=self.tool, arguments=json.dumps(self.arguments, ensure_ascii=False))
+        return Message(
+            role="assistant", content=prose or None, tool_calls=(ToolCall(id="call_0", function=function),)
+        )
+
+    def _as_text(self) -> str:
+        """Return the notation that environments parse in plain text: a fenced program, or tagged JSON."""
+        code = self.arguments.get("code")
+        if self.tool != _PYTHON or not isinstance(code, str):
+            call = json.dumps({"name": self.tool, "arguments": self.arguments}, ensure_ascii=False)
+            return f"<tool_call>{call}</tool_call>"
+        longest = max((len(run) for run in re.findall(r"`+", code)), default=0)
+        fence = "`" * max(3, longest + 1)
+        return f"{fence}python\n{code}\n{fence}"
 
 
 class Question(BaseModel):
@@ -41,27 +68,28 @@ class Question(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     question: str = Field(min_length=1)
-    """What is asked, as the agent is told it."""
+    """The text that the agent gets."""
     answer: int | float | str | tuple[str, ...] = Field(union_mode="left_to_right")
-    """The right answer, or texts that are all right. Of a text with ``####``, what stands behind it."""
+    """The correct answer, or several texts that are each correct. In a text with ``####``, the answer is what
+    follows it."""
     program: str | None = None
     """Python that prints the answer, or ends with it."""
     reasoning: str | None = None
-    """What the agent says before it acts; what stands before ``####`` when missing."""
+    """Text of the agent before its first action; by default the text before ``####``."""
     id: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_./:-]*$")
-    """Id of the task; by its line when missing."""
+    """Id of the task; by default made of file name and line number."""
     difficulty: Literal["easy", "medium", "hard"] | None = None
     category: str | None = None
 
     @field_validator("answer", mode="before")
     @classmethod
-    def _no_truth_value(cls, answer: object) -> object:
+    def _not_empty(cls, answer: object) -> object:
         if isinstance(answer, bool) or answer in ("", [], ()):
-            raise ValueError("must be a number, a text, or a list of texts that are right")
+            raise ValueError("must be a number, a text, or a list of correct texts")
         return list(map(str, answer)) if isinstance(answer, list) else answer
 
     def task(self, task_id: str, *, bare: bool) -> dict[str, JsonValue]:
-        """The task as a line of a task file; numbers are graded as numbers, other answers as texts."""
+        """Return the task as a line of a task file; numbers are graded as numbers, other answers as texts."""
         row: dict[str, JsonValue] = {"id": task_id, "prompt": self.question, "grader": self._grader()}
         row |= {"bare": True} if bare else {}
         for name in ("difficulty", "category"):
@@ -71,21 +99,23 @@ class Question(BaseModel):
         return {**row, "reference": calls}
 
     def messages(self, *, native: bool) -> tuple[Message, ...]:
-        """What a demonstrator says: the program, if there is one, then the answer."""
+        """Return the assistant's messages: the program, if there is one, then the answer."""
         first, *others = self._calls()
-        said = [say(first, words=self._words(), native=native)]
-        return (*said, *(say(call, native=native) for call in others))
+        return (
+            first.message(self._prose(), native=native),
+            *(call.message(native=native) for call in others),
+        )
 
-    def _calls(self) -> tuple[Call, ...]:
-        submit = Call(SUBMIT, {"answer": self._final()})
-        return (program(self.program.strip()), submit) if self.program else (submit,)
+    def _calls(self) -> tuple[_Call, ...]:
+        submit = _Call(_SUBMIT, {"answer": self._final()})
+        return (_Call(_PYTHON, {"code": self.program.strip()}), submit) if self.program else (submit,)
 
     def _final(self) -> str | int | float:
         if isinstance(self.answer, tuple):
             return self.answer[0]
         return self.answer.rpartition(_FINAL)[2].strip() if isinstance(self.answer, str) else self.answer
 
-    def _words(self) -> str:
+    def _prose(self) -> str:
         if self.reasoning is not None or not isinstance(self.answer, str):
             return self.reasoning or ""
         return self.answer.rpartition(_FINAL)[0].strip()
@@ -103,45 +133,45 @@ class Question(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """What became of a source."""
+    """Summary of a conversion."""
 
     split: str
-    """Name of the split that the service gives the task file."""
+    """The service's name for the split of the task file."""
     tasks: int
     with_program: int
 
 
 def read_questions(path: Path) -> tuple[tuple[str, Question], ...]:
-    """Task ids and questions of a file. Raises DataError naming file, line and field."""
+    """Return the task ids and questions of a file. Raises DataError naming file, line and field."""
     found: dict[str, Question] = {}
     for number, row in json_rows(path):
         try:
             question = Question.model_validate(row)
         except ValidationError as error:
-            raise mismatch(f"{path}:{number}", error) from None
+            raise invalid_line(f"{path}:{number}", error) from None
         task_id = question.id or f"{_plain(path.stem)}/{number}"
         if task_id in found:
             raise DataError(f"{path}:{number}: id: {task_id!r} occurs twice")
         found[task_id] = question
     if not found:
-        raise DataError(f"{path}: holds no question")
+        raise DataError(f"{path}: the file has no questions")
     return tuple(found.items())
 
 
 def convert_questions(
     source: Path, tasks: Path, demonstrations: Path, *, native: bool = False, bare: bool = False
 ) -> Converted:
-    """Write the task file and the demonstrations of a source of questions.
+    """Write the task file and the demonstrations of a file of questions.
 
-    With ``native``, demonstrations hold tool calls as such instead of text; with ``bare``, agents are told
-    the question and nothing else. Raises DataError.
+    With ``native``, demonstrations contain native tool calls instead of text; with ``bare``, the prompt is
+    the question alone. Raises DataError.
     """
     questions = read_questions(source)
     rows = [question.task(task_id, bare=bare) for task_id, question in questions]
     tasks.parent.mkdir(parents=True, exist_ok=True)
     tasks.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
     shown = (
-        Demonstration(ENVIRONMENT, task_id, question.messages(native=native))
+        Demonstration(_ENVIRONMENT, task_id, question.messages(native=native))
         for task_id, question in questions
     )
     write_demonstrations(demonstrations, shown)
@@ -150,5 +180,5 @@ def convert_questions(
 
 
 def _plain(name: str) -> str:
-    """A file's name as the beginning of ids."""
+    """Return a file's name in characters that ids may have."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.") or "question"

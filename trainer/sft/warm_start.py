@@ -1,13 +1,15 @@
-"""The warm start from its configuration: read, spoil, play, keep what is worth imitating, cut into batches.
+"""Prepare the warm start: play a run's demonstrations, select those to train on, and cut them into batches.
 
-What was played is kept in the run's folder: a run that goes on, or whose worker begins again, imitates the
+The played episodes are kept in the run's folder, so that a resumed run or a restarted worker trains on the
 same tokens.
 """
 
 from __future__ import annotations
 
+import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,24 +21,58 @@ from trainer.rollout.backpressure import Slots
 from trainer.rollout.episode import EpisodePlayer
 from trainer.rollout.rows import samples_of
 from trainer.rollout.scripted import ScriptedPolicy
-from trainer.types import StopReason, Trajectory
+from trainer.types import Batch, Objective, StopReason, Trajectory
 
-from .batches import SFTBatches
 from .demonstrations import read_demonstrations
 from .playback import Demonstrator, play_demonstrations
-from .spoil import spoil
 
 if TYPE_CHECKING:
     from sandbox_client import AsyncSandboxClient
     from trainer.chat import ChatTokenizer
     from trainer.config import RunConfig, WarmStartConfig
     from trainer.rollout.watch import Watch
+    from trainer.types import Sample
 
 
 PLAYED = "demonstrations.jsonl"
-"""In the run's folder: the trajectories that are imitated."""
+"""File in the run's folder that holds the played demonstrations."""
 
 _TRAJECTORY: TypeAdapter[Trajectory] = TypeAdapter(Trajectory)
+
+
+@dataclass(frozen=True, slots=True)
+class SFTBatches:
+    """Batches of ``size`` demonstrations, the same for the same step; each pass has an order of its own.
+
+    A demonstration is the list of all samples of its trajectory. Raises DataError without demonstrations.
+    """
+
+    demonstrations: Sequence[Sequence[Sample]]
+    size: int
+    seed: int
+    facts: Mapping[str, float] = field(default_factory=dict)
+    """Metrics that every batch carries."""
+
+    def __post_init__(self) -> None:
+        if not self.demonstrations:
+            raise DataError("there is no demonstration to train on: none could be played, or none was solved")
+
+    def batch(self, step: int) -> Batch:
+        """Return the batch of a step of the warm start, from 0."""
+        count = len(self.demonstrations)
+        places = range(step * self.size, (step + 1) * self.size)
+        orders = {number: self._order(number) for number in {place // count for place in places}}
+        chosen = [self.demonstrations[orders[place // count][place % count]] for place in places]
+        samples = tuple(sample for demonstration in chosen for sample in demonstration)
+        facts = {**self.facts, "demonstrations/epoch": places.stop / count}
+        return Batch(step, Objective.IMITATE, samples, facts)
+
+    def _order(self, number: int) -> list[int]:
+        """Return the order of the demonstrations in one pass."""
+        order = list(range(len(self.demonstrations)))
+        # Another text would give other orders, and with them other results than those that were measured.
+        random.Random(f"{self.seed} imitation {number}").shuffle(order)
+        return order
 
 
 async def prepare_warm_start(
@@ -46,10 +82,10 @@ async def prepare_warm_start(
     chat: ChatTokenizer,
     watch: Watch | None = None,
 ) -> SFTBatches:
-    """Batches of the run's warm start; demonstrations are played unless ``folder`` has what was played.
+    """Return the batches of a run's warm start; demonstrations are played unless ``folder`` has played ones.
 
-    ``watch`` is told of every phase, so that whoever waits sees the progress. Raises DataError when there is
-    nothing to imitate, ConfigError when the service finds a request wrong.
+    ``watch`` sees each phase of the episodes. Raises DataError when there is nothing to train on, ConfigError
+    when the service rejects a request.
     """
     config = run.warm_start
     if config is None:
@@ -57,8 +93,9 @@ async def prepare_warm_start(
     kept = folder / PLAYED
     trajectories = read_played(kept)
     if trajectories is None:
-        demonstrator = demonstrator_of(config, run.tasks.environment, run.seed)
-        policy = ScriptedPolicy(demonstrator.says, chat)
+        read = read_demonstrations(config.demonstrations, run.tasks.environment, config.limit)
+        demonstrator = Demonstrator(read, run.tasks.environment, run.seed)
+        policy = ScriptedPolicy(demonstrator.message, chat)
         player = EpisodePlayer(client, policy, chat, run.rollout, run.service, watch)
         attempts = Attempts(player, run.rollout, Slots(config.concurrency), player.watch)
         try:
@@ -69,14 +106,11 @@ async def prepare_warm_start(
     return batches_of(trajectories, config, run.seed)
 
 
-def demonstrator_of(config: WarmStartConfig, environment: str, seed: int) -> Demonstrator:
-    """The demonstrations of a warm start, some of them spoilt if it says so. Raises DataError."""
-    read = read_demonstrations(config.demonstrations, environment, config.limit)
-    return Demonstrator(spoil(read, config.spoilt, seed), environment, seed)
-
-
 def batches_of(trajectories: Sequence[Trajectory], config: WarmStartConfig, seed: int) -> SFTBatches:
-    """Batches of the demonstrations that solved their task, or of all. Raises DataError without any."""
+    """Return batches of the demonstrations that solved their task, or of all if so configured.
+
+    Raises DataError without any.
+    """
     kept = [each for each in trajectories if each.success or config.keep_failures]
     rows = [
         samples_of(trajectory, [0.0] * len(trajectory.turns), group) for group, trajectory in enumerate(kept)
@@ -88,7 +122,7 @@ def batches_of(trajectories: Sequence[Trajectory], config: WarmStartConfig, seed
     }
     demonstrations = [each for each in rows if each]
     if not demonstrations:
-        raise DataError(f"there is no demonstration to imitate: {_why_none(trajectories, solved)}")
+        raise DataError(f"there is no demonstration to train on: {_why_none(trajectories, solved)}")
     return SFTBatches(demonstrations, config.batch, seed, facts)
 
 
@@ -97,7 +131,7 @@ def _why_none(trajectories: Sequence[Trajectory], solved: int) -> str:
         return "none could be played"
     stops = Counter(trajectory.stop for trajectory in trajectories)
     ended = ", ".join(f"{count} by {stop.value}" for stop, count in stops.most_common())
-    reason = f"of {len(trajectories)} that were played, {solved} solved their task; they ended: {ended}"
+    reason = f"{solved} of {len(trajectories)} played ones solved their task; they ended: {ended}"
     if StopReason.CONTEXT_FULL in stops:
         reason += (
             ". They do not fit into the model's context; raise model.context or shorten chat.system_prompt"
@@ -106,14 +140,17 @@ def _why_none(trajectories: Sequence[Trajectory], solved: int) -> str:
 
 
 def write_played(path: Path, trajectories: Iterable[Trajectory]) -> None:
-    """Keep what was played, a line each, whole or not at all."""
+    """Write the played demonstrations, one per line, atomically."""
     draft = path.with_name(f"{path.name}.draft")
     draft.write_bytes(b"".join(_TRAJECTORY.dump_json(each) + b"\n" for each in trajectories))
     draft.replace(path)
 
 
 def read_played(path: Path) -> tuple[Trajectory, ...] | None:
-    """What was played before; None when nothing was. Raises CheckpointError for a file that does not fit."""
+    """Return the played demonstrations of a file; None if it does not exist.
+
+    Raises CheckpointError for an invalid file.
+    """
     try:
         lines = path.read_bytes().splitlines()
     except FileNotFoundError:

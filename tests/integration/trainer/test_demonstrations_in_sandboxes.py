@@ -10,7 +10,8 @@ from tests.contract.environments.serving import serve
 from trainer.chat import ChatTokenizer
 from trainer.config.reading import read_run
 from trainer.models import model_folder
-from trainer.sft.warm_start import PLAYED, demonstrator_of, prepare_warm_start, read_played
+from trainer.sft.demonstrations import read_demonstrations
+from trainer.sft.warm_start import PLAYED, prepare_warm_start, read_played
 from trainer.types import StopReason
 
 ROOT = Path(__file__).parents[3]
@@ -22,13 +23,14 @@ def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
 
 
-async def test_what_is_imitated_is_what_the_sandbox_answered_and_only_spoilt_ones_fail(
+async def test_the_training_text_is_what_the_sandbox_answered_and_only_corrupted_demonstrations_fail(
     tmp_path: Path,
 ) -> None:
     run = read_run(Path("deploy/runs/cpu_demo.toml"), ["warm_start.limit=40"])
     assert run.warm_start is not None
     chat = ChatTokenizer(model_folder(run.model, tmp_path), run.chat)
-    demonstrator = demonstrator_of(run.warm_start, run.tasks.environment, run.seed)
+    shown = read_demonstrations(run.warm_start.demonstrations, "code", 40)
+    correct = read_demonstrations(ROOT / "deploy/runs/data/arithmetic_easy.jsonl", "code", 40)
     async with serve(CodeCatalog(CodeConfig()), "process") as service:
         batches = await prepare_warm_start(run, tmp_path, service.client, chat)
         again = await prepare_warm_start(run, tmp_path, service.client, chat)
@@ -36,9 +38,9 @@ async def test_what_is_imitated_is_what_the_sandbox_answered_and_only_spoilt_one
     played = read_played(tmp_path / PLAYED) or ()
 
     assert len(played) == 40
-    for trajectory, demonstration in zip(played, demonstrator.demonstrations, strict=True):
-        assert trajectory.task.task_id == demonstration.task_id
-        assert trajectory.success == (not demonstration.spoilt), demonstration
+    for trajectory, demonstration, solution in zip(played, shown, correct, strict=True):
+        assert trajectory.task.task_id == demonstration.task_id == solution.task_id
+        assert trajectory.success == (demonstration == solution), demonstration
         assert trajectory.stop is StopReason.TERMINATED
         said = [line.content for line in trajectory.lines if line.role == "assistant"]
         assert said == [message.content for message in demonstration.messages]

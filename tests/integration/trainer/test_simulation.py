@@ -25,7 +25,7 @@ async def test_scripted_episodes_go_through_sandboxes_as_in_training(tmp_path, m
         "tasks.limit=12",
     ]
     config = read_run(Path("deploy/runs/cpu_demo.toml"), words)
-    demonstrations = read_demonstrations(config.warm_start.demonstrations, "code")
+    demonstrations = read_demonstrations(Path("deploy/runs/data/arithmetic_easy.jsonl"), "code")
     script = {each.task_id: each.messages for each in demonstrations}
     settings = SimulationSettings(script, Latency(median_s=0.005, most_s=0.05), update_s=0.05)
     model = model_folder(config.model, tmp_path / "models")

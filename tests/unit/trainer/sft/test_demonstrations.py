@@ -47,10 +47,13 @@ def test_a_line_need_not_name_its_environment_and_may_be_empty(tmp_path: Path) -
         ("{", "not valid JSON"),
         ({**ROW, "task_id": ""}, "task_id: String should have at least 1 character"),
         ({**ROW, "messages": []}, "messages: Tuple should have at least 1 item"),
-        ({**ROW, "messages": [{"role": "user", "content": "?"}]}, "only the assistant's messages"),
+        (
+            {**ROW, "messages": [{"role": "user", "content": "?"}]},
+            "only the assistant's messages",
+        ),
         ({**ROW, "messages": [{"role": "robot"}]}, "messages.0.role"),
         ({**ROW, "score": 1}, "score: Extra inputs"),
-        ({**ROW, "environment": "code"}, "environment: code, and the run's is textcraft"),
+        ({**ROW, "environment": "code"}, "environment: the line is for code, the run is on textcraft"),
         ([], "line: Input should be a valid dictionary"),
     ],
 )
@@ -64,7 +67,7 @@ def test_a_line_that_does_not_fit_is_named(tmp_path: Path, row: object, words: s
 def test_a_file_that_is_missing_empty_or_no_text_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere.jsonl: cannot be read: No such file"):
         read_demonstrations(tmp_path / "nowhere.jsonl", "code")
-    with pytest.raises(DataError, match="holds no demonstration"):
+    with pytest.raises(DataError, match="the file has no demonstrations"):
         read_demonstrations(write(tmp_path, ""), "code")
     broken = tmp_path / "broken.jsonl"
     broken.write_bytes(b"\xff")

@@ -55,9 +55,9 @@ async def test_each_demonstration_is_an_episode_and_those_with_a_verdict_come_ba
 def test_the_messages_are_said_turn_by_turn() -> None:
     one = demonstrator(12)
     keys = [EpisodeKey("11.0", TaskRef("code", "", "t/11"), 9, turn) for turn in range(3)]
-    assert [one.says(key).content for key in keys[:2]] == ["a", "b"]
+    assert [one.message(key).content for key in keys[:2]] == ["a", "b"]
     with pytest.raises(EngineError, match="t/11 has no turn 2"):
-        one.says(keys[2])
+        one.message(keys[2])
 
 
 async def test_without_any_verdict_what_broke_is_said() -> None:

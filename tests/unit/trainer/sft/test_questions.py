@@ -47,6 +47,15 @@ def test_questions_become_tasks_that_the_service_reads_and_demonstrations_of_the
         assert calls[-1].arguments == native_calls[-1].arguments
 
 
+def test_a_program_with_a_fence_of_its_own_gets_a_longer_one(tmp_path: Path) -> None:
+    program = "text = '''\n```\n'''\nprint(text)"
+    source = write(tmp_path / "q.jsonl", {**SUM, "program": program})
+    convert_questions(source, tmp_path / "tasks.jsonl", tmp_path / "shown.jsonl")
+    (shown,) = read_demonstrations(tmp_path / "shown.jsonl", "code")
+    (call,) = parse_actions(shown.messages[0].model_dump(mode="json", exclude_none=True))
+    assert (call.name, call.problem, call.arguments["code"].strip()) == ("python", None, program)
+
+
 def test_numbers_are_graded_as_numbers_and_words_as_words(tmp_path: Path) -> None:
     source = write(tmp_path / "q.jsonl", SUM, SOLVED, CAPITAL, WORD, {"question": "?", "answer": 0.5})
     convert_questions(source, tmp_path / "tasks.jsonl", tmp_path / "shown.jsonl")
@@ -93,5 +102,5 @@ def test_a_line_that_does_not_fit_is_named(tmp_path: Path, row: dict[str, object
 
 
 def test_a_file_without_questions_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="holds no question"):
+    with pytest.raises(DataError, match="the file has no questions"):
         read_questions(write(tmp_path / "q.jsonl"))

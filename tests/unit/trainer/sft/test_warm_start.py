@@ -1,7 +1,9 @@
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.fakes.clock import FakeClock
@@ -11,14 +13,8 @@ from tests.harness.tiny_chat import tiny_chat
 from trainer.config import RunConfig, WarmStartConfig
 from trainer.errors import CheckpointError, DataError
 from trainer.rollout.watch import Watch
-from trainer.sft.warm_start import (
-    batches_of,
-    demonstrator_of,
-    prepare_warm_start,
-    read_played,
-    write_played,
-)
-from trainer.types import Line, Segment, StopReason, TaskRef, Trajectory, Turn, VersionSpan
+from trainer.sft.warm_start import SFTBatches, batches_of, prepare_warm_start, read_played, write_played
+from trainer.types import Line, Objective, Sample, Segment, StopReason, TaskRef, Trajectory, Turn, VersionSpan
 
 
 def trajectory(number: int, *, success: bool) -> Trajectory:
@@ -43,7 +39,7 @@ def config(**settings: object) -> WarmStartConfig:
     return WarmStartConfig.model_validate({"demonstrations": "nowhere.jsonl", "batch": 3, **settings})
 
 
-def test_what_was_solved_is_imitated_and_the_rest_only_if_asked_for() -> None:
+def test_solved_demonstrations_are_trained_on_and_others_only_if_so_configured() -> None:
     solved = batches_of(PLAYED, config(), 0)
     assert {each.trajectory_id for step in range(3) for each in solved.batch(step).samples} == {
         "0.0",
@@ -64,7 +60,7 @@ def test_rows_are_what_the_assistant_said() -> None:
 
 
 def test_nothing_solved_is_an_error() -> None:
-    with pytest.raises(DataError, match="no demonstration to imitate: of 1 that were played, 0 solved"):
+    with pytest.raises(DataError, match="no demonstration to train on: 0 of 1 played ones solved"):
         batches_of(PLAYED[1:2], config(), 0)
     with pytest.raises(DataError, match="none could be played"):
         batches_of((), config(), 0)
@@ -88,19 +84,6 @@ def test_what_was_played_is_kept_and_read_again(tmp_path: Path) -> None:
         read_played(path)
 
 
-def test_demonstrations_are_read_and_spoilt_as_configured(tmp_path: Path) -> None:
-    path = tmp_path / "d.jsonl"
-    answer = '<tool_call>{"name": "submit", "arguments": {"answer": 3}}</tool_call>'
-    messages = [{"role": "assistant", "content": text} for text in ("```python\nprint(1+2)\n```", answer)]
-    rows = [{"task_id": f"t/{number}", "messages": messages} for number in range(40)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    made = demonstrator_of(config(demonstrations=path, limit=30, spoilt=0.5), "code", 4)
-    spoilt = [bool(each.spoilt) for each in made.demonstrations]
-    assert len(spoilt) == 30
-    assert 5 < sum(spoilt) < 25
-    assert (made.environment, made.seed) == ("code", 4)
-
-
 async def test_whoever_waits_sees_the_progress_of_demonstrations_that_are_played(tmp_path: Path) -> None:
     clock = FakeClock()
     watch = Watch(clock.monotonic)
@@ -113,3 +96,44 @@ async def test_whoever_waits_sees_the_progress_of_demonstrations_that_are_played
         await prepare_warm_start(run, tmp_path, client, tiny_chat(), watch)
     assert watch.silence_s == 0.0
     assert "0 episodes under way" in watch.report()
+
+
+def sample(name: str) -> Sample:
+    two = np.zeros(2, dtype=np.float32)
+    whole = np.zeros(2, dtype=np.int32)
+    return Sample(name, name.partition("#")[0], 0, whole, np.array([False, True]), two, two, whole, whole)
+
+
+ROWS = [(sample(f"{number}.0"), sample(f"{number}.0#1")) for number in range(5)]
+
+
+def test_a_batch_is_the_same_whenever_it_is_asked_for() -> None:
+    names = [[each.id for each in SFTBatches(ROWS, 2, 1).batch(3).samples] for _ in range(2)]
+    assert names[0] == names[1]
+    batches = SFTBatches(ROWS, 2, 1)
+    assert [each.id for each in batches.batch(0).samples] != [each.id for each in batches.batch(5).samples]
+
+
+def test_a_pass_has_every_demonstration_once_with_all_its_samples_and_passes_differ() -> None:
+    batches = SFTBatches(ROWS, 2, 7, {"demonstrations/success": 0.5})
+    taken = [batches.batch(step) for step in range(5)]
+    ids = [each.id for batch in taken for each in batch.samples]
+    assert Counter(ids) == {each.id: 2 for row in ROWS for each in row}
+    assert ids[:10] != ids[10:]
+    assert [batch.step for batch in taken] == list(range(5))
+    assert all(batch.objective is Objective.IMITATE and len(batch.samples) == 4 for batch in taken)
+    assert taken[4].facts == {"demonstrations/success": 0.5, "demonstrations/epoch": 2.0}
+
+
+def test_a_batch_may_be_larger_than_all_there_is() -> None:
+    assert len(SFTBatches(ROWS, 12, 0).batch(0).samples) == 24
+
+
+def test_seeds_differ() -> None:
+    orders = {tuple(each.id for each in SFTBatches(ROWS, 5, seed).batch(0).samples) for seed in range(5)}
+    assert len(orders) > 1
+
+
+def test_batches_without_a_demonstration_are_refused() -> None:
+    with pytest.raises(DataError, match="no demonstration to train on"):
+        SFTBatches((), 2, 0)

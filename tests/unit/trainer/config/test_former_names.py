@@ -1,0 +1,37 @@
+"""Former names of a run's settings: documented, and replaced by settings that exist."""
+
+from pathlib import Path
+
+import pytest
+
+from sandbox_settings import Removed, settings_of
+from trainer.config import RunConfig
+from trainer.config.reading import read_run, read_stored_run
+
+PAGE = Path(__file__).parents[4] / "docs" / "trainer" / "configuration.md"
+SETTINGS = {setting.key for setting in settings_of(RunConfig)}
+
+
+@pytest.mark.parametrize(("former", "present"), RunConfig.former_names.items())
+def test_a_former_name_is_documented_beside_the_present_one(former, present):
+    (row,) = [line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{former}` |")]
+    assert former not in SETTINGS
+    if isinstance(present, Removed):
+        assert "removed" in row
+    else:
+        assert present in SETTINGS
+        assert f"`{present}`" in row
+
+
+def test_a_removed_setting_of_a_run_is_left_out_with_advice(caplog):
+    run = read_run(None, ["warm_start.demonstrations=d.jsonl", "warm_start.spoilt=0.5"])
+    assert run == read_run(None, ["warm_start.demonstrations=d.jsonl"])
+    (record,) = caplog.records
+    assert "set warm_start.demonstrations to a file of corrupted demonstrations" in record.getMessage()
+
+
+def test_the_configuration_of_a_run_of_an_earlier_version_is_read(caplog):
+    run = RunConfig.model_validate({"warm_start": {"demonstrations": "d.jsonl"}})
+    stored = run.model_dump_json().replace('"keep_failures"', '"spoilt":0.65,"keep_failures"')
+    assert read_stored_run(stored) == run
+    assert not caplog.records
