@@ -1,4 +1,4 @@
-"""The tables of the trajectory store, and the check that a database has exactly these.
+"""The tables of the trajectory store, as the newest migration leaves them.
 
 ``instances`` has one row per instance, ``events`` one row per operation with the bytes of its request and
 result. Rows of ``events`` never change; a row of ``instances`` is marked once, when the instance ends, so
@@ -7,27 +7,19 @@ that a restarting supervisor finds unfinished instances by an index.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import sqlalchemy as sa
-from sqlalchemy.exc import DatabaseError
 
-if TYPE_CHECKING:
-    from sqlalchemy.engine import Connection, Engine
-
-
-SCHEMA_VERSION = 1
-
-_LOCK = 7_305_211_948
-"""PostgreSQL advisory lock under which the supervisors of all nodes create the tables, one at a time."""
+REVISION = "0002"
+"""The newest migration."""
 
 metadata = sa.MetaData()
 
-version = sa.Table(
-    "trajectory_schema",
+revision = sa.Table(
+    "trajectory_revision",
     metadata,
-    sa.Column("version", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("version_num", sa.String(32), primary_key=True),
 )
+"""The migration that a database has reached, in one row that Alembic keeps."""
 
 instances = sa.Table(
     "instances",
@@ -80,61 +72,4 @@ lives = sa.Table(
     sa.Column("needs_boot", sa.Text, nullable=False),
     sa.Column("ended", sa.Boolean, nullable=False),
 )
-"""One row per supervisor: how its latest life wrote. Databases of earlier versions lack it and get it."""
-
-
-class StoreSchemaError(Exception):
-    """The database is not a trajectory store of this version; the text says what to do."""
-
-
-def prepare(engine: Engine, *, create: bool = True) -> None:
-    """Create the tables in an empty database, or check that they are of this version.
-
-    Raises StoreSchemaError when they are not, and for an empty database unless ``create``; then it changes
-    nothing.
-    """
-    name = engine.url.render_as_string(hide_password=True)
-    try:
-        with engine.begin() as connection:
-            # Before the look at the tables: two supervisors would both find none and both create them.
-            if create:
-                _lock(connection)
-            tables = set(sa.inspect(connection).get_table_names())
-            if version.name in tables:
-                _check(connection, name)
-                if create:
-                    lives.create(connection, checkfirst=True)
-            elif tables & {instances.name, events.name}:
-                raise StoreSchemaError(
-                    f"{name} has tables named instances or events that are not a trajectory store's; "
-                    "set store.url to another database"
-                )
-            elif not create:
-                raise StoreSchemaError(
-                    f"{name} holds no trajectories; set store.url to the service's database"
-                )
-            else:
-                metadata.create_all(connection)
-                connection.execute(version.insert(), {"version": SCHEMA_VERSION})
-    except DatabaseError as error:
-        if "not a database" in str(error.orig):
-            raise StoreSchemaError(f"{name} is not an SQLite file; set store.url to another path") from error
-        raise
-
-
-def _lock(connection: Connection) -> None:
-    if connection.dialect.name == "sqlite":
-        # A deferred transaction would take the write lock only at the first write, after the look.
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-    else:
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
-
-
-def _check(connection: Connection, name: str) -> None:
-    found = connection.execute(sa.select(version.c.version)).scalars().all()
-    if list(found) != [SCHEMA_VERSION]:
-        written = ", ".join(str(number) for number in found) or "none"
-        raise StoreSchemaError(
-            f"{name} has schema version {written} and this service writes version {SCHEMA_VERSION}; "
-            "use the service that wrote it to export it, or set store.url to a new database"
-        )
+"""One row per supervisor: how its latest life wrote."""

@@ -24,7 +24,7 @@ from .commits import Commits, unwritable
 from .engine import connect
 from .lives import begin_life, end_life, is_complete, is_shared
 from .pages import read_page
-from .schema import prepare
+from .upgrade import prepare
 from .volume import recorded_bytes
 from .writer import Writer, WriterStats
 

@@ -19,8 +19,8 @@ from sandbox_service.trajectories import reader
 from sandbox_service.trajectories.export import FileFormat, export
 from sandbox_service.trajectories.reader import InstanceFilter
 from sandbox_service.trajectories.rows import ExportFilter, Rows
-from sandbox_service.trajectories.schema import StoreSchemaError
 from sandbox_service.trajectories.store import open_for_reading
+from sandbox_service.trajectories.upgrade import StoreSchemaError
 from sandbox_service.trajectories.view import outcome_of, trajectory_of
 
 from .options import ApiKeyOption, JsonOption, http_address

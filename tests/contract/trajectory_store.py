@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import Durability, StoreConfig
@@ -13,8 +15,9 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.engine import connect
 from sandbox_service.trajectories.pages import PageBounds
 from sandbox_service.trajectories.records import EventKind, EventRecord, record_id
-from sandbox_service.trajectories.schema import StoreSchemaError
+from sandbox_service.trajectories.schema import REVISION, metadata
 from sandbox_service.trajectories.store import open_store
+from sandbox_service.trajectories.upgrade import StoreSchemaError
 from tests.harness.episodes import create, event, instance
 
 
@@ -282,16 +285,44 @@ class TrajectoryStoreContract:
         for one in opened:
             await one.result().close()
 
-    async def test_a_database_of_another_version_is_refused_and_left_alone(self, store, url):
+    async def test_a_database_of_a_later_release_is_refused_and_left_alone(self, store, url):
         await store.close()
         engine = connect(url)
         with engine.begin() as connection:
-            connection.execute(sa.text("UPDATE trajectory_schema SET version = 99"))
-        with pytest.raises(StoreSchemaError, match="schema version 99 and this service writes version 1"):
+            connection.execute(sa.text("UPDATE trajectory_revision SET version_num = '9999'"))
+        with pytest.raises(StoreSchemaError, match="has schema 9999, which this release does not know"):
             open_store(StoreConfig(url=url))
         with engine.connect() as connection:
-            assert connection.execute(sa.text("SELECT version FROM trajectory_schema")).scalar_one() == 99
+            found = connection.execute(sa.text("SELECT version_num FROM trajectory_revision")).scalar_one()
+        assert found == "9999"
         engine.dispose()
+
+    async def test_a_database_of_the_first_release_is_upgraded_with_what_it_holds(self, store, url):
+        store.open_instance(instance("s1.kept"))
+        await store.close()
+        engine = connect(url)
+        with engine.begin() as connection:
+            make_first_release(connection)
+        reopened = open_store(StoreConfig(url=url))
+        assert [record.instance_id for record in await reopened.unended("s1")] == ["s1.kept"]
+        await reopened.begin_life("s1")
+        await reopened.close()
+        with engine.connect() as connection:
+            migrations = MigrationContext.configure(connection, opts={"version_table": "trajectory_revision"})
+            assert migrations.get_current_revision() == REVISION
+            assert compare_metadata(migrations, metadata) == []
+        engine.dispose()
+
+    async def test_many_services_may_open_a_database_of_the_first_release_at_once(self, store, url):
+        await store.close()
+        engine = connect(url)
+        with engine.begin() as connection:
+            make_first_release(connection)
+        engine.dispose()
+        with ThreadPoolExecutor(8) as threads:
+            opened = [threads.submit(open_store, StoreConfig(url=url)) for _ in range(8)]
+        for one in opened:
+            await one.result().close()
 
     def test_tables_of_somebody_else_are_refused(self, url):
         engine = connect(url)
@@ -300,3 +331,14 @@ class TrajectoryStoreContract:
         engine.dispose()
         with pytest.raises(StoreSchemaError, match="another database"):
             open_store(StoreConfig(url=url))
+
+
+def make_first_release(connection: sa.Connection) -> None:
+    """Give a store the schema with which the first release left it."""
+    for statement in (
+        "DROP TABLE trajectory_revision",
+        "DROP TABLE trajectory_lives",
+        "CREATE TABLE trajectory_schema (version INTEGER NOT NULL PRIMARY KEY)",
+        "INSERT INTO trajectory_schema (version) VALUES (1)",
+    ):
+        connection.execute(sa.text(statement))

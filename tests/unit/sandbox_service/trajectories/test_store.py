@@ -12,8 +12,8 @@ import pytest
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import Durability, StoreConfig
 from sandbox_service.errors import ServiceError
-from sandbox_service.trajectories.schema import StoreSchemaError
 from sandbox_service.trajectories.store import open_for_reading, open_store
+from sandbox_service.trajectories.upgrade import StoreSchemaError
 from tests.contract.trajectory_store import TrajectoryStoreContract
 from tests.harness.episodes import event, instance
 from tests.harness.waiting import until
@@ -204,18 +204,6 @@ async def test_fast_answers_wait_for_nothing(path):
     with locked(path):
         store.open_instance(instance())
         await store.committed()
-    await store.close()
-
-
-async def test_a_file_of_an_earlier_version_is_given_what_it_lacks(path):
-    store = open_store(config(path))
-    await store.close()
-    with contextlib.closing(sqlite3.connect(path)) as old:
-        old.execute("DROP TABLE trajectory_lives")
-    store = open_store(config(path))
-    assert await store.is_complete("s1") is False
-    await store.begin_life("s1")
-    assert await store.is_complete("s1") is True
     await store.close()
 
 

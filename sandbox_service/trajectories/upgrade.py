@@ -1,0 +1,120 @@
+"""Open a database as a trajectory store: create the tables, upgrade those of an earlier release, or refuse.
+
+Supervisors of several nodes may open one database at the same time, so everything here happens in one
+transaction and under a lock.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DatabaseError
+
+from sandbox_service.telemetry import get_logger
+
+from .schema import REVISION, events, instances, metadata, revision
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection, Engine
+
+_LOCK = 7_305_211_948
+"""PostgreSQL advisory lock under which the supervisors of all nodes create or upgrade the tables."""
+
+_FORMER_VERSION = "trajectory_schema"
+"""Table of the releases before migrations; their schema is that of revision 0001."""
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
+
+logger = get_logger(__name__)
+
+
+class StoreSchemaError(Exception):
+    """The database is not a trajectory store that this service can use; the text says what to do."""
+
+
+def prepare(engine: Engine, *, create: bool = True) -> None:
+    """Create the tables in an empty database, and upgrade those of an earlier release.
+
+    Without ``create`` nothing is changed, and the database must have the newest schema.
+
+    Raises StoreSchemaError for a database of a later release or of another application, and without
+    ``create`` for an empty or an older one.
+    """
+    name = engine.url.render_as_string(hide_password=True)
+    try:
+        with engine.begin() as connection:
+            # Before the look at the tables: two supervisors would both find none and both create them.
+            if create:
+                _lock(connection)
+            _prepare(connection, name, create=create)
+    except DatabaseError as error:
+        if "not a database" in str(error.orig):
+            raise StoreSchemaError(f"{name} is not an SQLite file; set store.url to another path") from error
+        raise
+
+
+def _prepare(connection: Connection, name: str, *, create: bool) -> None:
+    tables = set(sa.inspect(connection).get_table_names())
+    if not tables & {revision.name, _FORMER_VERSION, instances.name, events.name}:
+        if not create:
+            raise StoreSchemaError(f"{name} holds no trajectories; set store.url to the service's database")
+        # Much faster than all migrations one after another, and the same: a test compares the two.
+        metadata.create_all(connection)
+        connection.execute(revision.insert(), {"version_num": REVISION})
+        return
+    found = _revision(connection, name, tables)
+    if found == REVISION:
+        return
+    if not create:
+        raise StoreSchemaError(
+            f"{name} has the schema of an earlier release ({found}, now {REVISION}); "
+            "start the service with it once, which upgrades it"
+        )
+    _upgrade(connection, name, found)
+
+
+def _revision(connection: Connection, name: str, tables: set[str]) -> str:
+    """Return the migration that a database with trajectories has reached."""
+    if revision.name in tables:
+        found = connection.execute(sa.select(revision.c.version_num)).scalars().all()
+        return ", ".join(found) or "none"
+    if _FORMER_VERSION not in tables:
+        raise StoreSchemaError(
+            f"{name} has tables named instances or events that are not a trajectory store's; "
+            "set store.url to another database"
+        )
+    former = connection.execute(sa.text(f"SELECT version FROM {_FORMER_VERSION}")).scalars().all()
+    return "0001" if list(former) == [1] else f"version {', '.join(map(str, former)) or 'none'}"
+
+
+def _upgrade(connection: Connection, name: str, found: str) -> None:
+    # Imported here since only an upgrade needs it, and it takes as long as the rest of a start.
+    from alembic import command
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    if found not in known:
+        raise StoreSchemaError(
+            f"{name} has schema {found}, which this release does not know (its newest is {REVISION}); "
+            "start the release that wrote it, or set store.url to a new database"
+        )
+    logger.info("trajectory_store_upgrade", database=name, found=found, newest=REVISION)
+    if not sa.inspect(connection).has_table(revision.name):
+        revision.create(connection)
+        connection.execute(revision.insert(), {"version_num": found})
+    command.upgrade(config, "head")
+
+
+def _lock(connection: Connection) -> None:
+    if connection.dialect.name == "sqlite":
+        # A deferred transaction would take the write lock only at the first write, after the look.
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    else:
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))

@@ -1,0 +1,76 @@
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy.exc import OperationalError
+
+from sandbox_service.trajectories import migrations
+from sandbox_service.trajectories.engine import connect
+from sandbox_service.trajectories.schema import REVISION, metadata, revision
+from sandbox_service.trajectories.upgrade import StoreSchemaError, prepare
+
+
+@pytest.fixture
+def engine(tmp_path):
+    engine = connect(f"sqlite:///{tmp_path}/store.sqlite")
+    yield engine
+    engine.dispose()
+
+
+def config():
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def migrate(engine, target):
+    configured = config()
+    with engine.begin() as connection:
+        configured.attributes["connection"] = connection
+        command.upgrade(configured, target)
+
+
+def test_all_migrations_together_make_the_tables_of_the_schema(engine):
+    migrate(engine, "head")
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": revision.name})
+        assert compare_metadata(context, metadata) == []
+
+
+def test_the_newest_migration_is_the_revision_of_a_new_database(engine):
+    prepare(engine)
+    with engine.connect() as connection:
+        assert connection.execute(sa.select(revision.c.version_num)).scalars().all() == [REVISION]
+    assert ScriptDirectory.from_config(config()).get_current_head() == REVISION
+
+
+def test_an_older_database_is_upgraded_once(engine):
+    migrate(engine, "0001")
+    prepare(engine)
+    prepare(engine)
+    assert sa.inspect(engine).has_table("trajectory_lives")
+
+
+def test_reading_refuses_an_older_database_and_changes_nothing(engine):
+    migrate(engine, "0001")
+    with pytest.raises(StoreSchemaError, match=r"schema of an earlier release \(0001.*start the service"):
+        prepare(engine, create=False)
+    assert not sa.inspect(engine).has_table("trajectory_lives")
+
+
+def test_an_upgrade_that_fails_leaves_the_database_as_it_was(engine):
+    migrate(engine, "0001")
+    with engine.begin() as connection:
+        # The last step drops a table of this name, and a view is none.
+        connection.execute(sa.text("CREATE VIEW trajectory_schema AS SELECT 1 AS version"))
+    with pytest.raises(OperationalError, match="DROP VIEW"):
+        prepare(engine)
+    assert not sa.inspect(engine).has_table("trajectory_lives")
+    with engine.connect() as connection:
+        assert connection.execute(sa.select(revision.c.version_num)).scalar_one() == "0001"
