@@ -34,7 +34,8 @@ HEAVY_ALONE = {"scienceworld": "a worker has a Java process, and sixteen at once
 COLUMNS = ("process", "alone", "docker")
 """Process boxes; process boxes with a worker for each instance, where that is a setting; and containers."""
 FULL = os.environ.get("CONFORMANCE_FULL") == "1"
-IN_CONTAINERS = set(ENVIRONMENTS) if FULL else {"code", "bfcl", "vault"}
+CHANGED = set(os.environ.get("CONFORMANCE_ENVIRONMENTS", "").split())
+IN_CONTAINERS = set(ENVIRONMENTS) if FULL else {"code", "bfcl", "vault"} | CHANGED
 """Agent code, data alone, and the example: what containers change is the same for all environments."""
 PLAYED = {
     "process": set(ENVIRONMENTS),
@@ -47,6 +48,8 @@ SUBJECTS = [
     for column in COLUMNS
     if name in PLAYED[column]
 ]
+if unknown := IN_CONTAINERS - set(ENVIRONMENTS):
+    raise pytest.UsageError(f"CONFORMANCE_ENVIRONMENTS names unknown environments: {', '.join(unknown)}")
 _CASE = re.compile(r"tests/contract/environments/.*\[(?P<name>\w+)-(?P<column>process|alone|docker)\b")
 
 
@@ -109,7 +112,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             f"{name:<14}" + "".join(f"{_told(row[column], elapsed[name, column]):<34}" for column in COLUMNS)
         )
     if not FULL:
-        terminalreporter.line("containers: a representative part; all of them with CONFORMANCE_FULL=1")
+        named = f" and {', '.join(sorted(CHANGED))}" if CHANGED else ""
+        terminalreporter.line(f"containers: a representative part{named}; all with CONFORMANCE_FULL=1")
 
 
 def _told(cell: Counter[str], elapsed_s: float) -> str:

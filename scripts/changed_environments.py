@@ -1,0 +1,75 @@
+"""Print the environments whose code a branch changes: ``python scripts/changed_environments.py [BASE]``.
+
+The changes are those since the merge base with BASE (``origin/main`` unless given), also uncommitted ones; on
+BASE itself, those of the last commit. CI runs the conformance suite in containers for these environments, in
+addition to the representative ones. Changes of the runner, of sandboxes and of images print no environment:
+they affect all alike, and the representative ones find what they break.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+ENVIRONMENTS = Path("sandbox_service/environments")
+_SHARED = re.compile(r"sandbox_service/environments/shared/(?:box|service)/(\w+)\.py")
+_OWN = re.compile(r"(?:sandbox_service/environments|tests/unit/sandbox_service/environments)/(\w+)/.+")
+_IMAGE = re.compile(r"docker/(\w+)\.Dockerfile")
+
+
+def environments(root: Path) -> list[str]:
+    """Return the names of all environments."""
+    return sorted(
+        path.parent.name for path in (root / ENVIRONMENTS).glob("*/box") if path.parent.name != "shared"
+    )
+
+
+def affected(paths: Iterable[str], root: Path) -> list[str]:
+    """Return the environments that the files belong to, and those that import a shared one of the files."""
+    names = set(environments(root))
+    found = set()
+    for path in paths:
+        if shared := _SHARED.fullmatch(path):
+            found |= {name for name in names if _imports(root / ENVIRONMENTS / name, shared[1])}
+        elif own := _OWN.fullmatch(path) or _IMAGE.fullmatch(path):
+            found |= names & {own[1]}
+    return sorted(found)
+
+
+def _imports(folder: Path, shared_module: str) -> bool:
+    imports = re.compile(rf"\bshared\.(?:box|service)(?:\.| import .*\b){shared_module}\b")
+    return any(imports.search(path.read_text(encoding="utf-8")) for path in folder.rglob("*.py"))
+
+
+def changed_paths(root: Path, base: str) -> list[str]:
+    """Return the files changed since the merge base with ``base``. Raises CalledProcessError without one."""
+    since = _git(root, "merge-base", "HEAD", base).strip()
+    if since == _git(root, "rev-parse", "HEAD").strip():
+        since = "HEAD^"
+    return _git(root, "diff", "--name-only", since).splitlines()
+
+
+def _git(root: Path, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True).stdout
+
+
+def main(words: list[str], root: Path = ROOT) -> int:
+    """Print the names in one line; without the history that a comparison needs, print none and say why."""
+    base = words[0] if words else "origin/main"
+    try:
+        paths = changed_paths(root, base)
+    except subprocess.CalledProcessError as error:
+        print(
+            f"cannot compare with {base}: {error.stderr.strip()}; fetch it or name another", file=sys.stderr
+        )
+        paths = []
+    print(*affected(paths, root))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,82 @@
+"""Which environments a branch changes, for the conformance suite in containers."""
+
+import subprocess
+
+import pytest
+
+from scripts.changed_environments import affected, changed_paths, environments, main
+
+WORLDS = "sandbox_service/environments"
+FILES = {
+    f"{WORLDS}/chess/box/world.py": "from sandbox_service.environments.shared.box.games import Game\n",
+    f"{WORLDS}/sums/box/world.py": "",
+    f"{WORLDS}/shared/box/games.py": "",
+    f"{WORLDS}/registry.py": "",
+}
+
+
+@pytest.fixture
+def project(tmp_path):
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+@pytest.fixture
+def git(project):
+    """Runs git in the project, which has one commit on the branch ``main``."""
+
+    def run(*words):
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", *identity, *words], cwd=project, check=True, capture_output=True)
+
+    run("init", "-b", "main")
+    run("add", ".")
+    run("commit", "-m", "first")
+    return run
+
+
+def test_shared_code_is_no_environment(project):
+    assert environments(project) == ["chess", "sums"]
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        (f"{WORLDS}/sums/box/world.py", ["sums"]),
+        (f"{WORLDS}/sums/setup/recipe.py", ["sums"]),
+        (f"tests/unit/{WORLDS}/sums/box/test_world.py", ["sums"]),
+        ("docker/sums.Dockerfile", ["sums"]),
+        (f"{WORLDS}/shared/box/games.py", ["chess"]),
+        (f"{WORLDS}/registry.py", []),
+        ("docker/base.Dockerfile", []),
+        ("docs/environments/sums.md", []),
+    ],
+)
+def test_a_file_changes_the_environments_that_use_it(project, path, names):
+    assert affected([path], project) == names
+
+
+def test_a_branch_is_compared_with_its_merge_base(project, git):
+    git("switch", "-c", "branch")
+    (project / WORLDS / "sums/box/world.py").write_text("changed = 1\n")
+    git("commit", "-am", "second")
+    git("switch", "main")
+    (project / WORLDS / "chess/box/world.py").write_text("not_of_the_branch = 1\n")
+    git("commit", "-am", "third")
+    git("switch", "branch")
+    assert affected(changed_paths(project, "main"), project) == ["sums"]
+
+
+def test_on_the_base_itself_the_last_commit_counts(project, git):
+    (project / WORLDS / "sums/box/world.py").write_text("changed = 1\n")
+    git("commit", "-am", "second")
+    assert affected(changed_paths(project, "main"), project) == ["sums"]
+
+
+def test_without_the_base_no_environment_is_printed_and_the_reason_is(project, git, capsys):
+    assert main(["origin/main"], project) == 0
+    printed = capsys.readouterr()
+    assert printed.out.strip() == ""
+    assert "cannot compare with origin/main" in printed.err
