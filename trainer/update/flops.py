@@ -13,7 +13,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -96,9 +95,9 @@ class Meter:
     def __init__(self, core: ActorCritic, device: torch.device, world: int, *, half: bool) -> None:
         self._work = Work.of(core)
         self._world = world
-        self._peak = peak_flops(
-            device, half=half
-        )  # measured at construction: the measurement takes memory that an update needs later
+        self._device, self._half = device, half
+        # Measured here, because the measurement takes memory that an update needs later.
+        self._peak = peak_flops(device, half=half)
 
     def metrics(self, rows: Sequence[Row], passes: int, seconds: float) -> dict[str, float]:
         """Return tokens per second, in total and per rank, and MFU, for updates that passed over all rows
@@ -110,15 +109,22 @@ class Meter:
         return {
             "throughput/update_tokens_per_s": rate,
             "throughput/update_tokens_per_s_per_worker": rate / self._world,
-            "throughput/mfu": flops / seconds / (self._world * self._peak),
+            "throughput/mfu": self._share_of_peak(flops / seconds / self._world),
         }
+
+    def _share_of_peak(self, flops: float) -> float:
+        """Return the MFU of a rank that reached so many FLOP/s."""
+        if flops > self._peak and self._device.type == "cpu":
+            # Other work took the cores while the peak was measured. A rate that was reached bounds it, too.
+            self._peak = max(flops, peak_flops(self._device, half=self._half))
+        return flops / self._peak
 
 
 def peak_flops(device: torch.device, *, half: bool) -> float:
     """Return a device's peak FLOP/s: from the table for a known GPU in bfloat16, and measured otherwise.
 
     The measurement takes the best of a few large matrix products, so that MFU is available on any machine;
-    it is a little below a data sheet's figure.
+    it is a little below a data sheet's figure, and far below it while other work takes the cores.
     """
     if device.type == "cuda" and half:
         name = torch.cuda.get_device_name(device)
@@ -128,7 +134,6 @@ def peak_flops(device: torch.device, *, half: bool) -> float:
     return _measured(device, torch.bfloat16 if half else torch.float32)
 
 
-@cache
 def _measured(device: torch.device, dtype: torch.dtype) -> float:
     size = _SIZES.get(device.type, 1024)
     factor = torch.ones(size, size, device=device, dtype=dtype)

@@ -1,12 +1,14 @@
+import numpy as np
 import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.harness.learning import run_config, small_batch, small_model
-from trainer.update.flops import Work, peak_flops
+from trainer.update.flops import Meter, Work, peak_flops
 from trainer.update.learner import Learner
 from trainer.update.model import load_model
+from trainer.update.packing import Row
 
 
 @pytest.fixture(scope="module")
@@ -49,3 +51,10 @@ def test_an_update_tells_its_speed_and_its_share_of_the_peak(folder):
         tokens, rel=0.05
     )
     assert 0 < metrics["throughput/mfu"] < 1
+
+
+def test_a_rate_above_the_measured_peak_raises_the_peak(folder):
+    meter = Meter(load_model(folder, run_config()), torch.device("cpu"), 1, half=False)
+    rows = [Row(np.zeros(512, dtype=np.int32), np.arange(512) > 0)]
+    assert meter.metrics(rows, passes=1, seconds=1e-12)["throughput/mfu"] == 1.0
+    assert meter.metrics(rows, passes=1, seconds=2e-12)["throughput/mfu"] == pytest.approx(0.5)
