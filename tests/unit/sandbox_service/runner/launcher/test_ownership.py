@@ -238,7 +238,7 @@ def test_nobody_is_ended_by_the_user_id_of_root_or_of_ourselves(uid: int) -> Non
 def test_long_names_of_what_is_left_do_not_end_the_box() -> None:
     if (reason := uid_drop_missing()) is not None:
         pytest.skip(reason)
-    with runner_box("tests.support.agent_world", drop=True, agent_code=True) as box:
+    with runner_box("tests.fakes.agent_world", drop=True, agent_code=True) as box:
         deep = Path(box.config["scratch"][0], *["\N{LATIN SMALL LETTER E WITH ACUTE}" * 120] * 12)
         deep.mkdir(parents=True)
         for number in range(30):
