@@ -52,6 +52,7 @@ class MessageConnection(Generic[M]):
             try:
                 send(self._end, message, tuple(each.fileno() for each in carried), wait=False)
             except BlockingIOError:
+                # The message stays the first: nothing of a datagram was sent, nor any of its descriptors.
                 self._loop.watch(self._end, self._read, self._write)
                 return
             except OSError:

@@ -35,6 +35,7 @@ def send_packet(
     try:
         _wait_until(end, deadline)
         if descriptors:
+            # With the header, since the receiver asks for descriptors there only; a stream may take a part.
             sent = send_with_descriptors(end, head, descriptors)
             head = head[sent:]
         for part in (head + text, blob):

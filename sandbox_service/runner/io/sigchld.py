@@ -12,7 +12,10 @@ from collections.abc import Iterator
 def sigchld_wakeup() -> Iterator[int]:
     """Give a descriptor that becomes readable whenever a child ends."""
     reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    # A full pipe wakes the selector as well as one more byte would.
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    # A handler that does nothing: with SIG_IGN the kernel would reap the children, and their exit codes with
+    # them (wait(2)); by default no byte is written.
     signal.signal(signal.SIGCHLD, lambda *_: None)
     try:
         yield reading

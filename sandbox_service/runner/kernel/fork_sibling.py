@@ -62,6 +62,8 @@ def _clone(call: int) -> int:
     # that their order, which differs between machines, does not matter. As c_ulong: a Python int is passed as
     # a C int.
     arguments = [ctypes.c_ulong(each) for each in (_CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)]
+    # Also skipped is the C library's own record of the thread's id, which in the copy names the source. Only
+    # mutexes with priority inheritance compare it with the kernel's, and Python has none.
     # Takes the import lock and the others that PyOS_AfterFork_* release. Nothing may raise in between.
     library.PyOS_BeforeFork()
     pid = int(library.syscall(ctypes.c_long(call), *arguments))

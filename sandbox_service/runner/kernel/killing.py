@@ -1,9 +1,9 @@
 """Kill, stop and resume processes that resist, by user id or by tree, and verify that none is left.
 
-Two ways. *By user id*: a child that has taken the id signals "everybody", which the kernel does atomically,
-so that no fork outruns it. *By tree*: stop everything below some roots, look again until nothing new turns
-up, then kill. The first is only for ids that belong to one instance and to nothing else on the machine; it
-refuses root and our own id, whatever it is told.
+Two ways. *By user id*: a child that has taken the id signals all its processes, which the kernel does
+atomically, so that no fork outruns it. *By tree*: stop everything below some roots, look again until nothing
+new turns up, then kill. The first is only for ids that belong to one instance and to nothing else on the
+machine; root's id and the caller's own are refused.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ def run_as(identity: Identity | None, action: Callable[[], None]) -> int:
     """
     pid = os.fork()
     if pid == 0:
+        # Ends in any case with os._exit: an exception that left this block would run the caller's loop twice.
         code = 1
         try:
             if identity is not None:
@@ -40,7 +41,7 @@ def run_as(identity: Identity | None, action: Callable[[], None]) -> int:
 
 
 def signal_uid(uid: int, sweeper: int, number: signal.Signals) -> bool:
-    """Signal every process of ``uid`` at once; False when that was not possible.
+    """Signal every process of ``uid`` at once; return False when that was not possible.
 
     The child's real user id is ``sweeper``: it may signal the agent, the agent may not signal it. No other
     process may have that id, since the kernel lets the child signal its like, too.
@@ -49,6 +50,8 @@ def signal_uid(uid: int, sweeper: int, number: signal.Signals) -> bool:
         raise ValueError(f"user id {uid} is not an instance's")
 
     def send() -> None:
+        # kill(2): -1 is every process that the caller may signal, but itself. The kernel holds the lock of
+        # the process table meanwhile, and a fork that it interrupts starts again after the signal.
         with contextlib.suppress(ProcessLookupError):
             os.kill(-1, number)
 
@@ -90,6 +93,7 @@ def end(look: Callable[[], set[int]], reaped: Callable[[], None]) -> bool:
     deadline = time.monotonic() + _TIMEOUT_S
     pause = 0.0
     while True:
+        # First: /proc names the dead until they are reaped, and they would be found for ever.
         reaped()
         targets = _stop_all(look)
         if not targets:
@@ -104,7 +108,9 @@ def end(look: Callable[[], set[int]], reaped: Callable[[], None]) -> bool:
 
 
 def _stop_all(look: Callable[[], set[int]]) -> set[int]:
-    """Stop what ``look`` finds until it finds nobody new; the kill that follows misses nobody then."""
+    """Stop what ``look`` finds until it finds nothing new; the kill that follows misses nothing then."""
+    # Stopped parents neither fork nor reap. So every id still means the process that was found when the kill
+    # comes, which is not so for a kill without a stop: a parent could reap, and the id pass to a bystander.
     stopped: set[int] = set()
     for _ in range(64):
         targets = look()
@@ -119,7 +125,8 @@ def _stop_all(look: Callable[[], set[int]]) -> set[int]:
 
 
 def reap(note: Callable[[int, int], None]) -> None:
-    """Collect all dead children; ``note`` is told pid and exit code (negative: the signal)."""
+    """Collect all dead children; call ``note`` with pid and exit code (negative: the signal)."""
+    # Until there is none: one pending SIGCHLD stands for any number of ended children (signal(7)).
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)

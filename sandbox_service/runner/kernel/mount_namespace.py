@@ -34,6 +34,7 @@ class MountNamespace:
         The calling process must have one thread, and is where it was afterwards, but for its working
         directory, which is the root. Raises OSError.
         """
+        # Opened before the process leaves it: afterwards nothing names the way back.
         outside = _outside()
         privileges.check(privileges.libc().unshare(_CLONE_NEWNS))
         try:

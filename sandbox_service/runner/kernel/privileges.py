@@ -103,6 +103,8 @@ def become_reaper() -> None:
 
 def die_with_parent() -> None:
     """Have the kernel kill this process when its parent ends. A change of user ids clears this."""
+    # A parent that has ended already sends nothing (prctl(2)). The subreaper above has inherited this process
+    # then, and kills all its descendants when it ends.
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -129,6 +131,7 @@ def make_first_victim() -> None:
 
 def reset_signals() -> None:
     """Undo what the runner changed: a Python child has the handlers of a fresh interpreter."""
+    # First: the descriptor's number will be another file's, into which a signal would write a byte.
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
@@ -149,6 +152,8 @@ def become(identity: Identity, groups: Sequence[int] = ()) -> None:
     if 0 in (identity.effective, identity.real):
         raise ValueError("nothing drops to root")
     group = identity.effective
+    # Groups first: the capability to change them goes with the last user id that is root's (capabilities(7)).
+    # The saved id is the real one, since kill(2) asks for the target's real and saved ids.
     os.setgroups(groups)
     os.setresgid(group, group, group)
     os.setresuid(identity.real, identity.effective, identity.real)

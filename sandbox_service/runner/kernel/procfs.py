@@ -35,6 +35,7 @@ def look_up(pid: int) -> Process | None:
     if not text:
         return None
     zombie, parent, uids = False, 0, frozenset[int]()
+    # A process chooses its name, which is the first line; the kernel escapes line ends in it.
     for line in text.split(b"\n"):
         if line.startswith(b"State:"):
             zombie = line.split()[1] in (b"Z", b"X")
@@ -63,6 +64,8 @@ def descendants(processes: dict[int, Process], roots: Iterable[int]) -> set[int]
 
 def children() -> list[int]:
     """Direct children of the calling process, whose only thread this must be."""
+    # proc(5) calls this list unreliable, because children that vanish while it is read hide others. Here none
+    # vanishes: a child leaves the list when its parent reaps it, and its parent is this thread.
     try:
         with open(f"/proc/self/task/{os.getpid()}/children", "rb", buffering=0) as file:  # noqa: PTH123
             return [int(pid) for pid in file.read().split()]
@@ -83,7 +86,7 @@ def tree(roots: Iterable[int]) -> set[int]:
                 waiting += _children_of(pid)
             except OSError:
                 if os.path.exists(f"/proc/{pid}/task"):  # noqa: PTH110
-                    # The kernel does not name children.
+                    # The process lives: this kernel was built without CONFIG_PROC_CHILDREN.
                     return descendants(snapshot(), [*found, *waiting])
     return found
 

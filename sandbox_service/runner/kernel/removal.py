@@ -28,6 +28,7 @@ def remove_tree(path: str, uid: int) -> None:
         if not stat.S_ISDIR(os.lstat(path).st_mode):
             os.unlink(path)  # noqa: PTH108
             return
+        # Its owner may have taken the rights to list and change it from itself.
         os.chmod(path, 0o700)  # noqa: PTH101
         remove_owned([path], uid)
         os.rmdir(path)  # noqa: PTH106
@@ -85,6 +86,7 @@ class _Remover:
                 return False
             os.chmod(name, 0o700, dir_fd=parent)
             if depth == 0:
+                # Each level holds a descriptor open. A new name at the top, where the next round begins.
                 self._moved += 1
                 target = f".swept-{os.getpid()}-{self._moved}"
                 os.rename(name, target, src_dir_fd=parent, dst_dir_fd=self._top)

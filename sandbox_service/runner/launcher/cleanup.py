@@ -130,6 +130,7 @@ class Cleanup:
         owner = os.geteuid() if uid is None else uid
 
         def remove() -> None:
+            # The child sets the timer for itself: fork(2) does not pass one on.
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.setitimer(signal.ITIMER_REAL, longest_s)
             for path in directories:

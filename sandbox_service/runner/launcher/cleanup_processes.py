@@ -88,6 +88,8 @@ def _serve(work: Callable[[], list[str]], begin: int, waiting: int, report: int)
     code = 1
     try:
         privileges.die_with_parent()
+        # The launcher ignores SIGTERM and handles SIGCHLD. SIGALRM keeps its default action, which ends this
+        # process in the middle of any call; a Python handler would wait for the call to return.
         privileges.reset_signals()
         signal.alarm(_LONGEST_S)
         # End of file comes when the launcher closes its end, after it closed ``handed_over``. Our own copy of

@@ -46,6 +46,7 @@ def run_launcher(upstream: socket.socket) -> None:
     """Serve until the main process is gone, then kill and clean up everything. Call it in a fork."""
     # Before the first child: orphans of earlier forks would go to the main process.
     privileges.become_reaper()
+    # Ctrl-C and a closed terminal reach the whole group; the main process decides when the box ends.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     Launcher(upstream).run()

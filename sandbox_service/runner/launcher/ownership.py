@@ -92,6 +92,7 @@ class Ownership:
         self._reap()
         ended: list[tuple[AgentProcess, int]] = []
         while self._ended:
+            # Killing orphans reaps, too, and more of our own processes may turn out to have ended.
             now, self._ended = self._ended, []
             ended += now
             if any(process.kind not in HELPERS for process, _ in now):
@@ -217,6 +218,7 @@ class Ownership:
         return look
 
     def _end_uid(self, uid: int) -> bool:
+        # Children that were not reaped yet, so that their ids cannot mean other processes.
         for pid in self._processes_of(uid):
             os.kill(pid, signal.SIGKILL)
         # What they leave behind becomes a child of the launcher; mostly there is none, and this was all.
@@ -253,6 +255,7 @@ class Ownership:
             self._forget(serial)
             done([])
             return
+        # Processes before files: one that lived on could write again behind the cleanup.
         left: list[str] = []
         if not self.end_agent(serial):
             left.append(f"processes of {serial}")
@@ -279,6 +282,7 @@ class Ownership:
             self.end_candidate(serial)
             self._forget(serial)
         uids = self._storage.clear_all(leaving)
+        # Before everything is killed: the cleanups are descendants of the launcher, too.
         self._storage.processes.await_all(self._reap)
         if not self.end_everything():
             return ["processes"]

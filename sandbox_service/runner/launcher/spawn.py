@@ -99,6 +99,7 @@ def fork_child(place: ChildContext, descriptors: list[int], run: Callable[[], No
 
 def _settle(place: ChildContext, descriptors: list[int]) -> None:
     """Give up everything that an agent must not have. The order of the steps matters."""
+    # No terminal, and no signal that is sent to the launcher's process group.
     os.setsid()
     privileges.reset_signals()
     # Entering a mount namespace needs CAP_SYS_ADMIN and the namespace's descriptor: before both are given up.
@@ -133,6 +134,7 @@ def _settle(place: ChildContext, descriptors: list[int]) -> None:
 
 def _arrange(descriptors: list[int]) -> None:
     """Put 0 to 2 on /dev/null and the given descriptors from 3 on, and close everything else."""
+    # The soft limit may be below the numbers that are needed for a moment; ``Limits`` lowers both afterwards.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     # First out of the way, above all targets: dup2 would close a given descriptor that lies on a target.
@@ -163,6 +165,7 @@ def run_shell(place: ChildContext) -> None:
     if size <= _LONGEST_ARGUMENT:
         command = os.fsdecode(os.pread(FIRST, size, 0).replace(b"\0", b""))
         os.execve(shell, [shell, "-c", command], place.environment())
+    # Too long for an argument: the shell reads it as a script, from a descriptor that exec must not close.
     os.set_inheritable(FIRST, True)
     os.execve(shell, [shell, f"/dev/fd/{FIRST}"], place.environment())
 

@@ -54,7 +54,7 @@ class HostConnection:
         self.refused_uids: range = range(0)
         """Peers of these user ids are agents."""
         self.away_since: float | None = time.monotonic()
-        """Since when nobody is connected."""
+        """Since when no host is connected."""
         self._listening = _listen(path)
         loop.watch(self._listening, self._accept)
 
@@ -174,6 +174,7 @@ class HostConnection:
 
 
 def _listen(path: str) -> socket.socket:
+    # A socket of a runner that was killed stands in the way of bind; nothing else may be removed here.
     with contextlib.suppress(FileNotFoundError):
         if stat.S_ISSOCK(os.lstat(path).st_mode):
             os.unlink(path)  # noqa: PTH108

@@ -26,11 +26,15 @@ def main() -> None:
     os.chdir("/")
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
+    # Before the forks, which inherit it: no process of the same user may look into ours.
     privileges.be_undumpable()
+    # Orphans of a launcher or zygote that died come here, and are killed at the end.
     privileges.become_reaper()
+    # Frozen objects are left alone by collections in the forks, so that their pages stay shared.
     gc.collect()
     gc.freeze()
     ours, theirs = message_socket.pair()
+    # Before the first frame: what the launcher forks for agents holds neither the token nor a task.
     launcher = os.fork()
     if launcher == 0:
         ours.close()

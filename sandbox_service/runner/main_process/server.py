@@ -208,6 +208,8 @@ class Server:
 
 
 def _become_zygote(upstream: socket.socket, config: RunnerConfig) -> None:
+    # An environment's code runs here: without the host's connection, and without the launcher's, over which
+    # any process could be started and any instance released.
     os.dup2(upstream.fileno(), 3, inheritable=False)
     privileges.close_all_but(4)
     run_zygote(socket.socket(fileno=3), config)

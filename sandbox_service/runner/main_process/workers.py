@@ -137,6 +137,7 @@ class Workers:
             self.end(worker)
 
     def _answered(self, worker: WorkerProcess, frame: Frame) -> None:
+        # A worker answers in order. One that does not has lost its place, and no later answer can be trusted.
         if not worker.waiting or worker.waiting[0].frame.request_id != frame.request_id:
             self.end(worker)
             return

@@ -70,6 +70,8 @@ class Session:
     def serve(self) -> None:
         while True:
             try:
+                # Wait outside of the receive: a handler of the agent's that raised in the middle of a packet
+                # would lose its beginning.
                 poll = select.poll()
                 poll.register(self._control, select.POLLIN)
                 poll.poll()

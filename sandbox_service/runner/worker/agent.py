@@ -120,6 +120,7 @@ class BoxAgent:
         script = os.memfd_create("command")
         with open(script, "wb", closefd=False) as file:
             file.write(command.encode("utf-8", "replace"))
+        # The shell reads a long command as a script, from the position that both descriptors share.
         os.lseek(script, 0, os.SEEK_SET)
         try:
             started_process = self._control.ask(StartShell(), Started, (script, capture.writing))
@@ -143,6 +144,7 @@ class BoxAgent:
 
         in_time = capture.follow(allowance, {self._control.end.fileno(): exited})
         if not in_time:
+            # Before the rest of the output is taken: what lives could go on writing.
             self._control.ask(EndProcess(pid), Done)
         capture.finish()
         if not in_time:

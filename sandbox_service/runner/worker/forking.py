@@ -41,6 +41,7 @@ def copy_process(
     agent = source.agent
     serial, workspace = int(frame.meta.get("serial", 0)), str(frame.meta.get("workspace", ""))
     deadline = time.monotonic() + world_timeout_s(frame)
+    # The slow copies are under way first: of workspace and session, by other processes, while this one forks.
     session = None if agent is None else _begin(agent, serial)
     pid, failure = -1, ""
     try:
@@ -51,6 +52,8 @@ def copy_process(
         if agent is not None and control is not None:
             agent.become_copy(control, workspace, session)
         return None
+    # The copy's sockets, of which the source holds duplicates: the far ends see the copy hang up only when it
+    # alone has them.
     end.close()
     if agent is not None and control is not None:
         control.close()

@@ -22,6 +22,7 @@ class OutputCapture:
 
     def __init__(self, max_output: int) -> None:
         self._reading, self.writing = os.pipe2(os.O_CLOEXEC)
+        # Of this end alone: a program that finds its output non-blocking would lose a part of it.
         os.set_blocking(self._reading, False)
         self._max = max_output
         self._kept = bytearray()

@@ -57,6 +57,7 @@ class Worker:
             try:
                 data, descriptors = receive_with_descriptors(self.end, 1 << 18, 8)
             except ConnectionResetError:
+                # The runner hung up with an answer unread: unix(7) reports that in place of the end.
                 return
             self._descriptors += descriptors
             if not data:

@@ -23,7 +23,7 @@ from sandbox_service.runner.kernel import killing, privileges
 from sandbox_service.runner.kernel.confinement import confine
 from sandbox_service.runner.kernel.fork_exit import run_and_exit
 from sandbox_service.runner.kernel.loopback import bring_up_loopback
-from sandbox_service.runner.kernel.procfs import descendants, has_children, snapshot, tree
+from sandbox_service.runner.kernel.procfs import descendants, has_children, look_up, snapshot, tree
 from sandbox_service.runner.messages.zygote import (
     REQUESTS,
     AdoptWorker,
@@ -53,10 +53,13 @@ def run_zygote(upstream: socket.socket, config: RunnerConfig) -> None:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if not config.agent_code:
+        # Before the change of user id, which takes the right to.
         bring_up_loopback()
     if config.drop_uids:
         groups = (config.env_group,) if config.env_group else ()
         privileges.become(privileges.Identity.of(config.env_uid), groups)
+    # Before the filter, which the kernel takes only from a process that can gain no privileges; and after the
+    # change of user id, which makes a process dumpable again (PR_SET_DUMPABLE in prctl(2)).
     privileges.refuse_new_privileges()
     privileges.be_undumpable()
     if config.system_calls:
@@ -150,6 +153,7 @@ class Zygote:
 
     def _become_worker(self, descriptor: int) -> None:
         privileges.die_with_parent()
+        # Before a world starts a program: its end would write into the zygote's pipe and wake the zygote.
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._selector.close()
@@ -161,7 +165,8 @@ class Zygote:
     def _adopt(self, request: AdoptWorker, _: list[int]) -> None:
         """Take a copy that a worker made of itself for a worker."""
         number, pid = request.worker, request.pid
-        process = snapshot().get(pid)
+        # A worker names the pid. Only a child's is safe to kill by later: none other gets it before a reap.
+        process = look_up(pid)
         if process is not None and process.parent == os.getpid():
             self._workers[number] = pid
         else:
