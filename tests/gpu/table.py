@@ -133,7 +133,7 @@ def _run(root: Path, sizes: Sizes, learner: dict[str, object], *, gpu: bool) -> 
             "learner": here,
             "engine": engine,
             "rollout": {"max_context_tokens": max(256, sizes.longest)},
-            "sync": {"medium": "shared_file", "check": False},
+            "sync": {"transport": "shared_file", "check": False},
         }
     )
 

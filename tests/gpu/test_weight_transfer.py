@@ -48,22 +48,22 @@ def cluster():
         yield
 
 
-def settings(tmp_path, medium: str, dtype: str, share: float | None) -> RunConfig:
+def settings(tmp_path, transport: str, dtype: str, share: float | None) -> RunConfig:
     engine = {"dtype": dtype, "gpus": share, "gpu_memory_share": 0.3, "kv_cache_mib": CACHE_MIB}
     return RunConfig.model_validate(
         {
-            "name": f"gpu-{medium}",
+            "name": f"gpu-{transport}",
             "root": tmp_path,
             "engine": {name: value for name, value in engine.items() if value is not None},
             "learner": {"gpus": share or 1},
-            "sync": {"medium": medium, "timeout_s": 300},
+            "sync": {"transport": transport, "timeout_s": 300},
         }
     )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
-    ("medium", "share"),
+    ("transport", "share"),
     [
         pytest.param(
             "nccl", None, marks=pytest.mark.skipif(GPUS < 2, reason="learner and engine want a GPU each")
@@ -73,9 +73,9 @@ def settings(tmp_path, medium: str, dtype: str, share: float | None) -> RunConfi
     ],
 )
 def test_a_weight_sync_arrives_and_an_engine_that_dies_finds_it_again(
-    cluster, tmp_path, medium, share, dtype
+    cluster, tmp_path, transport, share, dtype
 ):
-    run = settings(tmp_path, medium, dtype, share)
+    run = settings(tmp_path, transport, dtype, share)
     model = small_model(tmp_path / "model", hidden=256, words=WORDS, context=1024)
     allowed = limits_of(run, "cuda").fail
     (engine,) = start_engines(run, model, "cuda")

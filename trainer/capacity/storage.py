@@ -74,8 +74,8 @@ def storage_of(
 
 def _snapshot_bytes(config: RunConfig, base: ModelShape, device: Device, *, tied: bool) -> int:
     """Bytes of a file with the weights; 0 where none is written, or an adapter alone."""
-    medium = resolve_transport(config, device)
-    if medium == "adapter" or (medium in ("nccl", "ipc") and not config.sync.recovery):
+    transport = resolve_transport(config, device)
+    if transport == "adapter" or (transport in ("nccl", "ipc") and not config.sync.recovery):
         return 0
     head = base.vocabulary * base.layer.hidden if tied else 0
     return number_bytes(config.engine.dtype, device) * (base.parameters + head)

@@ -67,7 +67,7 @@ class EngineConfig(Branch):
 class SyncConfig(Branch):
     """Weight sync from the learner to the engines."""
 
-    medium: Literal["auto", "shared_file", "nccl", "ipc", "adapter"] = "auto"
+    transport: Literal["auto", "shared_file", "nccl", "ipc", "adapter"] = "auto"
     """shared_file: a safetensors file in shared memory, on one machine. nccl: engines and learner on
     separate GPUs. ipc: they share a GPU. adapter: LoRA only, the adapter alone. auto: the best supported
     one; shared_file for a learner on CPUs.

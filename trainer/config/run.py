@@ -48,6 +48,7 @@ class RunConfig(Branch):
     ray: RayConfig = RayConfig()
 
     former_names: ClassVar[FormerNames] = {
+        "sync.medium": "sync.transport",
         "warm_start.spoilt": Removed(
             "set warm_start.demonstrations to a file of corrupted demonstrations, such as the demo's "
             "deploy/runs/data/arithmetic_easy_corrupted.jsonl"
@@ -68,8 +69,8 @@ class RunConfig(Branch):
 
     @model_validator(mode="after")
     def _fits(self) -> RunConfig:
-        if self.sync.medium == "adapter" and self.learner.lora is None:
-            raise ValueError("sync.medium=adapter sends a LoRA adapter, and learner.lora is not set")
+        if self.sync.transport == "adapter" and self.learner.lora is None:
+            raise ValueError("sync.transport=adapter sends a LoRA adapter, and learner.lora is not set")
         if self.steps == 0 and self.warm_start is None:
             raise ValueError("nothing to do: steps is 0 and warm_start is not set")
         if self.steps and (why := nothing_to_learn(self.rollout, self.algorithm, self.reward)):

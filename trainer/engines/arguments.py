@@ -35,7 +35,7 @@ OWNED: Mapping[str, str] = {
     "generation_config": "rollout.sampling",
     "logprobs_mode": "nothing: training needs those of the distribution that was sampled from",
     "worker_extension_cls": "nothing: weights come by it",
-    "weight_transfer_config": "sync.medium",
+    "weight_transfer_config": "sync.transport",
     "enable_lora": "learner.lora",
     "max_lora_rank": "learner.lora.rank",
 }

@@ -51,17 +51,17 @@ def sleep_problem(config: RunConfig, device: Device) -> str | None:
 
 
 def _beside_each_other(config: RunConfig, device: Device) -> Iterator[str]:
-    medium = resolve_transport(config, device)
+    transport = resolve_transport(config, device)
     parts, workers = config.engine.count * config.engine.tensor_parallel, config.learner.least_workers
-    if medium == "nccl":
+    if transport == "nccl":
         yield (
-            "sync.medium=nccl needs separate GPUs for learner and engines, since NCCL takes one process a "
-            "GPU, and learner.gpus and engine.gpus share them: set sync.medium=ipc"
+            "sync.transport=nccl needs separate GPUs for learner and engines, since NCCL takes one process a "
+            "GPU, and learner.gpus and engine.gpus share them: set sync.transport=ipc"
         )
-    if medium == "ipc" and parts > workers:
+    if transport == "ipc" and parts > workers:
         yield (
             f"the engines take {parts} GPUs and share them with {workers} workers, so that {parts - workers} "
-            "would get no weights by sync.medium=ipc: lower engine.count, or raise learner.workers"
+            "would get no weights by sync.transport=ipc: lower engine.count, or raise learner.workers"
         )
 
 

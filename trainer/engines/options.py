@@ -136,11 +136,11 @@ def engine_options(config: RunConfig, model: Path, device: Device) -> EngineOpti
         ConfigError: the run asks for what engines on this device cannot do.
     """
     engine = config.engine
-    medium = resolve_transport(config, device)
-    if device == "cpu" and medium in ("nccl", "ipc"):
-        raise ConfigError(f"sync.medium={medium} needs GPUs; use shared_file")
-    if config.learner.gpus == 0 and medium in ("nccl", "ipc"):
-        raise ConfigError(f"sync.medium={medium} needs a learner on GPUs: set learner.gpus")
+    transport = resolve_transport(config, device)
+    if device == "cpu" and transport in ("nccl", "ipc"):
+        raise ConfigError(f"sync.transport={transport} needs GPUs; use shared_file")
+    if config.learner.gpus == 0 and transport in ("nccl", "ipc"):
+        raise ConfigError(f"sync.transport={transport} needs a learner on GPUs: set learner.gpus")
     check_shares(config, device)
     _check_sampling(config)
     if engine.args:
@@ -150,13 +150,13 @@ def engine_options(config: RunConfig, model: Path, device: Device) -> EngineOpti
         raise ConfigError("engine.in_process steps one worker; engine.tensor_parallel needs in_process=false")
     dtype = engine.dtype if engine.dtype != "auto" else ("float32" if device == "cpu" else "bfloat16")
     cache_mib = engine.kv_cache_mib or (CPU_CACHE_MIB if device == "cpu" else None)
-    lora = config.learner.lora if medium == "adapter" else None
+    lora = config.learner.lora if transport == "adapter" else None
     return EngineOptions(
         model=model,
         device=device,
         dtype=dtype,
         in_process=in_process,
-        transfer=None if medium == "adapter" else medium,
+        transfer=None if transport == "adapter" else transport,
         logs=config.folder / "logs",
         snapshots=snapshot_folder(config),
         context=config.rollout.max_context_tokens,

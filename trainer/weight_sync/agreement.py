@@ -200,7 +200,9 @@ class Agreement:
             )
             if not self._lenient:
                 raise StaleWeights(said)
-            return [f"{said}; the engine's precision rounds small updates away, sync.medium=adapter does not"]
+            return [
+                f"{said}; the engine's precision rounds small updates away, sync.transport=adapter does not"
+            ]
         if evidence.missing:
             return [f"{name} lacks at least {evidence.missing:.1%} of what the update moved"]
         return []

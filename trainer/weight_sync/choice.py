@@ -23,9 +23,9 @@ def resolve_device(config: RunConfig) -> Device:
 
 
 def resolve_transport(config: RunConfig, device: Device) -> TransportKind:
-    """Return the transport of the weights, chosen by the GPUs where ``sync.medium`` is ``auto``."""
-    if config.sync.medium != "auto":
-        return config.sync.medium
+    """Return the transport of the weights, chosen by the GPUs where ``sync.transport`` is ``auto``."""
+    if config.sync.transport != "auto":
+        return config.sync.transport
     if device == "cpu" or config.learner.gpus == 0:
         # nccl and ipc have a GPU at both ends. Adapters work on a CPU too, at a quarter of the speed.
         return "shared_file"

@@ -141,7 +141,7 @@ def test_a_run_file_of_the_package_is_found_from_any_folder(
         (["learner.offload=parameters"], "offload=parameters needs sharding=fsdp2"),
         (["learner.offload=optimizer", "learner.optimizer.moments=8bit"], "use either it or offload"),
         (["learner.offload_activations=true"], "it needs gradient_checkpointing=true"),
-        (["sync.medium=adapter"], "sync.medium=adapter sends a LoRA adapter"),
+        (["sync.transport=adapter"], "sync.transport=adapter sends a LoRA adapter"),
         (["steps=0"], "nothing to do"),
         (["algorithm.loss.kind=ppp"], "algorithm.loss: 'ppp' is not one of: ppo, gspo, cispo"),
         (["model.kind=pretrained"], "model.path: field required"),

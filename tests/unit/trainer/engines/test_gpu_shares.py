@@ -28,17 +28,17 @@ def test_shares_that_fit_a_gpu_together_are_shared_and_weights_go_within_it(lear
 
 
 @pytest.mark.parametrize(
-    ("learner", "engine", "medium"),
+    ("learner", "engine", "transport"),
     [
         ({"workers": 4, "gpus": 1}, {"count": 4}, "nccl"),
         ({"workers": 4, "gpus": 1}, {"count": 1, "gpus": 0.5}, "nccl"),
         ({"gpus": 0}, {"count": 4, "gpus": 0.25}, "shared_file"),
     ],
 )
-def test_other_shares_are_placed_apart(learner, engine, medium):
+def test_other_shares_are_placed_apart(learner, engine, transport):
     config = run(learner, engine)
     assert not shares_gpus(config, "cuda")
-    assert resolve_transport(config, "cuda") == medium
+    assert resolve_transport(config, "cuda") == transport
     assert not list(share_problems(config, "cuda"))
 
 
@@ -56,7 +56,7 @@ def test_engines_on_cpus_share_no_gpu():
         ({"workers": 4, "gpus": 0.5}, {"count": 4}, {}, "would put two workers on one GPU"),
         ({"workers": 2, "gpus": 0.5}, {"count": 4, "gpus": 0.5}, {}, "2 would get no weights"),
         ({"workers": (2, 4), "gpus": 0.5}, {"count": 4, "gpus": 0.5}, {}, "2 would get no weights"),
-        ({"gpus": 0.5}, {"gpus": 0.5}, {"sync": {"medium": "nccl"}}, "set sync.medium=ipc"),
+        ({"gpus": 0.5}, {"gpus": 0.5}, {"sync": {"transport": "nccl"}}, "set sync.transport=ipc"),
     ],
 )
 def test_shares_that_cannot_be_placed_are_refused_in_one_sentence(learner, engine, branches, said):

@@ -117,8 +117,8 @@ def test_a_learner_on_cpus_hands_its_weights_to_engines_on_gpus_by_file():
 @pytest.mark.parametrize(
     ("device", "branches", "said"),
     [
-        ("cpu", {"sync": {"medium": "nccl"}}, "needs GPUs"),
-        ("cuda", {"sync": {"medium": "ipc"}, "learner": {"gpus": 0}}, "a learner on GPUs"),
+        ("cpu", {"sync": {"transport": "nccl"}}, "needs GPUs"),
+        ("cuda", {"sync": {"transport": "ipc"}, "learner": {"gpus": 0}}, "a learner on GPUs"),
         ("cuda", {"learner": {"lora": {"rank": 513}}}, "up to rank 512"),
         ("cuda", {"engine": {"gpus": 0.5, "tensor_parallel": 2}}, "set engine.gpus=1"),
         ("cpu", {"engine": {"tensor_parallel": 2}}, "in_process"),

@@ -97,15 +97,15 @@ def test_the_build_for_gpus_uses_those_that_torch_sees(monkeypatch):
     assert usable_gpus() == 2
 
 
-@pytest.mark.parametrize(("gpus", "medium"), [(1, "ipc"), (2, "nccl")])
-def test_the_demo_fits_a_machine_with_gpus_of_16_gib(gpus, medium, tmp_path):
+@pytest.mark.parametrize(("gpus", "transport"), [(1, "ipc"), (2, "nccl")])
+def test_the_demo_fits_a_machine_with_gpus_of_16_gib(gpus, transport, tmp_path):
     """All that is decided before an engine starts; none of it needs a GPU."""
     config, _ = on_visible_gpus(read_run(DEMO), gpus)
     device = resolve_device(config)
     check_build(device, "cuda")
-    assert (device, resolve_transport(config, device)) == ("cuda", medium)
+    assert (device, resolve_transport(config, device)) == ("cuda", transport)
     options = engine_options(config, tmp_path, device)
-    assert (options.dtype, options.transfer, options.in_process) == ("bfloat16", medium, False)
+    assert (options.dtype, options.transfer, options.in_process) == ("bfloat16", transport, False)
     assert limits_of(config, device).fail > 0.3  # the limits of 16 bits
     machine = Machine(gpus, 16 * GIB, 16 * GIB, 4 * GIB, 50 * GIB)
     plan = capacity_plan(config, machine)

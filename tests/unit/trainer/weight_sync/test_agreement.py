@@ -103,7 +103,7 @@ def test_what_is_no_number_does_not_pass():
 
 def test_stale_weights_are_a_warning_where_precision_may_swallow_an_update():
     world, agreement = World(0.3, arrives=0.0), Agreement(SIXTEEN_BITS, rounds_updates_away=True)
-    assert "sync.medium=adapter" in agreement.judge("engine", *world.readings()).warnings[-1]
+    assert "sync.transport=adapter" in agreement.judge("engine", *world.readings()).warnings[-1]
 
 
 def test_engines_are_judged_by_their_own_evidence():

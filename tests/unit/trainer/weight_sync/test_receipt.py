@@ -26,7 +26,7 @@ ADAPTED = "q_proj.lora_A.weight"
 class World:
     """A run that compares checksums at every weight sync, and one in good health behind it."""
 
-    def __init__(self, folder, every=1, medium="shared_file"):
+    def __init__(self, folder, every=1, transport="shared_file"):
         model = small_model(folder / "model")
         self.engine = ModelEngine(model)
         self.owner = ModelOwner(model)
@@ -35,13 +35,13 @@ class World:
             {
                 "root": folder,
                 "engine": {"device": "cpu", "dtype": "bfloat16"},
-                "learner": {"lora": {"rank": 8}} if medium == "adapter" else {},
+                "learner": {"lora": {"rank": 8}} if transport == "adapter" else {},
                 "sync": {
                     "folder": folder,
                     "timeout_s": 60,
                     "checksum_every": every,
                     "check": False,
-                    "medium": medium,
+                    "transport": transport,
                 },
             }
         )
@@ -165,7 +165,7 @@ def test_a_learner_that_leaves_a_tensor_out_at_first_is_found_by_what_the_engine
     "faults", [{"forgets_adapters": True}, {"mislabels": -1}, {"way": transposed(ADAPTED)}]
 )
 def test_an_adapter_that_is_missing_old_or_another_ends_the_run(tmp_path, faults):
-    world = World(tmp_path, medium="adapter")
+    world = World(tmp_path, transport="adapter")
     world.sync_weights()
     for name, fault in faults.items():
         setattr(world.engine, name, fault)

@@ -230,7 +230,7 @@ def test_an_engine_that_does_not_answer_is_named_at_the_deadline(run, owner):
 def test_an_adapter_is_taken_while_engines_go_on(run, owner):
     run = run.model_copy(
         update={
-            "sync": run.sync.model_copy(update={"medium": "adapter"}),
+            "sync": run.sync.model_copy(update={"transport": "adapter"}),
         }
     )
     handle = FakeHandle()

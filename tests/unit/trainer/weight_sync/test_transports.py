@@ -6,5 +6,5 @@ from trainer.weight_sync.transports import TRANSPORTS
 
 
 def test_every_kind_that_a_run_file_may_name_has_a_transport():
-    named = set(get_args(SyncConfig.model_fields["medium"].annotation)) - {"auto"}
+    named = set(get_args(SyncConfig.model_fields["transport"].annotation)) - {"auto"}
     assert named == set(get_args(TransportKind)) == set(TRANSPORTS)
