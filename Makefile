@@ -3,6 +3,8 @@ PYTHON ?= python3.11
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# Settings of `make demo`, such as OVERRIDES="steps=20 seed=1"; WORDS, the former name, works for one version.
+OVERRIDES ?= $(WORDS)
 
 .PHONY: help demo demo-service smollm environments test lint types imports lock lock-check check bench engine engine-stop clean
 
@@ -14,7 +16,7 @@ $(STAMP): pyproject.toml clients/pyproject.toml $(wildcard constraints/*.txt) sc
 	@touch $@
 
 demo: $(STAMP) ## Train a tiny model on real tasks in sandboxes: success before and after, and a report.
-	$(BIN)/sandbox-trainer train deploy/runs/cpu_demo.toml --force $(WORDS)
+	$(BIN)/sandbox-trainer train deploy/runs/cpu_demo.toml --force $(OVERRIDES)
 
 demo-service: $(STAMP) ## Start the service, run the reference policy over the bundled tasks, show what happened.
 	$(BIN)/sandbox-service demo

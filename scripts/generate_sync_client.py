@@ -39,7 +39,7 @@ SENTENCES = {
 }
 """Text of the asynchronous client and what stands for it in the synchronous one."""
 
-WORDS = {
+NAMES = {
     r"\basync (?=def|with|for)": "",
     r"\bawait ": "",
     r"\b__a(enter|exit)__\b": r"__\1__",
@@ -56,24 +56,24 @@ def synchronous(text: str) -> str:
         if sentence not in text:
             raise ValueError(f"{SOURCE.name} lacks {sentence!r}; correct SENTENCES in {Path(__file__).name}")
         text = text.replace(sentence, replacement)
-    for pattern, replacement in WORDS.items():
+    for pattern, replacement in NAMES.items():
         text = re.sub(pattern, replacement, text)
     # Shorter names change the order of imports and where lines break.
     text = _ruff("check", "--quiet", "--fix-only", "--select", "I", text=HEADER + text)
     return _ruff("format", "--quiet", text=text)
 
 
-def _ruff(*words: str, text: str) -> str:
-    command = [sys.executable, "-m", "ruff", *words, "--stdin-filename", str(TARGET), "-"]
+def _ruff(*arguments: str, text: str) -> str:
+    command = [sys.executable, "-m", "ruff", *arguments, "--stdin-filename", str(TARGET), "-"]
     return subprocess.run(
         command, input=text, capture_output=True, text=True, timeout=RUFF_S, check=True
     ).stdout
 
 
-def main(words: list[str], target: Path = TARGET) -> int:
+def main(arguments: list[str], target: Path = TARGET) -> int:
     """Write the module, or with ``--check`` compare it; returns the exit status."""
     text = synchronous(SOURCE.read_text())
-    if "--check" not in words:
+    if "--check" not in arguments:
         target.write_text(text)
     elif target.read_text() != text:
         print(f"{target} is out of date: run python -m scripts.generate_sync_client", file=sys.stderr)

@@ -69,9 +69,9 @@ class InstallationRefusedError(Exception):
     """No build fits this machine; says what to do."""
 
 
-def main(words: list[str], variables: Mapping[str, str]) -> int:
-    """Install into the virtual environment ``words[0]``; returns the exit status."""
-    venv = Path(words[0])
+def main(arguments: list[str], variables: Mapping[str, str]) -> int:
+    """Install into the virtual environment ``arguments[0]``; returns the exit status."""
+    venv = Path(arguments[0])
     try:
         choice = choose(look(variables), variables)
     except InstallationRefusedError as error:
@@ -196,9 +196,9 @@ def install(choice: Choice, venv: Path, variables: Mapping[str, str]) -> int:
     )
 
 
-def _run(words: list[str], environment: dict[str, str]) -> int:
+def _run(arguments: list[str], environment: dict[str, str]) -> int:
     """Run an installer to its end: how long a download takes is the network's doing, and Ctrl-C ends it."""
-    return subprocess.run(words, cwd=ROOT, env=environment, check=False).returncode
+    return subprocess.run(arguments, cwd=ROOT, env=environment, check=False).returncode
 
 
 if __name__ == "__main__":

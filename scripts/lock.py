@@ -72,14 +72,14 @@ class ResolutionError(Exception):
         self.status = status
 
 
-def main(words: list[str], root: Path = ROOT, uv: str = "uv") -> int:
-    """Write the locks, or compare them if ``words`` is ``["--check"]``. Returns the exit status."""
+def main(arguments: list[str], root: Path = ROOT, uv: str = "uv") -> int:
+    """Write the locks, or compare them if ``arguments`` is ``["--check"]``. Returns the exit status."""
     try:
         locks = {build.lock(root): locked(build, root, uv) for build in BUILDS}
     except ResolutionError as error:
         print(error, file=sys.stderr)
         return error.status
-    if "--check" in words:
+    if "--check" in arguments:
         return max(compared(file, text, root) for file, text in locks.items())
     for file, text in locks.items():
         file.write_text(text)
@@ -143,13 +143,13 @@ def text_of(pins: list[re.Match[str]]) -> list[str]:
 
 def resolved(build: Build, target: list[str], root: Path, uv: str) -> list[re.Match[str]]:
     """Resolve a build with uv and return its pins, sorted by name. Raises ResolutionError."""
-    words = [uv, "pip", "compile", "--quiet", "--no-annotate", "--no-header", "--no-emit-index-url"]
-    words += ["--exclude-newer", NEWEST, *target]
-    words += [word for extra in build.extras for word in ("--extra", extra)]
-    words += ["--override", build.overrides] if build.overrides else []
+    arguments = [uv, "pip", "compile", "--quiet", "--no-annotate", "--no-header", "--no-emit-index-url"]
+    arguments += ["--exclude-newer", NEWEST, *target]
+    arguments += [argument for extra in build.extras for argument in ("--extra", extra)]
+    arguments += ["--override", build.overrides] if build.overrides else []
     with tempfile.TemporaryDirectory() as no_settings:
         done = subprocess.run(
-            [*words, "pyproject.toml"],
+            [*arguments, "pyproject.toml"],
             cwd=root,
             env=environment(dict(os.environ))
             | {"XDG_CONFIG_HOME": no_settings, "XDG_CONFIG_DIRS": no_settings},

@@ -52,12 +52,12 @@ def serve(
 
         sandbox-service serve --host 0.0.0.0 --config keys.toml    (see: sandbox-service keys new)
     """
-    words = list(overrides or [])
-    words += [f"server.host='{host}'"] if host is not None else []
-    words += [f"server.port={port}"] if port is not None else []
-    words += ["server.insecure=true"] if insecure else []
+    settings = list(overrides or [])
+    settings += [f"server.host='{host}'"] if host is not None else []
+    settings += [f"server.port={port}"] if port is not None else []
+    settings += ["server.insecure=true"] if insecure else []
     with explained():
-        resolved = read_config(config, words)
+        resolved = read_config(config, settings)
         if print_config:
             results().print_json(resolved.model_dump_json())
             return

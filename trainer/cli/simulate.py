@@ -24,6 +24,17 @@ if TYPE_CHECKING:
     from trainer.batches.simulation import SimulationResult
 
 
+_MessageOption = Annotated[
+    str,
+    typer.Option(
+        "--message",
+        "--line",
+        metavar="TEXT",
+        help="Message for tasks without a demonstration; --line is the former name.",
+    ),
+]
+
+
 def simulate(
     context: typer.Context,
     run: RunArgument,
@@ -37,9 +48,7 @@ def simulate(
             help="Messages by task; default: the warm start's demonstrations.",
         ),
     ] = None,
-    line: Annotated[
-        str, typer.Option("--line", metavar="TEXT", help="Message for tasks without a demonstration.")
-    ] = "I do not know.",
+    message: _MessageOption = "I do not know.",
     turn_s: Annotated[
         float, typer.Option("--turn", min=0, metavar="SECONDS", help="Median duration of a turn.")
     ] = 0.5,
@@ -75,7 +84,7 @@ def simulate(
             shown = config.warm_start.demonstrations
         episodes = config.steps * config.rollout.groups * config.rollout.group_size
         notes().print(f"{config.steps} steps, {episodes} episodes ...")
-        result = driver_of(context).simulate(config, PretendedModel(shown, line, turn_s, spread, update_s))
+        result = driver_of(context).simulate(config, PretendedModel(shown, message, turn_s, spread, update_s))
     if as_json:
         write_json(_plain(result))
     else:

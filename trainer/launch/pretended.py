@@ -11,8 +11,8 @@ class PretendedModel:
     """Messages of the simulated model, and their latency."""
 
     demonstrations: Path | None = None
-    """Messages by task; ``line`` for other tasks and after the last message."""
-    line: str = "I do not know."
+    """Messages by task; ``message`` for other tasks and after the last message."""
+    message: str = "I do not know."
     turn_s: float = 0.5
     """Median seconds of a turn."""
     spread: float = 1.0

@@ -46,6 +46,6 @@ def _script(config: RunConfig, model: PretendedModel) -> Script:
 
     def respond(key: EpisodeKey) -> Message | str:
         said = lines.get(key.task.task_id, ())
-        return said[key.turn] if key.turn < len(said) else model.line
+        return said[key.turn] if key.turn < len(said) else model.message
 
     return respond

@@ -194,10 +194,16 @@ def test_simulate_plays_the_demonstrations_of_the_warm_start_unless_told_others(
     words = ["warm_start.demonstrations=d.jsonl", "--turn", "0.25", "--update", "0"]
     done = run("simulate", run_file, *words, driver=driver)
     run("simulate", run_file, *words, "-d", "other.jsonl", driver=driver)
-    run("simulate", run_file, "--line", "pass", driver=driver)
-    assert [str(call[2].demonstrations) for call in driver.calls] == ["d.jsonl", "other.jsonl", "None"]
+    run("simulate", run_file, "--message", "pass", driver=driver)
+    run("simulate", run_file, "--line", "former", driver=driver)
+    assert [str(call[2].demonstrations) for call in driver.calls] == [
+        "d.jsonl",
+        "other.jsonl",
+        "None",
+        "None",
+    ]
     assert driver.calls[0][2] == PretendedModel(Path("d.jsonl"), turn_s=0.25, update_s=0.0)
-    assert driver.calls[2][2].line == "pass"
+    assert [call[2].message for call in driver.calls[2:]] == ["pass", "former"]
     assert "50 episodes in 10.0 s: 5.0 a second, 50% solved" in done.stdout
     assert "no turn was being sampled for 25%" in done.stdout
     assert "sandbox 2" in done.stdout
