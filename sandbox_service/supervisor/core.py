@@ -24,7 +24,7 @@ from .create_keys import CreateKeys
 from .creation import Creation, InstanceCreator
 from .endings import Endings
 from .exclusive import ExclusiveExecutor
-from .executions import failure_frame
+from .failures import error_answer
 from .forks import Forks
 from .inspection import Inspection
 from .instance_setup import InstanceSetup
@@ -136,10 +136,8 @@ class SupervisorCore:
                     return await self._executor.run_exclusive(frame, operation)
                 if (handler := self._handlers.get(frame.op)) is not None:
                     return await handler(frame)
-        except ServiceError as error:
-            return error_frame(frame, error)
         except Exception as error:  # noqa: BLE001  # capture point: the stream gets an answer, never a traceback
-            return failure_frame(frame, error)
+            return error_answer(frame, error)
         detail = f"{frame.op.name} is no operation, or names no tenant"
         return error_frame(frame, ServiceError(ErrorCode.INVALID_REQUEST, detail))
 
@@ -191,7 +189,7 @@ class SupervisorCore:
             admission=self._admission,
             table=self.table,
             journal=self._journal,
-            setup=InstanceSetup(pools=self.pools, clock=self._clock, create_s=self._config.deadline.create_s),
+            setup=InstanceSetup(pools=self.pools, create_s=self._config.deadline.create_s),
             endings=self._endings,
             clock=self._clock,
         )
@@ -216,14 +214,12 @@ class SupervisorCore:
         )
         operations = InstanceOperations(
             deadlines=self._config.deadline,
-            clock=self._clock,
             journal=self._journal,
             calls=calls,
             replay=replay,
         )
         forks = Forks(
             create_s=self._config.deadline.create_s,
-            clock=self._clock,
             admission=self._admission,
             table=self.table,
             journal=self._journal,

@@ -16,9 +16,9 @@ from sandbox_service.trajectories.records import EventKind, record_id
 from sandbox_service.wire.frames import Frame, Op
 
 from .calls import parse
-from .executions import OperationResult, execute, repeat
-from .idempotency import fingerprint_of, recorded_answer
-from .timing import timing_ms
+from .failures import error_answer
+from .idempotency import identify_request, recorded_answer
+from .timing import RequestTimer
 
 if TYPE_CHECKING:
     from sandbox_service.environments.registry import Registry
@@ -55,30 +55,41 @@ class Creation:
     async def create(self, frame: Frame) -> Frame:
         """Start an episode, or answer from the key."""
         self._journal.settle()
-        tenant, key = frame.meta["tenant"], frame.meta.get("key")
-        slot: tuple[str, str] | None = None if key is None else (tenant, key)
-        digest, memory = await fingerprint_of(frame, frame.body), self._keys.memory
+        key, memory = frame.meta.get("key"), self._keys.memory
+        slot: tuple[str, str] | None = None if key is None else (frame.meta["tenant"], key)
+        request, digest = await identify_request(frame)
         # From here to the task nothing is awaited, or two creates under one key would both begin.
         if slot is not None and digest is not None and (entry := memory.get(slot)) is not None:
-            known = await repeat(
-                memory, entry, frame, frame.body, digest, lambda: self._keys.find_recorded(*slot)
+            known = await memory.repeat(
+                entry, frame, request, digest, lambda: self._keys.find_recorded(*slot)
             )
             await self._journal.committed()
             return known
         self._admission.check_open()
-        task = self._tasks.spawn(self._execute(slot, frame))
+        # The create has a task of its own, so that it ends properly when its caller disconnects.
+        task = self._tasks.spawn(self._run(slot, frame))
         if slot is not None and digest is not None:
             memory.begin(slot, digest, task)
         return await asyncio.shield(task)
 
-    async def _execute(self, slot: tuple[str, str] | None, frame: Frame) -> Frame:
-        return await execute(self._keys.memory, slot, frame, self._journal, self._create(slot, frame))
+    async def _run(self, slot: tuple[str, str] | None, frame: Frame) -> Frame:
+        """Create an instance and keep the answer under the key.
 
-    async def _create(self, slot: tuple[str, str] | None, frame: Frame) -> OperationResult:
-        earlier = None if slot is None else await self._keys.find_earlier(*slot)
-        if earlier is not None:
-            return OperationResult(recorded_answer(earlier, frame, frame.body), recorded=False)
-        return await self._creator.create_instance(frame)
+        Never raises, so that all calls that join it get the same answer.
+        """
+        answer: Frame | None = None
+        try:
+            earlier = None if slot is None else await self._keys.find_earlier(*slot)
+            if earlier is not None:
+                answer = recorded_answer(earlier, frame, frame.body)
+            else:
+                answer = await self._creator.create_instance(frame)
+                await self._journal.committed()
+        except Exception as error:  # noqa: BLE001  # capture point: a create's own failure is an answer
+            return error_answer(frame, error)
+        finally:
+            self._keys.memory.finish(frame.meta["tenant"], slot, answer)
+        return answer
 
 
 class InstanceCreator:
@@ -105,17 +116,15 @@ class InstanceCreator:
         self._endings = endings
         self._clock = clock
 
-    async def create_instance(self, frame: Frame) -> OperationResult:
-        """Reserve an instance, set it up and record it."""
-        started = self._clock.monotonic()
+    async def create_instance(self, frame: Frame) -> Frame:
+        """Reserve an instance, set it up and record it; return the answer to the frame."""
+        timer = RequestTimer(self._clock)
         request = parse(CreateInstanceRequest, frame.body)
         payload = self._registry.catalog(request.environment).payload(request.task_id)
         instance = await self._reserve(frame.meta["tenant"], request)
         try:
-            reply, queue_ms = await self._setup.set_up(instance, payload, fresh=request.fresh)
-            run_ms = float(reply.meta.get("run_ms", 0.0))
-            total_s = self._clock.monotonic() - started
-            timing = timing_ms(total_s, run_ms=run_ms, queue_ms=queue_ms)
+            reply = await self._setup.set_up(instance, payload, timer, fresh=request.fresh)
+            timing = timer.split()
             created = self._journal.event(
                 instance,
                 EventKind.CREATE,
@@ -130,7 +139,7 @@ class InstanceCreator:
             self._endings.vacate(instance)
             raise
         self._table.activate(instance)
-        return OperationResult(Frame(Op.REPLY, frame.request_id, instance.public_id, {**timing}, reply.body))
+        return Frame(Op.REPLY, frame.request_id, instance.public_id, {**timing}, reply.body)
 
     async def _reserve(self, tenant: str, request: CreateInstanceRequest) -> Instance:
         catalog = self._registry.catalog(request.environment)

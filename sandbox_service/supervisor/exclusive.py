@@ -12,10 +12,11 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.stream.failures import error_frame
 from sandbox_service.wire.frames import Frame, Op
 
-from .executions import OperationResult, execute, repeat
-from .idempotency import fingerprint_of, recorded_answer, recorded_request
+from .failures import error_answer
+from .idempotency import identify_request, recorded_answer
 from .instances import GONE, InstanceState
 from .takeover import require_proof
+from .timing import RequestTimer
 
 if TYPE_CHECKING:
     from sandbox_service.trajectories.base import TrajectoryStore
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from .journal import Journal
     from .takeover import Takeover
 
-    Operation = Callable[[Instance, "Invocation"], Awaitable[OperationResult]]
+    Operation = Callable[[Instance, "Invocation"], Awaitable["OperationResult"]]
 
 
 _FINAL = (ErrorCode.STEP_TIMEOUT, ErrorCode.TASK_INVALID, ErrorCode.GRADER_FAILED)
@@ -41,8 +42,18 @@ class Invocation:
     frame: Frame
     request: bytes
     """The bytes that stand for the request on the record."""
-    started: float
-    """When the request came, on the monotonic clock."""
+    timer: RequestTimer
+
+
+@dataclass(frozen=True, slots=True)
+class OperationResult:
+    """The outcome of an operation that was executed: its key stands for it from now on."""
+
+    frame: Frame
+    event: EventRecord | None = None
+    """The event that is still to be written."""
+    recorded: bool = True
+    """Something of it was or is to be written, so the answer waits until that is durable."""
 
 
 class ExclusiveExecutor:
@@ -68,12 +79,12 @@ class ExclusiveExecutor:
     async def run_exclusive(self, frame: Frame, operation: Operation) -> Frame:
         """Run an operation while no other one runs on its instance, or answer from the key.
 
-        Raises ServiceError: the instance is unknown, gone or busy, or the key belongs to another request.
+        Raises ServiceError: the instance is unknown, has ended or is busy, or the key belongs to another
+        request.
         """
+        timer = RequestTimer(self._clock)
         key = frame.meta.get("key")
-        request = await recorded_request(frame)
-        started = self._clock.monotonic()
-        digest = await fingerprint_of(frame, request)
+        request, digest = await identify_request(frame)
         try:
             instance = await self._takeover.find_or_take_over(frame)
         except ServiceError as error:
@@ -85,6 +96,7 @@ class ExclusiveExecutor:
         if key is not None and digest is not None and (keys.trimmed or keys.get(key) is not None):
             known = await self._answer_of_key(instance, key, frame, request, digest)
         if known is not None:
+            # The record of the first call may not be durable yet, and no answer is sent before it is.
             await self._journal.committed()
             return known
         if instance.doubtful:
@@ -95,43 +107,59 @@ class ExclusiveExecutor:
             raise ServiceError(ErrorCode.INSTANCE_BUSY)
         self._table.begin_use(instance)
         # The operation has a task of its own, so that it ends properly when its caller disconnects.
-        task = self._tasks.spawn(self._run(instance, Invocation(frame, request, started), operation))
+        task = self._tasks.spawn(self._run(instance, Invocation(frame, request, timer), operation))
         if key is not None and digest is not None:
             instance.keys.begin(key, digest, task)
         return await asyncio.shield(task)
 
     async def _run(self, instance: Instance, invocation: Invocation, operation: Operation) -> Frame:
+        """Run an operation, record it and keep its answer under the key.
+
+        Never raises, so that all calls that join it get the same answer.
+        """
         frame = invocation.frame
-
-        def final_result(error: ServiceError) -> OperationResult | None:
-            if error.code not in _FINAL or frame.op not in (Op.STEP, Op.EVALUATE):
-                return None
-            # A timeout was recorded when it happened, before the instance ended with it.
-            timeout = error.code is ErrorCode.STEP_TIMEOUT
-            event = None if timeout else self._journal.failure(instance, frame, error)
-            return OperationResult(error_frame(frame, error), event)
-
+        result: OperationResult | None = None
         try:
-            work = operation(instance, invocation)
-            return await execute(
-                instance.keys, frame.meta.get("key"), frame, self._journal, work, final_result
-            )
+            try:
+                result = await operation(instance, invocation)
+            except ServiceError as error:
+                result = self._final_result(instance, frame, error)
+            # In this order: an answer is sent when its record is durable, and not before.
+            if result.event is not None:
+                self._journal.write(result.event)
+            if result.recorded:
+                await self._journal.committed()
+        except Exception as error:  # noqa: BLE001  # capture point: an operation's own failure is an answer
+            return error_answer(frame, error)
         finally:
+            # An operation whose record was refused has been executed, so its key keeps the result.
+            answer = None if result is None else result.frame
+            instance.keys.finish(instance.tenant, frame.meta.get("key"), answer)
             self._table.end_use(instance)
+        return result.frame
+
+    def _final_result(self, instance: Instance, frame: Frame, error: ServiceError) -> OperationResult:
+        """Return the result of an operation whose error stays the answer to its key; raise all others."""
+        if error.code not in _FINAL or frame.op not in (Op.STEP, Op.EVALUATE):
+            raise error
+        # A timeout was recorded when it happened, before the instance ended with it.
+        timeout = error.code is ErrorCode.STEP_TIMEOUT
+        event = None if timeout else self._journal.failure(instance, frame, error)
+        return OperationResult(error_frame(frame, error), event)
 
     async def _answer_of_key(
         self, instance: Instance, key: str, frame: Frame, request: bytes, digest: bytes
     ) -> Frame | None:
-        """Return the answer that an earlier call with the key got, or gets; None for a new key."""
+        """Return the answer of an earlier call with the key, which may still run; None for a new key."""
         keys = instance.keys
 
-        async def recorded() -> EventRecord | None:
+        async def find_recorded() -> EventRecord | None:
             return await self._store.event_of_key(instance.tenant, instance.public_id, key)
 
-        if keys.trimmed and keys.get(key) is None and (event := await recorded()) is not None:
+        if keys.trimmed and keys.get(key) is None and (event := await find_recorded()) is not None:
             return recorded_answer(event, frame, request)
         entry = keys.get(key)
-        return None if entry is None else await repeat(keys, entry, frame, request, digest, recorded)
+        return None if entry is None else await keys.repeat(entry, frame, request, digest, find_recorded)
 
     async def _answer_of_ended(self, frame: Frame, request: bytes, error: ServiceError) -> Frame:
         """Return the answer of a key of an instance that has ended; raise ``error`` for a new key."""

@@ -12,13 +12,11 @@ from sandbox_service.trajectories.records import EventKind
 from sandbox_service.wire.frames import Frame, Op
 
 from .calls import parse
-from .executions import OperationResult
+from .exclusive import OperationResult
 from .instances import InstanceState
-from .timing import timing_ms
 
 if TYPE_CHECKING:
     from .calls import BoxCalls
-    from .clock import Clock
     from .endings import Endings
     from .exclusive import Invocation
     from .instances import Instance, InstanceTable
@@ -35,7 +33,6 @@ class Forks:
         self,
         *,
         create_s: float,
-        clock: Clock,
         admission: Admission,
         table: InstanceTable,
         journal: Journal,
@@ -44,7 +41,6 @@ class Forks:
         replay: Replay,
     ) -> None:
         self._create_s = create_s
-        self._clock = clock
         self._admission = admission
         self._table = table
         self._journal = journal
@@ -63,10 +59,9 @@ class Forks:
         self._admission.check_quota(instance.tenant, instance.spec.name, request.count)
         # All at once, or forks at the same time would all find room for theirs.
         copies = [self._reserve(instance) for _ in range(request.count)]
-        run_ms = 0.0
         try:
             for copy in copies:
-                run_ms += await self._copy(instance, copy, box)
+                invocation.timer.add_run(await self._copy(instance, copy, box))
             self._record(instance, copies)
         except BaseException:
             for copy in copies:
@@ -75,7 +70,7 @@ class Forks:
             raise
         for copy in copies:
             self._table.activate(copy, finished=instance.state is InstanceState.FINISHED)
-        return self._answer(instance, invocation, copies, run_ms)
+        return self._answer(instance, invocation, copies)
 
     def _reserve(self, instance: Instance) -> Instance:
         copy = self._table.reserve(self._table.new_id(), instance.tenant, instance.task_id, instance.catalog)
@@ -86,8 +81,8 @@ class Forks:
         copy.replayable = instance.replayable
         return copy
 
-    async def _copy(self, instance: Instance, copy: Instance, box: LiveBox) -> float:
-        """Make one copy in the source's box; milliseconds that it took there."""
+    async def _copy(self, instance: Instance, copy: Instance, box: LiveBox) -> Frame:
+        """Make one copy in the source's box; return the runner's reply."""
         limit = self._create_s
         box.pool.admit_copy(box, copy.instance_id)
         copy.box = box
@@ -96,7 +91,7 @@ class Forks:
         reply = reply_or_raise(await self._calls.call_box(instance, box, frame, limit))
         if copy.box is None:
             raise ServiceError(ErrorCode.SANDBOX_FAILED, "the copy died as it was made")
-        return float(reply.meta.get("run_ms", 0.0))
+        return reply
 
     def _record(self, instance: Instance, copies: list[Instance]) -> None:
         """Write the copies' records; where one is refused, those before it are written off as lost."""
@@ -110,11 +105,9 @@ class Forks:
                 self._journal.write_off(copy)
             raise
 
-    def _answer(
-        self, instance: Instance, invocation: Invocation, copies: list[Instance], run_ms: float
-    ) -> OperationResult:
+    def _answer(self, instance: Instance, invocation: Invocation, copies: list[Instance]) -> OperationResult:
         frame = invocation.frame
-        timing = timing_ms(self._clock.monotonic() - invocation.started, run_ms=run_ms)
+        timing = invocation.timer.split()
         result = ForkInstanceResult(
             instance_id=instance.public_id,
             instance_ids=tuple(copy.instance_id for copy in copies),

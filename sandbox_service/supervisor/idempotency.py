@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import replace
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -82,13 +83,44 @@ class KeyMemory(Generic[_K]):
                 self._held.drop(*self._warm.popitem(last=False)[1])
         self._trim()
 
-    def asked_again(self, tenant: str, entry: KeyEntry) -> None:
-        """A call was repeated: its answer is the last to be dropped."""
-        self._held.used(tenant, entry)
-
     def forget(self, key: _K) -> None:
         """Nothing was executed: the key is free again."""
         self._entries.pop(key, None)
+
+    def finish(self, tenant: str, key: _K | None, answer: Frame | None) -> None:
+        """End the execution under a key: keep its answer, or free the key if it has none."""
+        if key is None:
+            return
+        if answer is None:
+            self.forget(key)
+        else:
+            self.settle(tenant, key, answer)
+
+    async def repeat(
+        self,
+        entry: KeyEntry,
+        frame: Frame,
+        request: bytes,
+        digest: bytes,
+        find_recorded: Callable[[], Awaitable[EventRecord | None]],
+    ) -> Frame:
+        """Answer a call whose key is known; ``digest`` is that of its request.
+
+        Raises ServiceError(IDEMPOTENCY_CONFLICT) if the key belongs to another request.
+        """
+        if entry.digest == digest:
+            running = entry.running
+            answer = entry.answer if running is None else await asyncio.shield(running)
+            if answer is not None:
+                self._held.used(frame.meta["tenant"], entry)
+                return replace(answer, request_id=frame.request_id)
+        # The answer was dropped from memory, or the same request is written differently.
+        event = await find_recorded()
+        if event is not None:
+            return recorded_answer(event, frame, request)
+        if entry.digest != digest:
+            raise conflict(frame)
+        raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, "the key's answer is not on record")
 
     def recall(self, key: _K, digest: bytes) -> None:
         """Take over a key from the store, whose answer stays there."""
@@ -117,29 +149,23 @@ def digest_of(op: Op, request: bytes) -> bytes:
     return blake2b(request, digest_size=16, salt=op.to_bytes(1, "big")).digest()
 
 
-async def fingerprint_of(frame: Frame, request: bytes) -> bytes | None:
-    """``digest_of`` a keyed request, a large one beside the event loop; None without a key."""
-    if frame.meta.get("key") is None:
-        return None
-    if len(request) <= _LARGE:
-        return digest_of(frame.op, request)
-    # The hash is computed without the interpreter.
-    return await asyncio.to_thread(digest_of, frame.op, request)
+async def identify_request(frame: Frame) -> tuple[bytes, bytes | None]:
+    """Return the bytes that stand for a request on the record, and their digest if it has a key.
 
-
-async def recorded_request(frame: Frame) -> bytes:
-    """Return the bytes that stand for a request on the record.
-
-    They are its body, and for a file write its path with the size and fingerprint of the content.
+    The bytes are its body; for a file write they are its path with the size and fingerprint of the content.
+    Large ones are hashed in a thread, which needs no interpreter lock for it.
     """
-    if frame.op is not Op.FILE_WRITE:
-        return frame.body
-    content = frame.body
-    fingerprint = (
-        await asyncio.to_thread(_fingerprint, content) if len(content) > _LARGE else _fingerprint(content)
-    )
-    described = {"path": frame.meta.get("path"), "size": len(content), "blake2b": fingerprint}
-    return json.dumps(described).encode()
+    request = frame.body
+    if frame.op is Op.FILE_WRITE:
+        large = len(request) > _LARGE
+        fingerprint = await asyncio.to_thread(_fingerprint, request) if large else _fingerprint(request)
+        described = {"path": frame.meta.get("path"), "size": len(request), "blake2b": fingerprint}
+        request = json.dumps(described).encode()
+    if frame.meta.get("key") is None:
+        return request, None
+    if len(request) <= _LARGE:
+        return request, digest_of(frame.op, request)
+    return request, await asyncio.to_thread(digest_of, frame.op, request)
 
 
 def same_json(left: bytes, right: bytes) -> bool:

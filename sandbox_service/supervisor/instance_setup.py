@@ -13,45 +13,39 @@ from sandbox_service.wire.frames import Frame, Op
 if TYPE_CHECKING:
     from sandbox_service.environments.base import TaskPayload
 
-    from .clock import Clock
     from .instances import Instance
     from .pools import Pools
+    from .timing import RequestTimer
 
 
 class InstanceSetup:
     """Waits for a slot in a box and has the runner set up the world in it."""
 
-    def __init__(self, *, pools: Pools, clock: Clock, create_s: float) -> None:
+    def __init__(self, *, pools: Pools, create_s: float) -> None:
         self._pools = pools
-        self._clock = clock
         self._create_s = create_s
 
-    async def set_up(self, instance: Instance, payload: TaskPayload, *, fresh: bool) -> tuple[Frame, float]:
-        """Return the runner's reply and the milliseconds in the queue.
-
-        A box that died while it was idle costs a second try, not a failure.
-        """
-        clock, pool = self._clock, self._pools.of(instance.spec.name)
-        limit = self._create_s
+    async def set_up(
+        self, instance: Instance, payload: TaskPayload, timer: RequestTimer, *, fresh: bool
+    ) -> Frame:
+        """Return the runner's reply. A box that died while it was idle costs a second try, not a failure."""
+        pool, limit = self._pools.of(instance.spec.name), self._create_s
         request = create_frame(instance, payload, limit)
-        queue_ms = 0.0
         for last in (False, True):
-            asked = clock.monotonic()
-            box = await pool.acquire(instance.tenant, instance.instance_id, fresh=fresh)
-            queue_ms += (clock.monotonic() - asked) * 1000
+            box = await timer.queue(pool.acquire(instance.tenant, instance.instance_id, fresh=fresh))
             instance.box = box
             try:
                 reply = await box.execute(request, limit)
             except ServiceError as error:
                 if box.doomed:
-                    # Its place went with the box. In a box that lives it is cleared.
+                    # Its slot went with the box. In a box that lives, the slot is cleared.
                     instance.take_box()
                 if last or error.code is not ErrorCode.OUTCOME_UNKNOWN:
                     raise ServiceError(ErrorCode.SANDBOX_FAILED, error.detail) from error
             else:
-                made = _made(reply)
+                timer.add_run(_made(reply))
                 pool.set_up(instance.instance_id)
-                return made, queue_ms
+                return reply
         raise AssertionError("the second try returns or raises")
 
 

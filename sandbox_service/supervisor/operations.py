@@ -15,16 +15,14 @@ from sandbox_service.stream.failures import reply_or_raise
 from sandbox_service.wire.frames import Frame, Op
 
 from .calls import NotStartedError, parse
-from .executions import OperationResult
+from .exclusive import OperationResult
 from .idempotency import RECORDED_AS
 from .instances import InstanceState
-from .timing import timing_ms
 
 if TYPE_CHECKING:
     from sandbox_service.config import DeadlineConfig
 
     from .calls import BoxCalls
-    from .clock import Clock
     from .exclusive import Invocation
     from .instances import Instance
     from .journal import Journal
@@ -42,13 +40,11 @@ class InstanceOperations:
         self,
         *,
         deadlines: DeadlineConfig,
-        clock: Clock,
         journal: Journal,
         calls: BoxCalls,
         replay: Replay,
     ) -> None:
         self._deadlines = deadlines
-        self._clock = clock
         self._journal = journal
         self._calls = calls
         self._replay = replay
@@ -86,7 +82,8 @@ class InstanceOperations:
         """Read a file, or list a directory."""
         frame = invocation.frame
         reply = await self._request_files(instance, frame)
-        meta = {**reply.meta, **self._timing(invocation, reply)}
+        invocation.timer.add_run(reply)
+        meta = {**reply.meta, **invocation.timer.split()}
         return OperationResult(
             Frame(Op.REPLY, frame.request_id, instance.public_id, meta, reply.body), recorded=False
         )
@@ -126,7 +123,9 @@ class InstanceOperations:
     def _recorded(
         self, instance: Instance, invocation: Invocation, reply: Frame, reward: float | None
     ) -> OperationResult:
-        frame, timing = invocation.frame, self._timing(invocation, reply)
+        frame = invocation.frame
+        invocation.timer.add_run(reply)
+        timing = invocation.timer.split()
         event = self._journal.event(
             instance,
             RECORDED_AS[frame.op],
@@ -139,7 +138,3 @@ class InstanceOperations:
         return OperationResult(
             Frame(Op.REPLY, frame.request_id, instance.public_id, {**timing}, reply.body), event
         )
-
-    def _timing(self, invocation: Invocation, reply: Frame) -> dict[str, float]:
-        total_s = self._clock.monotonic() - invocation.started
-        return timing_ms(total_s, run_ms=float(reply.meta.get("run_ms", 0.0)))

@@ -11,7 +11,7 @@ from sandbox_service.errors import ServiceError
 
 from .idempotency import conflict, recorded_answer
 from .instances import GONE, InstanceState
-from .timing import timing_ms
+from .timing import RequestTimer
 
 if TYPE_CHECKING:
     from sandbox_service.trajectories.base import TrajectoryStore
@@ -47,10 +47,10 @@ class Releases:
 
     async def release(self, frame: Frame) -> Frame:
         """End the instance; an id that had ended before is answered, one that never was is refused."""
-        started = self._clock.monotonic()
+        timer = RequestTimer(self._clock)
         instance = await self._find(frame)
         if instance is None:
-            return await self._answer_of_ended(frame, started)
+            return await self._answer_of_ended(frame, timer)
         key = frame.meta.get("key")
         if key is not None and await self._is_used(instance, frame, key):
             raise conflict(frame)
@@ -61,7 +61,7 @@ class Releases:
         # It has ended, whatever becomes of the record: freeing a box must not need a disk.
         with contextlib.suppress(ServiceError):
             await self._journal.committed()
-        return frame.reply(body, self._timing(started))
+        return frame.reply(body, timer.split())
 
     async def _find(self, frame: Frame) -> Instance | None:
         """The live instance; None when it has ended."""
@@ -72,15 +72,15 @@ class Releases:
                 return None
             raise
 
-    async def _answer_of_ended(self, frame: Frame, started: float) -> Frame:
+    async def _answer_of_ended(self, frame: Frame, timer: RequestTimer) -> Frame:
         """The answer of the release under this key, or that there is nothing to release."""
         key = frame.meta.get("key")
         tombstone = self._table.tombstone(frame.meta["tenant"], frame.instance_id)
         if key is not None and tombstone is not None and tombstone.ended_by_key == key:
-            return frame.reply(_body(frame, released=True), self._timing(started))
+            return frame.reply(_body(frame, released=True), timer.split())
         if key is not None and (event := await self._recorded(frame, key)) is not None:
             return recorded_answer(event, frame, frame.body)
-        return frame.reply(_body(frame, released=False), self._timing(started))
+        return frame.reply(_body(frame, released=False), timer.split())
 
     async def _is_used(self, instance: Instance, frame: Frame, key: str) -> bool:
         """Whether another operation on the instance had the key."""
@@ -90,9 +90,6 @@ class Releases:
 
     async def _recorded(self, frame: Frame, key: str) -> EventRecord | None:
         return await self._store.event_of_key(frame.meta["tenant"], frame.instance_id, key)
-
-    def _timing(self, started: float) -> dict[str, float]:
-        return timing_ms(self._clock.monotonic() - started)
 
 
 def _body(frame: Frame, *, released: bool) -> bytes:
