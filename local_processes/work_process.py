@@ -28,12 +28,18 @@ _TRIES = 2
 class WorkProcess:
     """Runs functions in a process of its own, one after another."""
 
-    def __init__(self, name: str, timeout_s: float = 30.0) -> None:
-        """``name`` is that of the thread which speaks to the process."""
+    def __init__(self, name: str, timeout_s: float = 30.0, idle_s: float | None = None) -> None:
+        """``name`` is that of the thread which speaks to the process.
+
+        The process ends when it had nothing to do for ``idle_s`` seconds; None to keep it.
+        """
         self._timeout_s = timeout_s
+        self._idle_s = idle_s
+        self._rest: asyncio.TimerHandle | None = None
         # One thread speaks to the process. It waits without the interpreter.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
         self._child: _Child | None = None
+        self._closed = False
 
     @property
     def pid(self) -> int | None:
@@ -47,7 +53,23 @@ class WorkProcess:
         the process.
         """
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._run, function, arguments)
+        try:
+            return await loop.run_in_executor(self._thread, self._run, function, arguments)
+        finally:
+            if self._rest is not None:
+                self._rest.cancel()
+            if self._idle_s is not None and not self._closed:
+                self._rest = loop.call_later(self._idle_s, self._thread.submit, self._end_child)
+
+    def close(self) -> None:
+        """End the process, after the work that it has begun. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._rest is not None:
+            self._rest.cancel()
+        self._thread.submit(self._end_child)
+        self._thread.shutdown(wait=False)
 
     def _run(self, function: Callable[..., _T], arguments: tuple[object, ...]) -> _T:
         work = Message.of((function, arguments))
@@ -69,6 +91,10 @@ class WorkProcess:
             answer: _T = result
             return answer
         raise RuntimeError(f"the work process ended {_TRIES} times over the same work")
+
+    def _end_child(self) -> None:
+        if self._child is not None:
+            self._drop(self._child)
 
     def _drop(self, child: _Child) -> None:
         child.end()

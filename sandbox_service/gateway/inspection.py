@@ -25,7 +25,10 @@ from .exchange import EXCHANGE, Exchange
 from .operations import THROUGH_FLEET
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pydantic import BaseModel
+    from starlette.types import Receive, Scope, Send
 
     from sandbox_service.environments.registry import Registry
 
@@ -111,12 +114,11 @@ async def known_instances(verbs: Verbs, exchange: Exchange, prefix: str = "") ->
 
 async def trajectory_page(
     verbs: Verbs, exchange: Exchange, instance_id: str, cursor: str | None = None, limit: int = MOST_LISTED
-) -> bytes:
-    """The JSON of a page of an instance's trajectory."""
+) -> list[bytes]:
+    """The JSON of a page of an instance's trajectory, in parts of bounded size."""
     after = -1 if cursor is None else int(cursor)
     parts: list[bytes] = []
     total = -1
-    # A page of one huge event is longer than a frame may be and comes in several.
     while total != sum(map(len, parts)):
         details = {"after": after, "limit": limit, "offset": sum(map(len, parts))}
         reply = await verbs.ask(exchange, Op.TRAJECTORY, instance_id, details)
@@ -127,7 +129,7 @@ async def trajectory_page(
             continue
         total = whole
         parts.append(reply.body)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return parts
 
 
 def _places_of(cursor: str) -> dict[str, int]:
@@ -198,8 +200,8 @@ class InspectionRoutes:
 
         A page has at most ``limit`` events and about 4 MiB, or a single event that is larger.
         """
-        page = await trajectory_page(self._verbs, exchange_of(request), instance_id, cursor, limit)
-        return Response(page, media_type="application/json")
+        parts = await trajectory_page(self._verbs, exchange_of(request), instance_id, cursor, limit)
+        return _InParts(parts)
 
     async def stats(self, request: Request) -> Response:
         """Tell the state of the fleet's pools."""
@@ -212,6 +214,22 @@ class InspectionRoutes:
                 queued=sum(pool.queued for pool in pools),
             )
         )
+
+
+class _InParts(Response):
+    """A JSON answer that is sent in the parts in which it came: joined, all of it would be copied at once."""
+
+    media_type = "application/json"
+
+    def __init__(self, parts: Sequence[bytes]) -> None:
+        self._parts = parts
+        super().__init__(headers={"content-length": str(sum(map(len, parts)))})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for part in self._parts:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
 
 
 def _json(model: BaseModel) -> Response:

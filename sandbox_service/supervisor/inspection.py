@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from sandbox_contract.inspection import Instances, InstanceStatus
 from sandbox_service.trajectories.pages import MOST_EVENTS, PageBounds
 from sandbox_service.trajectories.records import public_id
-from sandbox_service.trajectories.view import trajectory_page
-from sandbox_service.wire.frames import MAX_BODY
 
 from .instances import Tombstone, unknown
 
@@ -23,7 +20,6 @@ if TYPE_CHECKING:
 
 MOST_INSTANCES = 1000
 """Instances of a page."""
-_MOST_BYTES = MAX_BODY // 2
 
 
 class Inspection:
@@ -55,20 +51,16 @@ class Inspection:
         return frame.reply(listing.model_dump_json().encode(), goes_on)
 
     async def trajectory(self, frame: Frame) -> Frame:
-        """A page of the recorded history of one of the tenant's instances.
+        """A part of a page of the recorded history of one of the tenant's instances.
 
-        The page is put together in a thread. It rarely is longer than a frame may be: then the gateway asks
-        for the rest of its bytes.
+        The gateway asks for the other parts of the page by their offsets.
         """
-        store, meta = self._store, frame.meta
-        record = await store.instance(meta["tenant"], frame.instance_id)
-        if record is None:
-            raise unknown(frame.instance_id)
+        meta, store = frame.meta, self._store
         bounds = PageBounds(meta.get("after", -1), min(meta.get("limit", MOST_EVENTS), MOST_EVENTS))
-        page = await store.page(record.instance_id, bounds)
-        document = await asyncio.to_thread(trajectory_page, record, page)
-        offset = meta.get("offset", 0)
-        return frame.reply(document[offset : offset + _MOST_BYTES], {"total": len(document)})
+        part = await store.page(meta["tenant"], frame.instance_id, bounds, meta.get("offset", 0))
+        if part is None:
+            raise unknown(frame.instance_id)
+        return frame.reply(part.data, {"total": part.total})
 
     def _status(self, one: Instance | Tombstone, now: float) -> InstanceStatus:
         return self._ended(one, now) if isinstance(one, Tombstone) else self._live(one, now)

@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from .pages import EventPage, PageBounds
+    from .documents import DocumentPart
+    from .pages import PageBounds
     from .records import EventRecord, InstanceRecord, Recorded
 
 
@@ -49,8 +50,14 @@ class TrajectoryStore(Protocol):
         """Return its events in order, including its parents' before the fork (flushes first)."""
         ...
 
-    async def page(self, instance_id: str, bounds: PageBounds) -> EventPage:
-        """Return its events after a sequence, as many as the bounds allow (flushes first)."""
+    async def page(
+        self, tenant: str, public_id: str, bounds: PageBounds, offset: int = 0
+    ) -> DocumentPart | None:
+        """Return a part of the JSON of a page of a tenant's instance (flushes before the first part).
+
+        None when there is no such instance. A page with room for further events may grow between two parts,
+        which shows in the total.
+        """
         ...
 
     async def unended(self, supervisor: str) -> Sequence[InstanceRecord]:

@@ -7,17 +7,17 @@ a page's last event is where the next page begins.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from .reader import ancestry, event_of_row
+from .reader import ancestry, event_of_row, find_instance
 from .schema import events
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
-    from .records import EventRecord
+    from .records import EventRecord, InstanceRecord
 
 
 MOST_EVENTS = 1000
@@ -36,6 +36,21 @@ class PageBounds:
 
 
 @dataclass(frozen=True, slots=True)
+class PagePlan:
+    """Which events a page has, known without their bodies."""
+
+    record: InstanceRecord
+    """The instance of which it is the history."""
+    runs: tuple[tuple[str, int, int], ...]
+    """Instances with the first and the last sequence of their events on the page."""
+    events: int
+    size: int
+    """Bytes of the events' bodies."""
+    more: bool
+    """Whether other events follow."""
+
+
+@dataclass(frozen=True, slots=True)
 class EventPage:
     """Some events in order."""
 
@@ -44,28 +59,42 @@ class EventPage:
     """Whether other events follow."""
 
 
-def read_page(connection: Connection, instance_id: str, bounds: PageBounds) -> EventPage:
-    """Read one page; only the events of the page are loaded with their bodies."""
-    room, more = bounds.most_bytes, False
-    found: list[EventRecord] = []
-    for part_id, through in ancestry(connection, instance_id):
+def plan_page(connection: Connection, tenant: str, public_id: str, bounds: PageBounds) -> PagePlan | None:
+    """Choose the events of a page; None when the tenant has no such instance."""
+    stored = find_instance(connection, tenant, public_id)
+    if stored is None:
+        return None
+    runs: list[tuple[str, int, int]] = []
+    count, size, more = 0, 0, False
+    for part_id, through in ancestry(connection, stored.record.instance_id):
         clauses = [events.c.instance_id == part_id, events.c.sequence > bounds.after]
         if through is not None:
             clauses.append(events.c.sequence <= through)
-        left = bounds.most_events - len(found)
+        left = bounds.most_events - count
         sizes = sa.func.length(events.c.request) + sa.func.length(events.c.response)
         query = sa.select(events.c.sequence, sizes.label("size")).where(*clauses)
         rows = connection.execute(query.order_by(events.c.sequence).limit(left + 1)).all()
-        chosen: list[Any] = []
+        chosen: list[int] = []
         for row in rows[:left]:
-            if room < row.size and (found or chosen):
+            if size + row.size > bounds.most_bytes and (count or chosen):
                 break
-            room -= row.size
+            size += row.size
             chosen.append(row.sequence)
         if chosen:
-            wanted = sa.select(events).where(*clauses, events.c.sequence <= chosen[-1])
-            found += map(event_of_row, connection.execute(wanted.order_by(events.c.sequence)))
+            runs.append((part_id, chosen[0], chosen[-1]))
+            count += len(chosen)
         more = len(chosen) < len(rows)
         if more:
             break
-    return EventPage(tuple(found), more)
+    return PagePlan(stored.record, tuple(runs), count, size, more)
+
+
+def read_page(connection: Connection, plan: PagePlan) -> EventPage:
+    """Load the events of a page with their bodies."""
+    found: list[EventRecord] = []
+    for part_id, first, last in plan.runs:
+        query = sa.select(events).where(
+            events.c.instance_id == part_id, events.c.sequence >= first, events.c.sequence <= last
+        )
+        found += map(event_of_row, connection.execute(query.order_by(events.c.sequence)))
+    return EventPage(tuple(found), plan.more)

@@ -10,10 +10,12 @@ import asyncio
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from local_processes.work_process import WorkProcess
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import Durability
 from sandbox_service.errors import ServiceError
@@ -21,9 +23,10 @@ from sandbox_service.telemetry import get_logger
 
 from . import reader
 from .commits import Commits, unwritable
+from .documents import DocumentPart, is_small, page_document, part_of_page
 from .engine import connect
 from .lives import begin_life, end_life, is_complete, is_shared
-from .pages import read_page
+from .pages import plan_page
 from .upgrade import prepare
 from .volume import recorded_bytes
 from .writer import Writer, WriterStats
@@ -33,9 +36,12 @@ if TYPE_CHECKING:
 
     from sandbox_service.config import StoreConfig
 
-    from .pages import EventPage, PageBounds
+    from .pages import PageBounds, PagePlan
     from .records import EventRecord, InstanceRecord, Recorded
 
+
+_IDLE_S = 60.0
+"""How long the process that reads large pages outlives the last of them."""
 
 _T = TypeVar("_T")
 
@@ -51,6 +57,7 @@ class SqlTrajectoryStore:
         self._writer = Writer(engine, config)
         self._commits = Commits(self._writer)
         self._readers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="trajectory-reader")
+        self._histories = WorkProcess("histories", idle_s=_IDLE_S)
         self._closed = False
 
     def open_instance(self, record: InstanceRecord) -> None:
@@ -82,9 +89,22 @@ class SqlTrajectoryStore:
         await self.flush()
         return await self._read(lambda connection: reader.events_of(connection, instance_id))
 
-    async def page(self, instance_id: str, bounds: PageBounds) -> EventPage:
-        await self.flush()
-        return await self._read(lambda connection: read_page(connection, instance_id, bounds))
+    async def page(
+        self, tenant: str, public_id: str, bounds: PageBounds, offset: int = 0
+    ) -> DocumentPart | None:
+        if not offset:
+            await self.flush()
+            plan, small = await self._read(partial(_small_page, tenant, public_id, bounds))
+            if plan is None or small is not None:
+                return small
+        try:
+            return await self._histories.run(
+                part_of_page, self._config.url, tenant, public_id, bounds, offset
+            )
+        except TimeoutError as error:
+            raise ServiceError(ErrorCode.DEADLINE_EXCEEDED, f"a history: {error}") from None
+        except OSError as error:
+            raise _unreadable(str(error)) from error
 
     async def unended(self, supervisor: str) -> Sequence[InstanceRecord]:
         await self.flush()
@@ -129,6 +149,7 @@ class SqlTrajectoryStore:
         self._closed = True
         left = await asyncio.to_thread(self._writer.stop, self._config.max_failing_s)
         self._readers.shutdown(wait=False, cancel_futures=True)
+        self._histories.close()
         self._engine.dispose()
         if left:
             logger.error("trajectory_records_left", records=left)
@@ -152,9 +173,23 @@ class SqlTrajectoryStore:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._readers, run)
         except SQLAlchemyError as error:
-            reason = str(getattr(error, "orig", None) or type(error).__name__).splitlines()[0]
-            logger.error("trajectory_read_failed", reason=reason)
-            raise ServiceError(ErrorCode.INTERNAL, "the trajectory store cannot be read") from error
+            raise _unreadable(str(getattr(error, "orig", None) or type(error).__name__)) from error
+
+
+def _small_page(
+    tenant: str, public_id: str, bounds: PageBounds, connection: Connection
+) -> tuple[PagePlan | None, DocumentPart | None]:
+    """Plan a page, and read it if it is small."""
+    plan = plan_page(connection, tenant, public_id, bounds)
+    if plan is None or not is_small(plan):
+        return plan, None
+    document = page_document(connection, plan)
+    return plan, DocumentPart(document, len(document))
+
+
+def _unreadable(reason: str) -> ServiceError:
+    logger.error("trajectory_read_failed", reason=reason.splitlines()[0] if reason else "unknown")
+    return ServiceError(ErrorCode.INTERNAL, "the trajectory store cannot be read")
 
 
 def open_store(config: StoreConfig) -> SqlTrajectoryStore:

@@ -9,24 +9,36 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
+from sandbox_contract.inspection import Trajectory
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import Durability, StoreConfig
 from sandbox_service.errors import ServiceError
+from sandbox_service.trajectories.documents import PART_BYTES
 from sandbox_service.trajectories.engine import connect
 from sandbox_service.trajectories.pages import PageBounds
 from sandbox_service.trajectories.records import EventKind, EventRecord, record_id
 from sandbox_service.trajectories.schema import REVISION, metadata
 from sandbox_service.trajectories.store import open_store
 from sandbox_service.trajectories.upgrade import StoreSchemaError
+from sandbox_service.trajectories.view import trajectory_of
 from tests.harness.episodes import create, event, instance
+
+
+async def page_of(store, instance_id, bounds):
+    """A page as a trajectory, fetched in its parts."""
+    document, total = b"", 1
+    while len(document) < total:
+        part = await store.page("acme", instance_id, bounds, len(document))
+        document, total = document + part.data, part.total
+    return Trajectory.model_validate_json(document)
 
 
 async def pages_of(store, instance_id, bounds):
     """The events of all pages, one tuple a page."""
-    page = await store.page(instance_id, bounds)
+    page = await page_of(store, instance_id, bounds)
     pages = [page.events]
-    while page.more:
-        page = await store.page(instance_id, replace(bounds, after=page.events[-1].sequence))
+    while page.next_cursor is not None:
+        page = await page_of(store, instance_id, replace(bounds, after=int(page.next_cursor)))
         pages.append(page.events)
     return pages
 
@@ -223,11 +235,40 @@ class TrajectoryStoreContract:
         assert [one.sequence for one in whole] == list(range(10))
         for most in (1, 2, 3, 4, 7, 10):
             pages = await pages_of(store, "s1.c", PageBounds(most_events=most))
-            assert [one for page in pages for one in page] == whole
+            record = await store.instance("acme", "s1.c")
+            assert [one for page in pages for one in page] == [*trajectory_of(record, whole).events]
 
     async def test_an_instance_without_events_has_one_empty_page(self, store):
         store.open_instance(instance())
         assert await pages_of(store, "s1.a", PageBounds()) == [()]
+
+    async def test_a_page_of_an_instance_of_another_tenant_is_none(self, store):
+        store.open_instance(instance())
+        assert await store.page("bees", "s1.a", PageBounds()) is None
+        assert await store.page("bees", "s1.a", PageBounds(), PART_BYTES) is None
+
+    async def test_large_events_come_in_parts_and_the_last_page_has_what_was_added_since(self, store):
+        store.open_instance(instance())
+        for number, size in enumerate((3_000_000, 3_000_000, 1_000_000)):
+            body = b'{"message":"%s"}' % (b"%d" % number * size)
+            store.append(event(sequence=number, request=body, response=body))
+        first = await store.page("acme", "s1.a", PageBounds())
+        assert len(first.data) == PART_BYTES
+        for added in (3, 4):
+            pages = await pages_of(store, "s1.a", PageBounds())
+            assert [[one.sequence for one in page] for page in pages] == [[0], [1], [*range(2, added)]]
+            assert pages[2][0].request == {"message": "2" * 1_000_000}
+            store.append(event(sequence=added, request=b'{"message":"small"}'))
+
+    async def test_a_page_of_many_events_is_the_same_as_in_pages_of_few(self, store):
+        store.open_instance(instance())
+        for number in range(200):
+            store.append(event(sequence=number, request=b'{"n":%d}' % number))
+        (whole,) = await pages_of(store, "s1.a", PageBounds())
+        assert [one.request for one in whole] == [{"n": number} for number in range(200)]
+        assert [
+            one for page in await pages_of(store, "s1.a", PageBounds(most_events=50)) for one in page
+        ] == [*whole]
 
     async def test_bytes_are_counted_by_tenant_and_hour_for_the_supervisor_that_recorded_them(self, store):
         store.open_instance(instance("a", tenant="acme", supervisor="s1", created_at=7200.0))

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
+from sandbox_service.trajectories.documents import PART_BYTES, DocumentPart
 from sandbox_service.trajectories.pages import EventPage, PageBounds
 from sandbox_service.trajectories.records import EventKind, EventRecord, InstanceRecord, Recorded, record_id
+from sandbox_service.trajectories.view import trajectory_page
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -80,9 +82,16 @@ class MemoryTrajectoryStore:
         inherited = await self.events(record.parent)
         return [event for event in inherited if event.sequence <= record.fork_sequence] + own
 
-    async def page(self, instance_id: str, bounds: PageBounds) -> EventPage:
-        after = [event for event in await self.events(instance_id) if event.sequence > bounds.after]
-        return EventPage(tuple(after[: bounds.most_events]), len(after) > bounds.most_events)
+    async def page(
+        self, tenant: str, public_id: str, bounds: PageBounds, offset: int = 0
+    ) -> DocumentPart | None:
+        record = await self.instance(tenant, public_id)
+        if record is None:
+            return None
+        after = [event for event in await self.events(record.instance_id) if event.sequence > bounds.after]
+        page = EventPage(tuple(after[: bounds.most_events]), len(after) > bounds.most_events)
+        document = trajectory_page(record, page)
+        return DocumentPart(document[offset : offset + PART_BYTES], len(document))
 
     async def unended(self, supervisor: str) -> Sequence[InstanceRecord]:
         return [

@@ -115,3 +115,21 @@ async def test_the_process_ends_with_its_owner():
     owner = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
     said, _ = await owner.communicate()
     await until(lambda: process_of(int(said)) is None)
+
+
+async def test_a_process_without_work_ends_and_the_next_work_starts_another():
+    worker = WorkProcess("work", idle_s=0.01)
+    first = await worker.run(os.getpid)
+    await until(lambda: process_of(first) is None)
+    assert await worker.run(os.getpid) != first
+
+
+async def test_a_closed_one_finishes_its_work_and_ends_its_process():
+    worker = WorkProcess("work", idle_s=60.0)
+    pid = await worker.run(os.getpid)
+    begun = asyncio.create_task(worker.run(time.sleep, 0.05))
+    await asyncio.sleep(0)
+    worker.close()
+    worker.close()
+    await begun
+    await until(lambda: process_of(pid) is None)

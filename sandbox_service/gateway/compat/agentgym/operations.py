@@ -224,8 +224,8 @@ class AgentGymOperations:
         events: list[Event] = []
         cursor: str | None = None
         while True:
-            body = await trajectory_page(self._verbs, exchange, instance_id, cursor)
-            page = await self._parser.apply(Trajectory.model_validate_json, body)
+            parts = await trajectory_page(self._verbs, exchange, instance_id, cursor)
+            page = await self._parser.apply(Trajectory.model_validate_json, b"".join(parts))
             events += page.events
             cursor = page.next_cursor
             if cursor is None:

@@ -134,9 +134,8 @@ class CompatRoutes:
         """The instance's state, and the tools that its create offered."""
         instance_id = required(request.instance_id, "instance_id")
         status = await instance_status(self._verbs, exchange, instance_id)
-        page = await trajectory_page(self._verbs, exchange, instance_id, limit=1)
-        created = Trajectory.model_validate_json(page).events
-        offered = (created[0].result or {}).get("tools") if created else None
+        parts = await trajectory_page(self._verbs, exchange, instance_id, limit=1)
+        offered = await self._parser.apply(_offered_tools, b"".join(parts))
         environment = self._registry.catalog(status.environment).describe()
         told = {"instance_id", "environment", "task_id", "state", "step_index"}
         return {
@@ -173,6 +172,12 @@ class CompatRoutes:
     async def _run(self, exchange: Exchange, native: Request, *, keyed: bool = True) -> Json:
         reply = await self._verbs.run(exchange, native, header_key(exchange) if keyed else None)
         return await self._parser.apply(json_object, reply.body)
+
+
+def _offered_tools(page: bytes) -> JsonValue:
+    """The tools of the create with which a page of a trajectory begins."""
+    created = Trajectory.model_validate_json(page).events
+    return (created[0].result or {}).get("tools") if created else None
 
 
 def _key_of(instance_id: str) -> str:

@@ -1,0 +1,103 @@
+"""Pages of histories as JSON documents, handed over in parts of bounded size.
+
+A small page is read where it is asked for. Reading a large one takes many copies of megabytes and holds the
+interpreter for as long, so a work process makes its document, and keeps it until the parts were fetched.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from .engine import connect
+from .pages import plan_page, read_page
+from .view import trajectory_page
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+    from .pages import PageBounds, PagePlan
+
+
+PART_BYTES = 1024 * 1024
+"""Most bytes of a part."""
+_SMALL_BYTES = 128 * 1024
+_SMALL_EVENTS = 64
+_MOST_KEPT = 64 * 1024 * 1024
+"""Bytes of all documents that a work process keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPart:
+    """A part of a page's document, from the offset that was asked for."""
+
+    data: bytes
+    total: int
+    """Bytes of the whole document."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    data: bytes
+    final: bool
+    """Other events follow it, so that none can be added to the page."""
+
+
+def is_small(plan: PagePlan) -> bool:
+    """Return whether the page can be read beside the event loop."""
+    return plan.size <= _SMALL_BYTES and plan.events <= _SMALL_EVENTS
+
+
+def page_document(connection: Connection, plan: PagePlan) -> bytes:
+    """Read a page as JSON."""
+    return trajectory_page(plan.record, read_page(connection, plan))
+
+
+def part_of_page(
+    url: str, tenant: str, public_id: str, bounds: PageBounds, offset: int
+) -> DocumentPart | None:
+    """Return a part of a page; for a work process, which reads a page once for all parts of it.
+
+    Raises OSError when the database cannot be read.
+    """
+    try:
+        return _documents_of(url).part(tenant, public_id, bounds, offset)
+    except SQLAlchemyError as error:
+        raise OSError(str(getattr(error, "orig", None) or type(error).__name__)) from None
+
+
+@cache
+def _documents_of(url: str) -> Documents:
+    return Documents(url)
+
+
+class Documents:
+    """The documents of one database that were made last."""
+
+    def __init__(self, url: str, most_bytes: int = _MOST_KEPT) -> None:
+        self._engine = connect(url, create=False)
+        self._most = most_bytes
+        self._kept: OrderedDict[tuple[str, str, PageBounds], _Document] = OrderedDict()
+
+    def part(self, tenant: str, public_id: str, bounds: PageBounds, offset: int) -> DocumentPart | None:
+        """Return the part at an offset; None when there is no such instance."""
+        key = (tenant, public_id, bounds)
+        document = self._kept.pop(key, None)
+        if document is None or (offset == 0 and not document.final):
+            with self._engine.connect() as connection:
+                plan = plan_page(connection, tenant, public_id, bounds)
+                if plan is None:
+                    return None
+                document = _Document(page_document(connection, plan), plan.more)
+        self._kept[key] = document
+        while len(self._kept) > 1 and sum(len(each.data) for each in self._kept.values()) > self._most:
+            self._kept.popitem(last=False)
+        return DocumentPart(document.data[offset : offset + PART_BYTES], len(document.data))
+
+    def close(self) -> None:
+        """Disconnect from the database."""
+        self._engine.dispose()
