@@ -15,6 +15,7 @@ from sandbox_service.environments.registry import build_registry
 from sandbox_service.fleet.discovery import RayDiscovery
 from sandbox_service.fleet.router import Router
 from sandbox_service.stream.garbage import collect_rarely
+from sandbox_service.stream.memory import keep_freed_memory
 from sandbox_service.telemetry import configure_logging
 
 from .app import build_app
@@ -49,6 +50,7 @@ class GatewayReplica:
             quota=self._config.quota,
         )
         collect_rarely()
+        keep_freed_memory()
         return _without_request_id(app)
 
     async def check_health(self) -> None:

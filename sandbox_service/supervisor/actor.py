@@ -15,6 +15,7 @@ import ray
 
 from sandbox_service.stream.authentication import answerer_handshake, new_secret
 from sandbox_service.stream.garbage import collect_rarely
+from sandbox_service.stream.memory import keep_freed_memory
 from sandbox_service.stream.server import StreamServer
 from sandbox_service.telemetry import get_logger
 from sandbox_service.wire.frames import Frame, Op
@@ -91,6 +92,7 @@ class SupervisorActor:
         core = self._core = self._build_core(self._seat)
         await core.start()
         collect_rarely()
+        keep_freed_memory()
         secret = new_secret()
         server = self._server = StreamServer(core.handle, handshake=answerer_handshake(secret))
         path = self._seat.socket_path()
