@@ -119,7 +119,7 @@ def _check_port(config: ServiceConfig) -> None:
 
 def _roster(config: ServiceConfig, *, tcp: bool) -> Roster:
     from sandbox_service.fleet.roster_discovery import Roster
-    from sandbox_service.supervisor.seat import TlsFiles
+    from sandbox_service.supervisor.options import TlsFiles
 
     from .supervisor_core import core_builder
 

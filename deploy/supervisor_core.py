@@ -18,22 +18,22 @@ from sandbox_service.trajectories.store import open_store
 
 if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
-    from sandbox_service.supervisor.seat import CoreBuilder, Seat
+    from sandbox_service.supervisor.options import CoreBuilder, SupervisorOptions
     from sandbox_service.wire.frames import Frame
 
 
 class NodeSupervisor:
     """A supervisor with everything that it needs of its node."""
 
-    def __init__(self, config: ServiceConfig, seat: Seat) -> None:
+    def __init__(self, config: ServiceConfig, options: SupervisorOptions) -> None:
         self._config = config
-        self._seat = seat
+        self._options = options
         self._core: SupervisorCore | None = None
         self._owned = AsyncExitStack()
 
     async def start(self) -> None:
         """Open the sandboxes and the store, then start; ``close`` is for the caller, after a failure too."""
-        config, name = self._config, self._seat.name
+        config, name = self._config, self._options.name
         factory = await open_factory(config.sandbox, name, config.deadline.start_s, secret_places(config))
         self._owned.push_async_callback(factory.close)
         if not factory.is_boundary and not is_loopback(config.server.host):
@@ -77,6 +77,6 @@ def secret_places(config: ServiceConfig) -> list[Path]:
     return secret
 
 
-def _build(config: ServiceConfig, seat: Seat) -> NodeSupervisor:
+def _build(config: ServiceConfig, options: SupervisorOptions) -> NodeSupervisor:
     configure_logging("info", json=True)
-    return NodeSupervisor(config, seat)
+    return NodeSupervisor(config, options)

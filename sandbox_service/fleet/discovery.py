@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ray.actor import ActorHandle
 
     from sandbox_service.supervisor.actor import SupervisorActor
-    from sandbox_service.supervisor.seat import SupervisorAddress
+    from sandbox_service.supervisor.options import SupervisorAddress
 
     from .roster_discovery import Roster
 

@@ -15,13 +15,13 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sandbox_service.supervisor.actor import SupervisorActor
-from sandbox_service.supervisor.seat import Seat
+from sandbox_service.supervisor.options import SupervisorOptions
 from sandbox_service.telemetry import get_logger
 
 if TYPE_CHECKING:
     from ray.actor import ActorHandle
 
-    from sandbox_service.supervisor.seat import CoreBuilder, TlsFiles
+    from sandbox_service.supervisor.options import CoreBuilder, TlsFiles
 
 
 PREFIX = "supervisor-"
@@ -109,7 +109,7 @@ class Roster:
         return len(done) == len(stopping)
 
     def _start(self, name: str, node_id: str) -> None:
-        seat = Seat(name=name, fleet=self.fleet, tcp=self.tcp, tls=self.tls)
+        options = SupervisorOptions(name=name, fleet=self.fleet, tcp=self.tcp, tls=self.tls)
         ray.remote(SupervisorActor).options(
             name=PREFIX + name,
             namespace=self.fleet,
@@ -120,7 +120,7 @@ class Roster:
             num_cpus=0,
             max_concurrency=64,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
-        ).remote(seat, self.build_core)
+        ).remote(options, self.build_core)
         logger.info("supervisor_started", supervisor=name, node_id=node_id)
 
 

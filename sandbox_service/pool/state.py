@@ -197,7 +197,7 @@ class PoolState:
         box.idle_since = now
         return box.state
 
-    def doom(self, serial: int) -> list[str] | None:
+    def discard(self, serial: int) -> list[str] | None:
         """Record that a box died or must go at once; return its instances, or None if it is going already."""
         box = self.boxes.get(serial)
         if box is None or box.state is BoxState.DESTROYING:

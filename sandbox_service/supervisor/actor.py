@@ -20,12 +20,12 @@ from sandbox_service.stream.server import StreamServer
 from sandbox_service.telemetry import get_logger
 from sandbox_service.wire.frames import Frame, Op
 
-from .seat import SupervisorAddress
+from .options import SupervisorAddress
 
 if TYPE_CHECKING:
     import ssl
 
-    from .seat import Core, CoreBuilder, Seat
+    from .options import Core, CoreBuilder, SupervisorOptions
 
 
 logger = get_logger(__name__)
@@ -37,14 +37,14 @@ _RETRY_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 class SupervisorActor:
     """Starts by itself when Ray makes or restarts the actor."""
 
-    def __init__(self, seat: Seat, build_core: CoreBuilder) -> None:
-        self._seat = seat
+    def __init__(self, options: SupervisorOptions, build_core: CoreBuilder) -> None:
+        self._options = options
         self._build_core = build_core
         self._core: Core | None = None
         self._server: StreamServer | None = None
         self._address: SupervisorAddress | None = None
         self._failure = "starting"
-        self._starter = asyncio.get_running_loop().create_task(self._start_until_it_works())
+        self._starter = asyncio.get_running_loop().create_task(self._start_with_retries())
 
     async def address(self) -> SupervisorAddress | None:
         """How it is reached; None while it is starting."""
@@ -71,9 +71,9 @@ class SupervisorActor:
         self._starter.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._starter
-        await self._take_down(drain=True)
+        await self._shut_down(drain=True)
 
-    async def _start_until_it_works(self) -> None:
+    async def _start_with_retries(self) -> None:
         attempt = 0
         while True:
             try:
@@ -81,31 +81,31 @@ class SupervisorActor:
             except Exception as error:
                 # Capture point: whatever keeps the core from starting is told, and tried again.
                 self._failure = f"{type(error).__name__}: {error}"
-                logger.exception("supervisor_start_failed", supervisor=self._seat.name)
-                await self._take_down(drain=False)
+                logger.exception("supervisor_start_failed", supervisor=self._options.name)
+                await self._shut_down(drain=False)
             else:
                 return
             await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
             attempt += 1
 
     async def _start(self) -> None:
-        core = self._core = self._build_core(self._seat)
+        core = self._core = self._build_core(self._options)
         await core.start()
         collect_rarely()
         keep_freed_memory()
         secret = new_secret()
         server = self._server = StreamServer(core.handle, handshake=answerer_handshake(secret))
-        path = self._seat.socket_path()
+        path = self._options.socket_path()
         await server.listen_unix(path)
         host: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
-        port = await server.listen_tcp(host, 0, self._tls()) if self._seat.tcp else None
+        port = await server.listen_tcp(host, 0, self._tls()) if self._options.tcp else None
         node_id = ray.get_runtime_context().get_node_id()
         self._failure = ""
         self._address = SupervisorAddress(
-            self._seat.name, node_id, str(path), host, port, secret, pid=os.getpid()
+            self._options.name, node_id, str(path), host, port, secret, pid=os.getpid()
         )
 
-    async def _take_down(self, *, drain: bool) -> None:
+    async def _shut_down(self, *, drain: bool) -> None:
         self._address = None
         core, self._core = self._core, None
         server, self._server = self._server, None
@@ -119,4 +119,4 @@ class SupervisorActor:
                 await core.close()
 
     def _tls(self) -> ssl.SSLContext | None:
-        return self._seat.tls.context(server=True) if self._seat.tls is not None else None
+        return self._options.tls.context(server=True) if self._options.tls is not None else None

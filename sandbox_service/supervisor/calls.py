@@ -11,14 +11,14 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.stream.failures import error_of
 from sandbox_service.wire.frames import Op
 
-from .instances import gone
+from .instances import end_error
 
 if TYPE_CHECKING:
     from sandbox_service.wire.frames import Frame
 
-    from .endings import Endings
     from .instances import Instance
-    from .live_box import LiveBox
+    from .pooled_box import PooledBox
+    from .termination import Termination
 
 
 _WORKER_GONE = (ErrorCode.STEP_TIMEOUT, ErrorCode.INSTANCE_LOST, ErrorCode.UNKNOWN_INSTANCE)
@@ -34,13 +34,13 @@ class NotStartedError(ServiceError):
 class BoxCalls:
     """Sends operations to boxes, and ends the instances whose state is gone after a failure."""
 
-    def __init__(self, endings: Endings) -> None:
-        self._endings = endings
+    def __init__(self, termination: Termination) -> None:
+        self._termination = termination
 
     async def call_box(
         self,
         instance: Instance,
-        box: LiveBox,
+        box: PooledBox,
         frame: Frame,
         timeout_s: float,
         received: Frame | None = None,
@@ -54,16 +54,16 @@ class BoxCalls:
         try:
             reply = await box.execute(frame, timeout_s)
         except ServiceError as error:
-            raise self._endings.failed(instance, error, received) from error
+            raise self._termination.handle_failure(instance, error, received) from error
         if reply.op is Op.ERROR:
             refusal = error_of(reply)
             if refusal.code in _WORKER_GONE:
-                failure = self._endings.failed(instance, refusal, received)
+                failure = self._termination.handle_failure(instance, refusal, received)
                 if reply.meta.get("unstarted") and failure.code is ErrorCode.SANDBOX_FAILED:
                     raise NotStartedError(failure.code, failure.detail)
                 raise failure
         if instance.ended:
-            raise gone(instance.state, instance.reason)
+            raise end_error(instance.state, instance.reason)
         return reply
 
 

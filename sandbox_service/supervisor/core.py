@@ -16,27 +16,27 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.stream.failures import error_frame
 from sandbox_service.wire.frames import Frame, Op
 
-from .answers import AnswerMemory
+from .admission import Admission
 from .background import BackgroundTasks
 from .calls import BoxCalls
 from .clock import Clock, SystemClock
 from .create_keys import CreateKeys
 from .creation import Creation, InstanceCreator
-from .endings import Endings
 from .exclusive import ExclusiveExecutor
 from .failures import error_answer
 from .forks import Forks
+from .idempotency import AnswerCache
 from .inspection import Inspection
 from .instance_setup import InstanceSetup
 from .instances import InstanceTable
 from .journal import Journal
+from .maintenance import Maintenance
 from .operations import InstanceOperations
 from .pools import Pools
-from .quotas import Admission
 from .releases import Releases
 from .replay import Replay
 from .takeover import Takeover
-from .upkeep import Upkeep
+from .termination import Termination
 
 if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
@@ -71,13 +71,13 @@ class SupervisorCore:
         self._node = node or platform.node()
         self._began = self._clock.monotonic()
         self._tasks = BackgroundTasks(f"supervisor {name}")
-        self.answers = AnswerMemory(config.store.answers_mib * 1024 * 1024)
+        self.answers = AnswerCache(config.store.answers_mib * 1024 * 1024)
         self.table = InstanceTable(name, config.lease, self._clock, self.answers)
         self._journal = Journal(name, store, self._clock)
-        self._endings = Endings(
+        self._termination = Termination(
             table=self.table, journal=self._journal, deadlines=config.deadline, tasks=self._tasks
         )
-        self.pools = Pools(config, registry, factory, self._clock, self._endings.state_lost)
+        self.pools = Pools(config, registry, factory, self._clock, self._termination.handle_state_loss)
         self._admission = Admission(config=config, table=self.table, journal=self._journal, clock=self._clock)
         self._takeover = Takeover(
             name=name,
@@ -88,10 +88,10 @@ class SupervisorCore:
             journal=self._journal,
         )
         self._create_keys = CreateKeys(store=store, answers=self.answers)
-        self.upkeep = Upkeep(
+        self.maintenance = Maintenance(
             table=self.table,
             journal=self._journal,
-            endings=self._endings,
+            termination=self._termination,
             pools=self.pools,
             clock=self._clock,
             interval_s=config.lease.sweep_interval_s,
@@ -106,7 +106,7 @@ class SupervisorCore:
         )
         self._operations = self._build_operations()
         self._handlers = self._build_handlers()
-        self._began_life = False
+        self._has_begun = False
         self._closed = False
 
     def __repr__(self) -> str:
@@ -121,12 +121,12 @@ class SupervisorCore:
         """Clear what an earlier life left, warm the pools and begin the upkeep."""
         await self.pools.start()
         await self._takeover.take_over_earlier_run()
-        self._began_life = True
+        self._has_begun = True
         await self._create_keys.load()
         if self._config.tenants > 1:
             # Reads the history of a day, for which the first creates need not wait.
-            self._tasks.spawn(self._journal.recall())
-        self.upkeep.start()
+            self._tasks.spawn(self._journal.load_usage())
+        self.maintenance.start()
 
     async def handle(self, frame: Frame) -> Frame:
         """Answer one frame of a gateway."""
@@ -143,7 +143,7 @@ class SupervisorCore:
 
     def tick(self) -> None:
         """Do now what time has brought; the upkeep loop does it by itself."""
-        self.upkeep.tick()
+        self.maintenance.tick()
 
     def stats(self) -> SupervisorStats:
         """The supervisor in numbers."""
@@ -151,7 +151,7 @@ class SupervisorCore:
             name=self._name,
             node=self._node,
             draining=self.draining,
-            storing=self._journal.open_for_writing(),
+            storing=self._journal.is_writable(),
             uptime_s=self._clock.monotonic() - self._began,
             protections=self._factory.protections(),
             pools=self.pools.stats(),
@@ -171,15 +171,15 @@ class SupervisorCore:
             return
         self._closed = True
         await self.drain()
-        await self.upkeep.stop()
+        await self.maintenance.stop()
         await self._tasks.cancel()
         for instance in self.table.live():
-            self._endings.state_lost(instance.instance_id, "the supervisor shut down")
+            self._termination.handle_state_loss(instance.instance_id, "the supervisor shut down")
         await self.pools.close()
         await self._tasks.finish(self._config.deadline.release_s)
         await self._tasks.cancel()
-        if self._began_life:
-            self._journal.settle()
+        if self._has_begun:
+            self._journal.write_backlog()
             await self._store.end_life(self._name)
 
     def _build_creation(self) -> Creation:
@@ -190,7 +190,7 @@ class SupervisorCore:
             table=self.table,
             journal=self._journal,
             setup=InstanceSetup(pools=self.pools, create_s=self._config.deadline.create_s),
-            endings=self._endings,
+            termination=self._termination,
             clock=self._clock,
         )
         return Creation(
@@ -203,13 +203,13 @@ class SupervisorCore:
 
     def _build_operations(self) -> Mapping[Op, Operation]:
         """Return the operations that have their instance to themselves."""
-        calls = BoxCalls(self._endings)
+        calls = BoxCalls(self._termination)
         replay = Replay(
             deadlines=self._config.deadline,
             store=self._store,
             journal=self._journal,
             pools=self.pools,
-            endings=self._endings,
+            termination=self._termination,
             calls=calls,
         )
         operations = InstanceOperations(
@@ -223,7 +223,7 @@ class SupervisorCore:
             admission=self._admission,
             table=self.table,
             journal=self._journal,
-            endings=self._endings,
+            termination=self._termination,
             calls=calls,
             replay=replay,
         )
@@ -245,7 +245,7 @@ class SupervisorCore:
             journal=self._journal,
             store=self._store,
             clock=self._clock,
-            endings=self._endings,
+            termination=self._termination,
             takeover=self._takeover,
         )
         inspection = Inspection(name=self._name, table=self.table, store=self._store, clock=self._clock)

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from .idempotency import KeyMemory
+from .idempotency import KeyCache
 
 if TYPE_CHECKING:
     from sandbox_service.trajectories.base import TrajectoryStore
     from sandbox_service.trajectories.records import EventRecord
 
-    from .answers import AnswerMemory
+    from .idempotency import AnswerCache
 
 
 _MOST_ANSWERS = 2048
@@ -31,11 +31,11 @@ _HASHES = 4
 class CreateKeys:
     """Finds the create that was made under a tenant's key."""
 
-    def __init__(self, *, store: TrajectoryStore, answers: AnswerMemory) -> None:
+    def __init__(self, *, store: TrajectoryStore, answers: AnswerCache) -> None:
         self._store = store
         self._filter: BloomFilter | None = None
         """Keys that may be on record; None if only the store can tell."""
-        self.memory: KeyMemory[tuple[str, str]] = KeyMemory(answers, _MOST_ANSWERS, _MOST_IN_MEMORY)
+        self.cache: KeyCache[tuple[str, str]] = KeyCache(answers, _MOST_ANSWERS, _MOST_IN_MEMORY)
         """By tenant and key."""
 
     async def load(self) -> None:

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from sandbox_service.environments.registry import Registry
     from sandbox_service.trajectories.base import TrajectoryStore
 
+    from .admission import Admission
     from .background import BackgroundTasks
     from .clock import Clock
     from .create_keys import CreateKeys
-    from .endings import Endings
     from .instance_setup import InstanceSetup
     from .instances import Instance, InstanceTable
     from .journal import Journal
-    from .quotas import Admission
+    from .termination import Termination
 
 
 class Creation:
@@ -54,8 +54,8 @@ class Creation:
 
     async def create(self, frame: Frame) -> Frame:
         """Start an episode, or answer from the key."""
-        self._journal.settle()
-        key, memory = frame.meta.get("key"), self._keys.memory
+        self._journal.write_backlog()
+        key, memory = frame.meta.get("key"), self._keys.cache
         slot: tuple[str, str] | None = None if key is None else (frame.meta["tenant"], key)
         request, digest = await identify_request(frame)
         # From here to the task nothing is awaited, or two creates under one key would both begin.
@@ -88,7 +88,7 @@ class Creation:
         except Exception as error:  # noqa: BLE001  # capture point: a create's own failure is an answer
             return error_answer(frame, error)
         finally:
-            self._keys.memory.finish(frame.meta["tenant"], slot, answer)
+            self._keys.cache.finish(frame.meta["tenant"], slot, answer)
         return answer
 
 
@@ -104,7 +104,7 @@ class InstanceCreator:
         table: InstanceTable,
         journal: Journal,
         setup: InstanceSetup,
-        endings: Endings,
+        termination: Termination,
         clock: Clock,
     ) -> None:
         self._registry = registry
@@ -113,7 +113,7 @@ class InstanceCreator:
         self._table = table
         self._journal = journal
         self._setup = setup
-        self._endings = endings
+        self._termination = termination
         self._clock = clock
 
     async def create_instance(self, frame: Frame) -> Frame:
@@ -136,7 +136,7 @@ class InstanceCreator:
             self._journal.open(instance, created)
         except BaseException:
             self._table.discard(instance)
-            self._endings.vacate(instance)
+            self._termination.clear_slot(instance)
             raise
         self._table.activate(instance)
         return Frame(Op.REPLY, frame.request_id, instance.public_id, {**timing}, reply.body)
@@ -148,7 +148,7 @@ class InstanceCreator:
             unique = self._table.new_id()
         else:
             unique = record_id(tenant, chosen)
-            known = self._table.remembers(tenant, chosen)
+            known = self._table.is_taken(tenant, chosen)
             if known or await self._store.instance(tenant, chosen) is not None:
                 raise ServiceError(ErrorCode.DUPLICATE_INSTANCE, f"the id {chosen!r} is taken")
         # After the last wait, or creates at the same time would all find room for one.

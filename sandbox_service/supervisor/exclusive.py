@@ -14,8 +14,8 @@ from sandbox_service.wire.frames import Frame, Op
 
 from .failures import error_answer
 from .idempotency import identify_request, recorded_answer
-from .instances import GONE, InstanceState
-from .takeover import require_proof
+from .instances import END_CODES, InstanceState
+from .takeover import resolve_doubt
 from .timing import RequestTimer
 
 if TYPE_CHECKING:
@@ -88,19 +88,19 @@ class ExclusiveExecutor:
         try:
             instance = await self._takeover.find_or_take_over(frame)
         except ServiceError as error:
-            if key is None or error.code not in GONE:
+            if key is None or error.code not in END_CODES:
                 raise
             return await self._answer_of_ended(frame, request, error)
-        self._journal.settle()
+        self._journal.write_backlog()
         keys, known = instance.keys, None
-        if key is not None and digest is not None and (keys.trimmed or keys.get(key) is not None):
+        if key is not None and digest is not None and (keys.evicted or keys.get(key) is not None):
             known = await self._answer_of_key(instance, key, frame, request, digest)
         if known is not None:
             # The record of the first call may not be durable yet, and no answer is sent before it is.
             await self._journal.committed()
             return known
-        if instance.doubtful:
-            require_proof(instance, frame)
+        if instance.in_doubt:
+            resolve_doubt(instance, frame)
         # From this check to the entry of the key nothing is awaited: a second request that came in between
         # would find neither the instance busy nor the key taken, and would run as well.
         if instance.busy or instance.state is InstanceState.CREATING:
@@ -156,7 +156,7 @@ class ExclusiveExecutor:
         async def find_recorded() -> EventRecord | None:
             return await self._store.event_of_key(instance.tenant, instance.public_id, key)
 
-        if keys.trimmed and keys.get(key) is None and (event := await find_recorded()) is not None:
+        if keys.evicted and keys.get(key) is None and (event := await find_recorded()) is not None:
             return recorded_answer(event, frame, request)
         entry = keys.get(key)
         return None if entry is None else await keys.repeat(entry, frame, request, digest, find_recorded)

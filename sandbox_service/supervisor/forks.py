@@ -16,14 +16,14 @@ from .exclusive import OperationResult
 from .instances import InstanceState
 
 if TYPE_CHECKING:
+    from .admission import Admission
     from .calls import BoxCalls
-    from .endings import Endings
     from .exclusive import Invocation
     from .instances import Instance, InstanceTable
     from .journal import Journal
-    from .live_box import LiveBox
-    from .quotas import Admission
+    from .pooled_box import PooledBox
     from .replay import Replay
+    from .termination import Termination
 
 
 class Forks:
@@ -36,7 +36,7 @@ class Forks:
         admission: Admission,
         table: InstanceTable,
         journal: Journal,
-        endings: Endings,
+        termination: Termination,
         calls: BoxCalls,
         replay: Replay,
     ) -> None:
@@ -44,7 +44,7 @@ class Forks:
         self._admission = admission
         self._table = table
         self._journal = journal
-        self._endings = endings
+        self._termination = termination
         self._calls = calls
         self._replay = replay
 
@@ -66,7 +66,7 @@ class Forks:
         except BaseException:
             for copy in copies:
                 self._table.discard(copy)
-                self._endings.vacate(copy)
+                self._termination.clear_slot(copy)
             raise
         for copy in copies:
             self._table.activate(copy, finished=instance.state is InstanceState.FINISHED)
@@ -81,7 +81,7 @@ class Forks:
         copy.replayable = instance.replayable
         return copy
 
-    async def _copy(self, instance: Instance, copy: Instance, box: LiveBox) -> Frame:
+    async def _copy(self, instance: Instance, copy: Instance, box: PooledBox) -> Frame:
         """Make one copy in the source's box; return the runner's reply."""
         limit = self._create_s
         box.pool.admit_copy(box, copy.instance_id)

@@ -11,7 +11,7 @@ import asyncio
 import json
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -21,12 +21,8 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.records import EventKind, public_id
 from sandbox_service.wire.frames import Frame, Op
 
-from .answers import KeyEntry
-
 if TYPE_CHECKING:
     from sandbox_service.trajectories.records import EventRecord
-
-    from .answers import AnswerMemory
 
 
 RECORDED_AS: Mapping[Op, EventKind] = MappingProxyType(
@@ -46,19 +42,79 @@ _COMPARED = 64 * 1024
 """Bytes of a body that is read to find out whether it says the same as another."""
 _LARGE = 256 * 1024
 """Bytes that take the event loop about as long to hash as it takes for a step."""
+_OVERHEAD = 512
+"""Bytes of an answer beside its body."""
 
 
-class KeyMemory(Generic[_K]):
+@dataclass(slots=True, eq=False)
+class KeyEntry:
+    """What is known of an idempotency key."""
+
+    digest: bytes
+    running: asyncio.Task[Frame] | None = None
+    """The execution that later calls join."""
+    answer: Frame | None = None
+    """The answer, while it is held in memory."""
+
+
+class AnswerCache:
+    """The answers of one supervisor, by tenant."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self._bytes = 0
+        self._entries: dict[str, OrderedDict[KeyEntry, int]] = {}
+        self._held: dict[str, int] = {}
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of all answers that are held."""
+        return self._bytes
+
+    def hold(self, tenant: str, entry: KeyEntry, answer: Frame) -> None:
+        """Keep the answer of a key; older ones go when there is no room."""
+        entry.answer = answer
+        size = len(answer.body) + _OVERHEAD
+        entries = self._entries.get(tenant)
+        if entries is None:
+            entries = self._entries[tenant] = OrderedDict()
+            self._held[tenant] = 0
+        entries[entry] = size
+        self._bytes += size
+        self._held[tenant] += size
+        while self._bytes > self._most:
+            largest = max(self._held, key=self._held.__getitem__)
+            self.drop(largest, next(iter(self._entries[largest])))
+
+    def used(self, tenant: str, entry: KeyEntry) -> None:
+        """Note that the answer was asked for again, so that it is dropped last."""
+        if entry.answer is not None:
+            self._entries[tenant].move_to_end(entry)
+
+    def drop(self, tenant: str, entry: KeyEntry) -> None:
+        """Forget the answer, if it is held."""
+        if entry.answer is None:
+            return
+        entry.answer = None
+        entries = self._entries[tenant]
+        size = entries.pop(entry)
+        self._bytes -= size
+        self._held[tenant] -= size
+        if not entries:
+            del self._entries[tenant], self._held[tenant]
+
+
+class KeyCache(Generic[_K]):
     """The keys of one instance, or of all creates."""
 
-    def __init__(self, held: AnswerMemory, answers: int = 4, keys: int = 4096) -> None:
+    def __init__(self, held: AnswerCache, answers: int = 4, keys: int = 4096) -> None:
         self._held = held
         self._answers = answers
         self._keys = keys
         self._entries: OrderedDict[_K, KeyEntry] = OrderedDict()
         self._warm: OrderedDict[_K, tuple[str, KeyEntry]] = OrderedDict()
         self._closed = False
-        self.trimmed = False
+        self.evicted = False
         """Keys were forgotten: one that is not here may be in the store."""
 
     def __len__(self) -> int:
@@ -122,7 +178,7 @@ class KeyMemory(Generic[_K]):
             raise conflict(frame)
         raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, "the key's answer is not on record")
 
-    def recall(self, key: _K, digest: bytes) -> None:
+    def restore(self, key: _K, digest: bytes) -> None:
         """Take over a key from the store, whose answer stays there."""
         self._entries[key] = KeyEntry(digest)
         self._trim()
@@ -138,7 +194,7 @@ class KeyMemory(Generic[_K]):
             oldest, entry = next(iter(self._entries.items()))
             if entry.running is not None:
                 return
-            self.trimmed = True
+            self.evicted = True
             del self._entries[oldest]
             if oldest in self._warm:
                 self._held.drop(*self._warm.pop(oldest))

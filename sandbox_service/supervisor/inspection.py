@@ -8,7 +8,7 @@ from sandbox_contract.inspection import Instances, InstanceStatus
 from sandbox_service.trajectories.pages import MOST_EVENTS, PageBounds
 from sandbox_service.trajectories.records import public_id
 
-from .instances import Tombstone, unknown
+from .instances import Tombstone, unknown_error
 
 if TYPE_CHECKING:
     from sandbox_service.trajectories.base import TrajectoryStore
@@ -38,7 +38,7 @@ class Inspection:
         if frame.instance_id:
             one = table.status(tenant, frame.instance_id)
             if one is None:
-                raise unknown(frame.instance_id)
+                raise unknown_error(frame.instance_id)
             return frame.reply(Instances(instances=(self._status(one, now),)).model_dump_json().encode())
         after = frame.meta.get("after", {self._name: -1}).get(self._name)
         if after is None:
@@ -59,7 +59,7 @@ class Inspection:
         bounds = PageBounds(meta.get("after", -1), min(meta.get("limit", MOST_EVENTS), MOST_EVENTS))
         part = await store.page(meta["tenant"], frame.instance_id, bounds, meta.get("offset", 0))
         if part is None:
-            raise unknown(frame.instance_id)
+            raise unknown_error(frame.instance_id)
         return frame.reply(part.data, {"total": part.total})
 
     def _status(self, one: Instance | Tombstone, now: float) -> InstanceStatus:

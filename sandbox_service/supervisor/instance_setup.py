@@ -37,9 +37,9 @@ class InstanceSetup:
             try:
                 reply = await box.execute(request, limit)
             except ServiceError as error:
-                if box.doomed:
+                if box.discarded:
                     # Its slot went with the box. In a box that lives, the slot is cleared.
-                    instance.take_box()
+                    instance.detach_box()
                 if last or error.code is not ErrorCode.OUTCOME_UNKNOWN:
                     raise ServiceError(ErrorCode.SANDBOX_FAILED, error.detail) from error
             else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections import Counter, OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -17,8 +18,7 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.pool.leases import Lease, Leases
 from sandbox_service.trajectories.records import public_id, record_id
 
-from .idempotency import KeyMemory
-from .listing import Listing
+from .idempotency import KeyCache
 
 if TYPE_CHECKING:
     import asyncio
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from sandbox_service.config import LeaseConfig
     from sandbox_service.environments.base import Catalog, EnvironmentSpec
 
-    from .answers import AnswerMemory
     from .clock import Clock
-    from .live_box import LiveBox
+    from .idempotency import AnswerCache
+    from .pooled_box import PooledBox
 
 
 class InstanceState(StrEnum):
@@ -50,12 +50,12 @@ class InstanceState(StrEnum):
     """Its sandbox took it along."""
 
 
-_ENDINGS = {
+_END_CODE_OF_STATE = {
     InstanceState.RELEASED: ErrorCode.INSTANCE_RELEASED,
     InstanceState.EXPIRED: ErrorCode.INSTANCE_EXPIRED,
     InstanceState.LOST: ErrorCode.INSTANCE_LOST,
 }
-GONE = frozenset(_ENDINGS.values())
+END_CODES = frozenset(_END_CODE_OF_STATE.values())
 """Errors of calls to an instance that has ended."""
 
 
@@ -71,10 +71,10 @@ class Instance:
     seed: int
     params: dict[str, JsonValue]
     lease: Lease
-    keys: KeyMemory[str]
+    keys: KeyCache[str]
     """Its idempotency keys."""
     state: InstanceState = InstanceState.CREATING
-    box: LiveBox | None = None
+    box: PooledBox | None = None
     """Where it lives; None while it waits to be set up, or to be rebuilt by replay."""
     step_index: int = 0
     """Index of the next step."""
@@ -84,9 +84,9 @@ class Instance:
     """An operation runs."""
     replayable: bool = False
     """All that made its state is on record, and the environment is deterministic."""
-    doubtful: bool = False
+    in_doubt: bool = False
     """It was recovered, and steps that were answered may be on no record."""
-    vacating: asyncio.Task[None] | None = None
+    slot_cleanup: asyncio.Task[None] | None = None
     """The clearing of the place that it has left."""
     reason: str = ""
     """Why it ended."""
@@ -104,9 +104,9 @@ class Instance:
     @property
     def ended(self) -> bool:
         """Whether it is over."""
-        return self.state in _ENDINGS
+        return self.state in _END_CODE_OF_STATE
 
-    def take_box(self) -> LiveBox | None:
+    def detach_box(self) -> PooledBox | None:
         """Part the instance from its box. Whoever gets it has to see to the place that is left."""
         box, self.box = self.box, None
         return box
@@ -129,12 +129,12 @@ class Tombstone:
     """The idempotency key of the release that ended it."""
 
 
-def gone(state: InstanceState, reason: str = "") -> ServiceError:
+def end_error(state: InstanceState, reason: str = "") -> ServiceError:
     """The error of a late call."""
-    return ServiceError(_ENDINGS[state], reason)
+    return ServiceError(_END_CODE_OF_STATE[state], reason)
 
 
-def unknown(instance_id: str) -> ServiceError:
+def unknown_error(instance_id: str) -> ServiceError:
     """The error of an id that means nothing to the caller."""
     return ServiceError(ErrorCode.UNKNOWN_INSTANCE, f"no instance {instance_id!r}")
 
@@ -142,7 +142,7 @@ def unknown(instance_id: str) -> ServiceError:
 class InstanceTable:
     """All instances of one supervisor."""
 
-    def __init__(self, supervisor: str, config: LeaseConfig, clock: Clock, answers: AnswerMemory) -> None:
+    def __init__(self, supervisor: str, config: LeaseConfig, clock: Clock, answers: AnswerCache) -> None:
         self._supervisor = supervisor
         self._config = config
         self._answers = answers
@@ -180,7 +180,7 @@ class InstanceTable:
             return instance
         tombstone = self.tombstone(tenant, public_id)
         if tombstone is not None:
-            raise gone(tombstone.state, tombstone.reason)
+            raise end_error(tombstone.state, tombstone.reason)
         return None
 
     def tombstone(self, tenant: str, public_id: str) -> Tombstone | None:
@@ -190,7 +190,7 @@ class InstanceTable:
             tombstone = self._tombstones.get(record_id(tenant, public_id))
         return tombstone
 
-    def remembers(self, tenant: str, public_id: str) -> bool:
+    def is_taken(self, tenant: str, public_id: str) -> bool:
         """Whether the tenant has, or had a while ago, an instance of this id."""
         try:
             return self.find(tenant, public_id) is not None
@@ -221,7 +221,7 @@ class InstanceTable:
         now = self._clock.monotonic()
         lease = self.leases.open(instance_id, now)
         self.leases.begin_use(lease, now)
-        keys: KeyMemory[str] = KeyMemory(self._answers)
+        keys: KeyCache[str] = KeyCache(self._answers)
         instance = Instance(instance_id, tenant, task_id, catalog, 0, {}, lease, keys)
         instance.replayable = catalog.spec.deterministic
         self._live[instance_id] = instance
@@ -257,7 +257,7 @@ class InstanceTable:
         self._remove(instance)
         instance.state = state
         instance.reason = reason
-        self.bury(
+        self.add_tombstone(
             Tombstone(
                 instance.instance_id,
                 instance.tenant,
@@ -272,12 +272,12 @@ class InstanceTable:
         )
         return True
 
-    def bury(self, tombstone: Tombstone) -> None:
+    def add_tombstone(self, tombstone: Tombstone) -> None:
         """Remember an instance that ended."""
         self._tombstones[tombstone.instance_id] = tombstone
         self._listing.add(tombstone.tenant, tombstone.instance_id)
 
-    def forget_old(self) -> None:
+    def drop_old_tombstones(self) -> None:
         """Drop tombstones that are old enough for the store alone to remember."""
         horizon = self._clock.monotonic() - self._config.tombstone_s
         while self._tombstones:
@@ -295,3 +295,38 @@ class InstanceTable:
         self._of_tenant[instance.tenant] -= 1
         if not self._of_tenant[instance.tenant]:
             del self._of_tenant[instance.tenant]
+
+
+class Listing:
+    """Ids of instances, live or ended a while ago."""
+
+    def __init__(self) -> None:
+        self._of_tenant: dict[str, dict[str, int]] = {}
+        self._last = 0
+
+    def add(self, tenant: str, instance_id: str) -> None:
+        """List an instance, unless it is listed."""
+        listed = self._of_tenant.setdefault(tenant, {})
+        if instance_id not in listed:
+            self._last += 1
+            listed[instance_id] = self._last
+
+    def remove(self, tenant: str, instance_id: str) -> None:
+        """List an instance no more."""
+        listed = self._of_tenant.get(tenant, {})
+        listed.pop(instance_id, None)
+        if not listed:
+            self._of_tenant.pop(tenant, None)
+
+    def page(self, tenant: str, after: int, limit: int, prefix: str = "") -> tuple[Sequence[str], int | None]:
+        """Return a tenant's ids after a number, and the number to go on from, None at the end."""
+        page: list[str] = []
+        last = after
+        for instance_id, number in self._of_tenant.get(tenant, {}).items():
+            if number <= after or not public_id(instance_id).startswith(prefix):
+                continue
+            if len(page) == limit:
+                return page, last
+            page.append(instance_id)
+            last = number
+        return page, None

@@ -1,7 +1,7 @@
 """What the supervisor writes of its instances, and what happens when the store takes nothing.
 
 An operation whose record is refused fails with ``storage_full`` and its record is kept; until the store has
-taken it, no other operation begins. Endings go through all the same: freeing a box must not need a disk.
+taken it, no other operation begins. An instance ends even so: a full disk must not keep a box busy.
 """
 
 from __future__ import annotations
@@ -81,17 +81,17 @@ class Journal:
             key=frame.meta.get("key"),
         )
 
-    async def recall(self) -> None:
+    async def load_usage(self) -> None:
         """Count what earlier runs of the supervisor recorded within the last day."""
         now = self._clock.time()
         since_monotonic = self._clock.monotonic() - now
         for each in await self._store.recorded_bytes(self._supervisor, now - DAY_S, now):
             self.recorded.recall(each.tenant, each.size, since_monotonic + each.at)
 
-    def open_for_writing(self) -> bool:
+    def is_writable(self) -> bool:
         """Return whether the store takes records."""
         try:
-            self.settle()
+            self.write_backlog()
         except ServiceError:
             return False
         return True
@@ -103,7 +103,7 @@ class Journal:
         """
         await self._store.committed()
 
-    def settle(self) -> None:
+    def write_backlog(self) -> None:
         """Write what the store refused before. Raises ServiceError(STORAGE_FULL) while it still refuses."""
         self._store.check()
         while self._backlog:
@@ -113,14 +113,14 @@ class Journal:
     def write(self, event: EventRecord) -> None:
         """Write an event; one that is refused is kept. Raises ServiceError(STORAGE_FULL)."""
         try:
-            self.settle()
+            self.write_backlog()
             self._store.append(event)
         except ServiceError as error:
             self._backlog.append(event)
             logger.error("trajectory_record_refused", instance_id=event.instance_id, reason=error.detail)
             raise
 
-    def keep(self, event: EventRecord) -> None:
+    def write_eventually(self, event: EventRecord) -> None:
         """Write an event now or as soon as the store takes it."""
         with contextlib.suppress(ServiceError):
             self.write(event)
@@ -134,7 +134,7 @@ class Journal:
         fork_sequence: int | None = None,
     ) -> None:
         """Write a new instance. When this raises ServiceError(STORAGE_FULL) the instance must not begin."""
-        self.settle()
+        self.write_backlog()
         record = InstanceRecord(
             instance.instance_id,
             instance.spec.name,
@@ -158,7 +158,7 @@ class Journal:
 
     def write_off(self, instance: Instance) -> None:
         """Record as lost an instance that was opened and must not begin."""
-        self.keep(self._never_begun(instance.instance_id, instance.sequence))
+        self.write_eventually(self._never_begun(instance.instance_id, instance.sequence))
 
     def _never_begun(self, instance_id: str, sequence: int) -> EventRecord:
         return EventRecord(instance_id, sequence, EventKind.LOST, self._clock.time(), status=507)

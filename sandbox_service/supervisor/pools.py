@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.pool.policy import Sharing
 
-from .boxes import BoxPool
+from .box_pool import BoxPool
 from .node import measure_node
 
 if TYPE_CHECKING:

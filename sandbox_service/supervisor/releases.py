@@ -10,7 +10,7 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 from .idempotency import conflict, recorded_answer
-from .instances import GONE, InstanceState
+from .instances import END_CODES, InstanceState
 from .timing import RequestTimer
 
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from sandbox_service.wire.frames import Frame
 
     from .clock import Clock
-    from .endings import Endings
     from .instances import Instance, InstanceTable
     from .journal import Journal
     from .takeover import Takeover
+    from .termination import Termination
 
 
 class Releases:
@@ -35,14 +35,14 @@ class Releases:
         journal: Journal,
         store: TrajectoryStore,
         clock: Clock,
-        endings: Endings,
+        termination: Termination,
         takeover: Takeover,
     ) -> None:
         self._table = table
         self._journal = journal
         self._store = store
         self._clock = clock
-        self._endings = endings
+        self._termination = termination
         self._takeover = takeover
 
     async def release(self, frame: Frame) -> Frame:
@@ -57,7 +57,7 @@ class Releases:
         if instance.state is InstanceState.CREATING:
             raise ServiceError(ErrorCode.INSTANCE_BUSY, "the instance is being created")
         body = _body(frame, released=True)
-        await self._endings.release(instance, frame, body)
+        await self._termination.release(instance, frame, body)
         # It has ended, whatever becomes of the record: freeing a box must not need a disk.
         with contextlib.suppress(ServiceError):
             await self._journal.committed()
@@ -68,7 +68,7 @@ class Releases:
         try:
             return await self._takeover.find_or_take_over(frame)
         except ServiceError as error:
-            if error.code in GONE:
+            if error.code in END_CODES:
                 return None
             raise
 
@@ -86,7 +86,7 @@ class Releases:
         """Whether another operation on the instance had the key."""
         if instance.keys.get(key) is not None:
             return True
-        return instance.keys.trimmed and await self._recorded(frame, key) is not None
+        return instance.keys.evicted and await self._recorded(frame, key) is not None
 
     async def _recorded(self, frame: Frame, key: str) -> EventRecord | None:
         return await self._store.event_of_key(frame.meta["tenant"], frame.instance_id, key)

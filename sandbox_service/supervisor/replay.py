@@ -17,7 +17,7 @@ from sandbox_service.trajectories.records import EventKind
 from sandbox_service.wire.frames import Frame, Op
 
 from .instance_setup import create_frame
-from .instances import gone
+from .instances import end_error
 
 if TYPE_CHECKING:
     from sandbox_service.config import DeadlineConfig
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from sandbox_service.trajectories.records import EventRecord
 
     from .calls import BoxCalls
-    from .endings import Endings
     from .instances import Instance
     from .journal import Journal
-    from .live_box import LiveBox
+    from .pooled_box import PooledBox
     from .pools import Pools
+    from .termination import Termination
 
 
 _COMPARED = ("observation", "reward", "terminated", "truncated")
@@ -47,33 +47,33 @@ class Replay:
         store: TrajectoryStore,
         journal: Journal,
         pools: Pools,
-        endings: Endings,
+        termination: Termination,
         calls: BoxCalls,
     ) -> None:
         self._deadlines = deadlines
         self._store = store
         self._journal = journal
         self._pools = pools
-        self._endings = endings
+        self._termination = termination
         self._calls = calls
 
-    async def rebuild(self, instance: Instance) -> LiveBox:
+    async def rebuild(self, instance: Instance) -> PooledBox:
         """Set the instance up in a box again and replay its recorded steps.
 
         Raises ServiceError: INSTANCE_LOST if that is impossible, another code if it may work later.
         """
         if not instance.replayable:
-            self._endings.lose(instance, "its state cannot be rebuilt")
-            raise gone(instance.state, instance.reason)
-        if instance.vacating is not None:
+            self._termination.mark_lost(instance, "its state cannot be rebuilt")
+            raise end_error(instance.state, instance.reason)
+        if instance.slot_cleanup is not None:
             # The release of its former slot must not hit the new one, which may be in the same box.
-            await asyncio.wait({instance.vacating})
+            await asyncio.wait({instance.slot_cleanup})
         events = await self._store.events(instance.instance_id)
         box = await self._pools.of(instance.spec.name).acquire(instance.tenant, instance.instance_id)
         if instance.ended:
             # It was released, or it expired, while it waited for the slot.
             box.leave(instance.instance_id, clean=True)
-            raise gone(instance.state, instance.reason)
+            raise end_error(instance.state, instance.reason)
         instance.box = box
         try:
             await self._replay(instance, box, events)
@@ -84,10 +84,10 @@ class Replay:
             raise
         finally:
             box.pool.set_up(instance.instance_id)
-        self._journal.keep(self._journal.event(instance, EventKind.REPLAY))
+        self._journal.write_eventually(self._journal.event(instance, EventKind.REPLAY))
         return box
 
-    async def _replay(self, instance: Instance, box: LiveBox, events: Sequence[EventRecord]) -> None:
+    async def _replay(self, instance: Instance, box: PooledBox, events: Sequence[EventRecord]) -> None:
         deadline, call_box = self._deadlines, self._calls.call_box
         payload = instance.catalog.payload(instance.task_id)
         request = create_frame(instance, payload, deadline.create_s)
@@ -106,8 +106,8 @@ class Replay:
             index += event.status < 400
 
     def _give_up(self, instance: Instance, reason: str) -> None:
-        self._endings.lose(instance, f"the instance could not be rebuilt: {reason}")
-        raise gone(instance.state, instance.reason)
+        self._termination.mark_lost(instance, f"the instance could not be rebuilt: {reason}")
+        raise end_error(instance.state, instance.reason)
 
 
 def _same_outcome(event: EventRecord, reply: Frame) -> bool:

@@ -16,7 +16,7 @@ from sandbox_service.trajectories.records import EventKind, EventRecord
 from sandbox_service.wire.frames import Op
 
 from .idempotency import RECORDED_AS, digest_of
-from .instances import InstanceState, Tombstone, gone, unknown
+from .instances import InstanceState, Tombstone, end_error, unknown_error
 
 if TYPE_CHECKING:
     from sandbox_service.environments.registry import Registry
@@ -89,19 +89,19 @@ class Takeover:
         """
         record = await self._store.instance(tenant, instance_id)
         if record is None:
-            raise unknown(instance_id)
+            raise unknown_error(instance_id)
         events = await self._store.events(record.instance_id)
         for event in reversed(events):
             if event.kind.ends and event.instance_id == record.instance_id:
-                raise gone(_ENDED[event.kind])
+                raise end_error(_ENDED[event.kind])
         if record.supervisor != self._name and not adopt:
-            raise unknown(instance_id)
+            raise unknown_error(instance_id)
         writer = last_writer(record, events)
         self._restore(record, events, writer, complete=await self._store.is_complete(writer))
         await self._store.flush()
         instance = self._table.find(tenant, instance_id)
         if instance is None:
-            raise unknown(instance_id)
+            raise unknown_error(instance_id)
         return instance
 
     def _restore(
@@ -122,14 +122,14 @@ class Takeover:
         instance.params = json.loads(record.params_json)
         instance.sequence = _next_sequence(record, events)
         finished = _restore_progress(instance, events)
-        instance.doubtful = not complete or in_doubt(record, events)
-        if instance.doubtful or writer != self._name:
+        instance.in_doubt = not complete or was_left_in_doubt(record, events)
+        if instance.in_doubt or writer != self._name:
             record_takeover(self._journal, instance, self._name)
         self._table.activate(instance, finished=finished)
 
     def _write_off(self, record: InstanceRecord, events: Sequence[EventRecord]) -> None:
         reason = "its supervisor ended"
-        self._journal.keep(
+        self._journal.write_eventually(
             EventRecord(
                 record.instance_id,
                 _next_sequence(record, events),
@@ -138,7 +138,7 @@ class Takeover:
                 status=410,
             )
         )
-        self._table.bury(
+        self._table.add_tombstone(
             Tombstone(
                 record.instance_id,
                 record.tenant,
@@ -160,7 +160,7 @@ def last_writer(record: InstanceRecord, events: Sequence[EventRecord]) -> str:
     return record.supervisor
 
 
-def in_doubt(record: InstanceRecord, events: Sequence[EventRecord]) -> bool:
+def was_left_in_doubt(record: InstanceRecord, events: Sequence[EventRecord]) -> bool:
     """Return whether an earlier takeover left a doubt that no step has settled since."""
     for event in reversed(events):
         if event.instance_id != record.instance_id or event.kind is EventKind.STEP:
@@ -172,12 +172,12 @@ def in_doubt(record: InstanceRecord, events: Sequence[EventRecord]) -> bool:
 
 def record_takeover(journal: Journal, instance: Instance, supervisor: str) -> None:
     """Record who has the instance from now on, and whether it may lack steps that were answered."""
-    response = json.dumps({"supervisor": supervisor, "complete": not instance.doubtful}).encode()
-    status = _IN_DOUBT if instance.doubtful else 200
-    journal.keep(journal.event(instance, EventKind.RECOVER, response=response, status=status))
+    response = json.dumps({"supervisor": supervisor, "complete": not instance.in_doubt}).encode()
+    status = _IN_DOUBT if instance.in_doubt else 200
+    journal.write_eventually(journal.event(instance, EventKind.RECOVER, response=response, status=status))
 
 
-def require_proof(instance: Instance, frame: Frame) -> None:
+def resolve_doubt(instance: Instance, frame: Frame) -> None:
     """Let an operation on a doubtful instance pass when its caller shows that it knows the state.
 
     Raises ServiceError(INSTANCE_RECOVERED) when that is not shown.
@@ -194,7 +194,7 @@ def require_proof(instance: Instance, frame: Frame) -> None:
         detail = f"the instance was recovered at step {index}; answered steps up to {asked - 1} are lost"
         raise ServiceError(ErrorCode.INSTANCE_RECOVERED, detail)
     if asked == index:
-        instance.doubtful = False
+        instance.in_doubt = False
 
 
 def _next_sequence(record: InstanceRecord, events: Sequence[EventRecord]) -> int:
@@ -216,7 +216,7 @@ def _restore_progress(instance: Instance, events: Sequence[EventRecord]) -> bool
             instance.replayable = False
         op = _OPS.get(event.kind)
         if op is not None and event.idempotency_key is not None and event.instance_id == instance.instance_id:
-            instance.keys.recall(event.idempotency_key, digest_of(op, event.request))
+            instance.keys.restore(event.idempotency_key, digest_of(op, event.request))
         if event.kind is EventKind.STEP and event.status < 400:
             last = event
     if last is None:

@@ -12,7 +12,7 @@ from sandbox_service.stream.failures import error_frame
 from sandbox_service.wire.frames import Frame, Op
 
 if TYPE_CHECKING:
-    from sandbox_service.supervisor.seat import Seat
+    from sandbox_service.supervisor.options import SupervisorOptions
 
 __all__ = ["FakeCore", "build_fake_core"]
 
@@ -77,6 +77,6 @@ class FakeCore:
         return frame.reply(json.dumps({"instance_id": instance_id}).encode())
 
 
-def build_fake_core(seat: Seat) -> FakeCore:
+def build_fake_core(options: SupervisorOptions) -> FakeCore:
     """A builder as the composition root has one."""
-    return FakeCore(seat.name)
+    return FakeCore(options.name)

@@ -270,7 +270,7 @@ class Operations(ModelledService):
         if orderly:
             self.loop.run_until_complete(self.service.core.close())
         else:
-            self.loop.run_until_complete(self.service.core.upkeep.stop())
+            self.loop.run_until_complete(self.service.core.maintenance.stop())
         for instance in self.model.values():
             instance.lose_state()
             self._used(instance)

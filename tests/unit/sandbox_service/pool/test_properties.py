@@ -64,7 +64,7 @@ def _act(pool: PoolInHand, action: str, number: int) -> None:
         pool.finish_destroying()
     elif action == "die" and pool.state.boxes:
         serials = sorted(pool.state.boxes)
-        for instance in pool.state.doom(serials[number % len(serials)]) or ():
+        for instance in pool.state.discard(serials[number % len(serials)]) or ():
             del pool.where[instance]
     elif action == "time":
         pool.now += number / 100

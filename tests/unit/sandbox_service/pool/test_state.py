@@ -92,8 +92,8 @@ def test_a_box_that_dies_gives_up_its_instances_once() -> None:
     pool = PoolInHand(capacity=3)
     first, second = pool.take("ada"), pool.take("ada")
     serial = pool.where[first]
-    assert pool.state.doom(serial) == sorted([first, second])
-    assert pool.state.doom(serial) is None
+    assert pool.state.discard(serial) == sorted([first, second])
+    assert pool.state.discard(serial) is None
     assert pool.state.instances == 0
 
 
@@ -101,7 +101,7 @@ def test_a_box_that_dies_while_it_starts_is_destroyed_when_it_is_up() -> None:
     pool = PoolInHand()
     pool.ask("ada")
     (serial,) = pool.decide().starts
-    assert pool.state.doom(serial) is None
+    assert pool.state.discard(serial) is None
     assert pool.state.started(serial, 0.0) is BoxState.DESTROYING
 
 
@@ -118,7 +118,7 @@ def test_a_reset_that_ends_after_its_box_died_changes_nothing() -> None:
     instance = pool.take("ada")
     serial = pool.where[instance]
     pool.leave(instance)
-    pool.state.doom(serial)
+    pool.state.discard(serial)
     assert pool.state.cleaned(serial, 0.0, clean=True) is None
 
 

@@ -23,7 +23,7 @@ def _message(instance: str, content: str = "hello") -> dict[str, object]:
 
 async def _restarted(service: Supervised, **branches: object) -> Supervised:
     """The next supervisor of the same name, after the first was killed."""
-    await service.core.upkeep.stop()
+    await service.core.maintenance.stop()
     heir = Supervised(fake_config(**branches), service.factory, service.store, service.clock)
     await heir.core.start()
     return heir

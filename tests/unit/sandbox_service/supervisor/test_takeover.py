@@ -30,7 +30,7 @@ async def _begun(*, complete: bool) -> Supervised:
 
 async def _killed(service: Supervised, *, lost: int = 0) -> Supervised:
     """The next supervisor after a kill that cost each instance so many of its latest events."""
-    await service.core.upkeep.stop()
+    await service.core.maintenance.stop()
     for events in service.store.own_events.values():
         del events[len(events) - lost :]
     heir = Supervised(fake_config(), service.factory, service.store, service.clock)
@@ -155,7 +155,7 @@ async def test_an_adopted_instance_names_its_new_supervisor_whose_death_counts_f
     store.records[instance] = type(record)(
         instance, record.environment, record.task_id, record.tenant, "dead", record.created_at, record.seed
     )
-    await service.core.upkeep.stop()
+    await service.core.maintenance.stop()
     store.lives["dead"] = "complete"
     store.complete = False
     heir = Supervised(fake_config(), factory, store, FakeClock())
@@ -172,12 +172,12 @@ async def test_an_adopted_instance_names_its_new_supervisor_whose_death_counts_f
 async def test_a_supervisor_that_returns_doubts_what_another_had_and_left_incomplete() -> None:
     first = await _begun(complete=True)
     store, instance = first.store, await first.create()
-    await first.core.upkeep.stop()
+    await first.core.maintenance.stop()
     store.complete = False
     heir = Supervised(fake_config(), first.factory, store, first.clock, "s2")
     await heir.core.start()
     await heir.step(instance, adopt=True)
-    await heir.core.upkeep.stop()
+    await heir.core.maintenance.stop()
     assert store.own_events[instance].pop().kind is EventKind.STEP
     returned = await _killed(first)
     assert await returned.refusal(Op.STEP, instance, _message(instance)) is ErrorCode.INSTANCE_RECOVERED

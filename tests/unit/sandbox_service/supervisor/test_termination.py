@@ -1,4 +1,4 @@
-"""Endings: release, expiry and loss; none waits for another, and nothing is left."""
+"""Instances end by release, expiry and loss; none waits for another, and nothing is left."""
 
 from __future__ import annotations
 
@@ -191,15 +191,15 @@ async def test_a_refused_record_does_not_keep_an_ending_from_freeing_its_box() -
 async def test_one_expiry_that_fails_does_not_end_the_upkeep(monkeypatch: pytest.MonkeyPatch) -> None:
     async with supervised() as service:
         broken, fine = await service.create(), await service.create()
-        endings = service.core._endings
-        expire = type(endings).expire
+        termination = service.core._termination
+        expire = type(termination).expire
 
         def fail_for_one(self: object, instance: object) -> None:
             if instance.instance_id == broken:
                 raise RuntimeError("a bug")
             expire(self, instance)
 
-        monkeypatch.setattr(type(endings), "expire", fail_for_one)
+        monkeypatch.setattr(type(termination), "expire", fail_for_one)
         service.pass_time(300)
         assert (await service.states())[fine] == "expired"
 

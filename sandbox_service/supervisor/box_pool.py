@@ -22,7 +22,7 @@ from sandbox_service.telemetry import get_logger
 from sandbox_service.trajectories.records import public_id
 
 from .background import BackgroundTasks
-from .live_box import LiveBox
+from .pooled_box import PooledBox
 
 if TYPE_CHECKING:
     from sandbox_service.config import DeadlineConfig, PoolConfig
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Lost = Callable[[str, str], None]
 
 
-_LASTING = (ErrorCode.IMAGE_MISSING, ErrorCode.STORAGE_FULL)
+_PERMANENT = (ErrorCode.IMAGE_MISSING, ErrorCode.STORAGE_FULL)
 
 logger = get_logger(__name__)
 
@@ -71,8 +71,8 @@ class BoxPool:
             sharing=sharing or Sharing(),
         )
         self.state = PoolState(policy)
-        self._boxes: dict[int, LiveBox] = {}
-        self._waiting: dict[int, asyncio.Future[LiveBox]] = {}
+        self._boxes: dict[int, PooledBox] = {}
+        self._waiting: dict[int, asyncio.Future[PooledBox]] = {}
         self._serial = 0
         self._failure = ServiceError(ErrorCode.SANDBOX_FAILED)
         self._starts = BackgroundTasks(f"starts of {spec.name}")
@@ -82,17 +82,17 @@ class BoxPool:
         """Decide what can be decided now, and set it going."""
         decisions = assign(self.state, self._clock.monotonic())
         for grant in decisions.grants:
-            self._hand_over(grant)
+            self._grant(grant)
         for serial in decisions.starts:
             self._starts.spawn(self._start(serial))
         for serial in decisions.destroys:
             self._tasks.spawn(self._destroy(serial))
         for waiter in decisions.expired:
-            self._refuse(waiter, self._late(waiter))
+            self._refuse(waiter, self._timeout_error(waiter))
         for waiter in decisions.unservable:
             self._refuse(waiter, self._failure)
 
-    async def acquire(self, tenant: str, instance_id: str, *, fresh: bool = False) -> LiveBox:
+    async def acquire(self, tenant: str, instance_id: str, *, fresh: bool = False) -> PooledBox:
         """A place for an instance; waits in the tenant's queue for it.
 
         Raises ServiceError: QUEUE_FULL, QUEUE_TIMEOUT, DRAINING, or why boxes do not start.
@@ -100,13 +100,13 @@ class BoxPool:
         if self.state.closing:
             raise ServiceError(ErrorCode.DRAINING, retry_after_s=1.0)
         waiter = self._enqueue(tenant, instance_id, fresh=fresh)
-        place: asyncio.Future[LiveBox] = asyncio.get_running_loop().create_future()
+        place: asyncio.Future[PooledBox] = asyncio.get_running_loop().create_future()
         self._waiting[waiter.serial] = place
         self.decide()
         try:
             return await place
         except asyncio.CancelledError:
-            self._abandon(waiter, place)
+            self._cancel_wait(waiter, place)
             raise
 
     def set_up(self, instance_id: str) -> None:
@@ -115,26 +115,26 @@ class BoxPool:
         if self.state.policy.max_creating is not None:
             self.decide()
 
-    def admit_copy(self, box: LiveBox, instance_id: str) -> None:
+    def admit_copy(self, box: PooledBox, instance_id: str) -> None:
         """A place beside the source of a fork. Raises CapacityError(QUOTA_EXCEEDED)."""
-        if box.doomed:
+        if box.discarded:
             raise ServiceError(ErrorCode.SANDBOX_FAILED, "the sandbox is gone")
         if not self.state.admit_copy(box.serial, instance_id):
             raise CapacityError(
                 "the sandbox of the instance holds as many copies as it may", 1.0, ErrorCode.QUOTA_EXCEEDED
             )
 
-    def leave(self, box: LiveBox, instance_id: str, *, clean: bool, reset: bool = False) -> None:
+    def leave(self, box: PooledBox, instance_id: str, *, clean: bool, reset: bool = False) -> None:
         """An instance has left its box; what becomes of the box follows."""
         now = self._clock.monotonic()
         self._follow(box.serial, self.state.leave(box.serial, instance_id, now, clean=clean, reset=reset))
 
-    def doom(self, serial: int, reason: str) -> None:
+    def discard(self, serial: int, reason: str) -> None:
         """A box died, or is to: its instances are lost, and it is destroyed in the background."""
-        lost = self.state.doom(serial)
+        lost = self.state.discard(serial)
         if lost is None:
             return
-        self._boxes[serial].doomed = True
+        self._boxes[serial].discarded = True
         log = logger.info if self.state.closing else logger.warning
         log("box_lost", environment=self._spec.name, box=serial, instances=len(lost), reason=reason)
         self._tasks.spawn(self._destroy(serial))
@@ -169,7 +169,7 @@ class BoxPool:
         self._waiting.clear()
         await self._starts.cancel()
         for serial in list(self._boxes):
-            self.doom(serial, "the supervisor shuts down")
+            self.discard(serial, "the supervisor shuts down")
         if not await self._tasks.finish(2 * self._deadlines.release_s):
             await self._tasks.cancel()
 
@@ -187,7 +187,7 @@ class BoxPool:
         queues.add(waiter)
         return waiter
 
-    def _abandon(self, waiter: Waiter, place: asyncio.Future[LiveBox]) -> None:
+    def _cancel_wait(self, waiter: Waiter, place: asyncio.Future[PooledBox]) -> None:
         """Whoever waited was cancelled: it leaves the queue, or the place that it just got."""
         self._waiting.pop(waiter.serial, None)
         if not place.cancelled() and place.done() and place.exception() is None:
@@ -195,7 +195,7 @@ class BoxPool:
         else:
             self.state.queues.remove(waiter)
 
-    def _hand_over(self, grant: Grant) -> None:
+    def _grant(self, grant: Grant) -> None:
         place = self._waiting.pop(grant.waiter.serial)
         box = self._boxes[grant.box]
         if place.done():
@@ -209,7 +209,7 @@ class BoxPool:
         if not place.done():
             place.set_exception(error)
 
-    def _late(self, waiter: Waiter) -> ServiceError:
+    def _timeout_error(self, waiter: Waiter) -> ServiceError:
         """Why a waiter got no place in time."""
         state, queues = self.state, self.state.queues
         wait = state.pace.retry_after_s(queues.waiting(waiter.tenant) + 1, len(queues.tenants()))
@@ -233,7 +233,9 @@ class BoxPool:
         try:
             async with asyncio.timeout(self._deadlines.start_s):
                 sandbox = await self._factory.start(
-                    self._spec, partial(self._event, serial), lambda _: self.doom(serial, "the sandbox died")
+                    self._spec,
+                    partial(self._event, serial),
+                    lambda _: self.discard(serial, "the sandbox died"),
                 )
         except asyncio.CancelledError:
             self.state.start_failed(serial, self._clock.monotonic(), lasting=False)
@@ -241,7 +243,7 @@ class BoxPool:
         except Exception as error:  # noqa: BLE001  # capture point: whatever broke, the slot must be free again
             self._start_failed(serial, error)
             return
-        self._boxes[serial] = LiveBox(self, serial, sandbox)
+        self._boxes[serial] = PooledBox(self, serial, sandbox)
         self._follow(serial, self.state.started(serial, self._clock.monotonic()))
 
     def _start_failed(self, serial: int, error: Exception) -> None:
@@ -255,8 +257,8 @@ class BoxPool:
         logger.error(
             "box_start_failed", environment=self._spec.name, reason=str(self._failure), exc_info=error
         )
-        lasting = self._failure.code in _LASTING
-        self.state.start_failed(serial, self._clock.monotonic(), lasting=lasting)
+        permanent = self._failure.code in _PERMANENT
+        self.state.start_failed(serial, self._clock.monotonic(), lasting=permanent)
         self.decide()
 
     async def _reset(self, serial: int) -> None:

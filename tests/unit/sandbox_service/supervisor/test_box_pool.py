@@ -10,7 +10,7 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import DeadlineConfig, PoolConfig
 from sandbox_service.errors import ServiceError
 from sandbox_service.pool.policy import NodeSize
-from sandbox_service.supervisor.boxes import BoxPool
+from sandbox_service.supervisor.box_pool import BoxPool
 from tests.fakes.clock import FakeClock
 from tests.fakes.environments import fake_registry
 from tests.fakes.sandboxes import FakeSandboxFactory
@@ -81,7 +81,7 @@ async def test_a_dead_box_tells_its_instances_and_answers_nobody() -> None:
     box = await pool.acquire("ada", "a")
     factory.sandboxes[0].die()
     assert lost == ["a"]
-    assert box.doomed
+    assert box.discarded
     with pytest.raises(ServiceError):
         pool.admit_copy(box, "copy")
     await settle()

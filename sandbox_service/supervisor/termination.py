@@ -15,7 +15,7 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.records import EventKind
 from sandbox_service.wire.frames import Frame, Op
 
-from .instances import InstanceState, gone
+from .instances import InstanceState, end_error
 
 if TYPE_CHECKING:
     from sandbox_service.config import DeadlineConfig
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from .background import BackgroundTasks
     from .instances import Instance, InstanceTable
     from .journal import Journal
-    from .live_box import LiveBox
+    from .pooled_box import PooledBox
 
 
-class Endings:
+class Termination:
     """Ends instances and clears their places."""
 
     def __init__(
@@ -43,36 +43,40 @@ class Endings:
         if not self._table.end(instance, InstanceState.RELEASED, key=key):
             return
         event = self._journal.event(instance, EventKind.RELEASE, request=frame.body, response=body, key=key)
-        self._journal.keep(event)
-        cleared = self.vacate(instance)
+        self._journal.write_eventually(event)
+        cleared = self.clear_slot(instance)
         if cleared is not None:
             await asyncio.shield(cleared)
 
     def expire(self, instance: Instance) -> None:
         """End an instance that nobody used for too long."""
         if self._table.end(instance, InstanceState.EXPIRED):
-            self._journal.keep(self._journal.event(instance, EventKind.EXPIRE, status=410))
-            self.vacate(instance)
+            self._journal.write_eventually(self._journal.event(instance, EventKind.EXPIRE, status=410))
+            self.clear_slot(instance)
 
-    def lose(self, instance: Instance, reason: str) -> None:
+    def mark_lost(self, instance: Instance, reason: str) -> None:
         """End an instance whose state is gone for good."""
         if self._table.end(instance, InstanceState.LOST, reason):
-            problem = gone(instance.state, reason).problem(instance=instance.public_id)
+            problem = end_error(instance.state, reason).problem(instance=instance.public_id)
             response = problem.model_dump_json().encode()
-            self._journal.keep(self._journal.event(instance, EventKind.LOST, response=response, status=410))
-            self.vacate(instance)
+            self._journal.write_eventually(
+                self._journal.event(instance, EventKind.LOST, response=response, status=410)
+            )
+            self.clear_slot(instance)
 
-    def state_lost(self, instance_id: str, reason: str) -> None:
+    def handle_state_loss(self, instance_id: str, reason: str) -> None:
         """A box or a worker died with an instance: it is rebuilt when it is next used, or lost."""
         instance = self._table.by_id(instance_id)
         if instance is None:
             return
         if instance.state is InstanceState.CREATING or instance.replayable:
-            self.vacate(instance)
+            self.clear_slot(instance)
         else:
-            self.lose(instance, reason)
+            self.mark_lost(instance, reason)
 
-    def failed(self, instance: Instance, error: ServiceError, received: Frame | None = None) -> ServiceError:
+    def handle_failure(
+        self, instance: Instance, error: ServiceError, received: Frame | None = None
+    ) -> ServiceError:
         """Return the error for the caller of an operation that cost an instance its state.
 
         A timeout of the request ``received`` is recorded: it stays the answer to its idempotency key.
@@ -80,25 +84,25 @@ class Endings:
         released = instance.ended and instance.state is not InstanceState.LOST
         if error.code is ErrorCode.STEP_TIMEOUT and received is not None and not instance.ended:
             # First, because nothing is recorded of an instance after its end.
-            self._journal.keep(self._journal.failure(instance, received, error))
-        self.state_lost(instance.instance_id, error.detail)
+            self._journal.write_eventually(self._journal.failure(instance, received, error))
+        self.handle_state_loss(instance.instance_id, error.detail)
         if released:
-            return gone(instance.state, instance.reason)
+            return end_error(instance.state, instance.reason)
         if error.code is ErrorCode.STEP_TIMEOUT:
             return error
         if instance.ended:
-            return gone(instance.state, instance.reason)
+            return end_error(instance.state, instance.reason)
         return ServiceError(ErrorCode.SANDBOX_FAILED, error.detail)
 
-    def vacate(self, instance: Instance) -> asyncio.Task[None] | None:
+    def clear_slot(self, instance: Instance) -> asyncio.Task[None] | None:
         """Clear the place of an instance in the background, where it has one."""
-        box = instance.take_box()
+        box = instance.detach_box()
         if box is None:
             return None
-        instance.vacating = self._tasks.spawn(self._clear(box, instance))
-        return instance.vacating
+        instance.slot_cleanup = self._tasks.spawn(self._clear(box, instance))
+        return instance.slot_cleanup
 
-    async def _clear(self, box: LiveBox, instance: Instance) -> None:
+    async def _clear(self, box: PooledBox, instance: Instance) -> None:
         instance_id = instance.instance_id
         clean = reset = False
         limit = self._deadlines.release_s

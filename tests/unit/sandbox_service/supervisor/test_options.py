@@ -13,7 +13,7 @@ from sandbox_service.stream.address import TcpAddress
 from sandbox_service.stream.connection import MultiplexedClient, StreamOptions
 from sandbox_service.stream.options import ServerOptions
 from sandbox_service.stream.server import StreamServer
-from sandbox_service.supervisor.seat import Seat, SupervisorAddress, TlsFiles, private_dir
+from sandbox_service.supervisor.options import SupervisorAddress, SupervisorOptions, TlsFiles, private_dir
 from sandbox_service.wire.frames import Frame, Op
 
 QUICK = StreamOptions(connect_timeout_s=0.5, back_off_max_s=0.05)
@@ -34,7 +34,7 @@ def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path, monkeypatch: 
 
 
 def test_fleets_on_one_machine_have_sockets_of_their_own():
-    paths = {Seat(name="s1", fleet=fleet).socket_path() for fleet in ("a", "b")}
+    paths = {SupervisorOptions(name="s1", fleet=fleet).socket_path() for fleet in ("a", "b")}
     assert len(paths) == 2
 
 

@@ -12,32 +12,32 @@ from sandbox_service.wire.frames import Frame, Op
 if TYPE_CHECKING:
     from sandbox_service.sandboxes.base import Sandbox
 
-    from .boxes import BoxPool
+    from .box_pool import BoxPool
 
 
 _GRACE_S = 30.0
 """How long after an operation's own deadline the runner may still answer. The runner keeps that deadline
 itself; on a busy machine it gets its turn late."""
-_PROOF_S = 30.0
+_PING_S = 30.0
 """How long a runner that is late with an operation may take to answer a ping."""
 
 
-class LiveBox:
+class PooledBox:
     """A box that is up, as instances hold it."""
 
-    __slots__ = ("_proof", "doomed", "pool", "sandbox", "serial")
+    __slots__ = ("_ping_task", "discarded", "pool", "sandbox", "serial")
 
     def __init__(self, pool: BoxPool, serial: int, sandbox: Sandbox) -> None:
         self.pool = pool
         self.serial = serial
         self.sandbox = sandbox
-        self.doomed = False
+        self.discarded = False
         """It is being destroyed, and answers nothing any more."""
-        self._proof: asyncio.Future[bool] | None = None
+        self._ping_task: asyncio.Future[bool] | None = None
 
     async def request(self, frame: Frame, timeout_s: float) -> Frame:
         """Ask the runner; see ``Sandbox.request``."""
-        if self.doomed:
+        if self.discarded:
             raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, "the sandbox is gone")
         return await self.sandbox.request(frame, timeout_s)
 
@@ -51,22 +51,22 @@ class LiveBox:
             return await self.request(frame, deadline_s + _GRACE_S)
         except ServiceError as error:
             if error.code is not ErrorCode.STEP_TIMEOUT or not await self._is_alive():
-                self.doom(error.detail)
+                self.discard(error.detail)
             raise
 
     async def _is_alive(self) -> bool:
         """Whether the runner answers a ping; several late operations ask once."""
-        if self._proof is None:
-            self._proof = asyncio.ensure_future(self._ping())
-        return await asyncio.shield(self._proof)
+        if self._ping_task is None:
+            self._ping_task = asyncio.ensure_future(self._ping())
+        return await asyncio.shield(self._ping_task)
 
     async def _ping(self) -> bool:
         try:
-            await self.request(Frame(Op.PING, 0), _PROOF_S)
+            await self.request(Frame(Op.PING, 0), _PING_S)
         except ServiceError:
             return False
         finally:
-            self._proof = None
+            self._ping_task = None
         return True
 
     def is_last(self, instance_id: str) -> bool:
@@ -77,6 +77,6 @@ class LiveBox:
         """An instance has left the box, which has been reset with that or not."""
         self.pool.leave(self, instance_id, clean=clean, reset=reset)
 
-    def doom(self, reason: str) -> None:
+    def discard(self, reason: str) -> None:
         """Destroy the box now, whoever is in it."""
-        self.pool.doom(self.serial, reason)
+        self.pool.discard(self.serial, reason)

@@ -14,16 +14,16 @@ from sandbox_service.telemetry import get_logger
 
 if TYPE_CHECKING:
     from .clock import Clock
-    from .endings import Endings
     from .instances import InstanceTable
     from .journal import Journal
     from .pools import Pools
+    from .termination import Termination
 
 
 logger = get_logger(__name__)
 
 
-class Upkeep:
+class Maintenance:
     """The supervisor's regular work."""
 
     def __init__(
@@ -31,14 +31,14 @@ class Upkeep:
         *,
         table: InstanceTable,
         journal: Journal,
-        endings: Endings,
+        termination: Termination,
         pools: Pools,
         clock: Clock,
         interval_s: float,
     ) -> None:
         self._table = table
         self._journal = journal
-        self._endings = endings
+        self._termination = termination
         self._pools = pools
         self._clock = clock
         self._interval_s = interval_s
@@ -57,16 +57,16 @@ class Upkeep:
     def tick(self) -> None:
         """Do what is due now."""
         with contextlib.suppress(ServiceError):
-            self._journal.settle()
+            self._journal.write_backlog()
         for lease in self._table.leases.run_out(self._clock.monotonic()):
             instance = self._table.by_id(lease.instance_id)
             if instance is None:
                 continue
             try:
-                self._endings.expire(instance)
+                self._termination.expire(instance)
             except Exception:  # capture point: one release never ends the loop
                 logger.exception("expiry_failed", instance_id=lease.instance_id)
-        self._table.forget_old()
+        self._table.drop_old_tombstones()
         self._pools.decide()
 
     async def _run(self) -> None:
@@ -75,4 +75,4 @@ class Upkeep:
             try:
                 self.tick()
             except Exception:  # capture point: the loop outlives any one round
-                logger.exception("upkeep_failed")
+                logger.exception("maintenance_failed")

@@ -55,7 +55,7 @@ class TlsFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class SupervisorOptions:
     """What a supervisor is told when it starts."""
 
     name: str
@@ -87,7 +87,7 @@ class SupervisorAddress:
     pid: int = 0
 
 
-CoreBuilder: TypeAlias = "Callable[[Seat], Core]"
+CoreBuilder: TypeAlias = "Callable[[SupervisorOptions], Core]"
 """Makes a supervisor's core on its node; travels by reference, so it must be importable there."""
 
 
