@@ -1,4 +1,4 @@
-"""The Ray actor of a supervisor: a thin shell that gives the core a place, a stream and a name.
+"""The Ray actor of a supervisor: a thin shell that gives the core a process, a stream server and a name.
 
 Ray starts it, finds it by name, watches it and starts it again when it died. No step passes through Ray:
 the stream is served in this process's own event loop.
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 _RETRY_S = (0.5, 1.0, 2.0, 5.0, 10.0)
-"""Pauses between attempts to start, the last one for ever: an engine that is down comes back."""
+"""Pauses between attempts to start; the last one repeats for ever, since a Docker engine may come back."""
 
 
 class SupervisorActor:
-    """Starts by itself when Ray makes or restarts the actor."""
+    """Starts the core as soon as Ray creates or restarts the actor."""
 
     def __init__(self, options: SupervisorOptions, build_core: CoreBuilder) -> None:
         self._options = options
@@ -47,27 +47,27 @@ class SupervisorActor:
         self._starter = asyncio.get_running_loop().create_task(self._start_with_retries())
 
     async def address(self) -> SupervisorAddress | None:
-        """How it is reached; None while it is starting."""
+        """Return its address; None while it is starting."""
         return self._address
 
     async def failure(self) -> str:
-        """Why it has no address yet."""
+        """Return why it has no address yet."""
         return self._failure
 
     async def stats(self) -> bytes:
-        """The body of SupervisorStats; empty while it is starting."""
+        """Return SupervisorStats as JSON; empty while it is starting."""
         if self._core is None:
             return b""
         answer = await self._core.handle(Frame(Op.STATS, 0, "", {"tenant": "", "request_id": "actor"}))
         return answer.body
 
     async def drain(self) -> None:
-        """Refuse new instances and let what runs finish."""
+        """Refuse new instances and wait until running operations finish."""
         if self._core is not None:
             await self._core.drain()
 
     async def stop(self) -> None:
-        """Drain, hang up and destroy every box. The actor can be killed afterwards and leaves nothing."""
+        """Drain, close all connections and destroy every box; then the actor can be killed."""
         self._starter.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._starter
@@ -79,7 +79,7 @@ class SupervisorActor:
             try:
                 await self._start()
             except Exception as error:
-                # Capture point: whatever keeps the core from starting is told, and tried again.
+                # Capture point: whatever keeps the core from starting is reported, and the start is retried.
                 self._failure = f"{type(error).__name__}: {error}"
                 logger.exception("supervisor_start_failed", supervisor=self._options.name)
                 await self._shut_down(drain=False)

@@ -1,4 +1,4 @@
-"""Tasks that nobody awaits: each has an owner, a name and a logged end."""
+"""Background tasks: each has an owner, and a failure of one is logged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ logger = get_logger(__name__)
 
 
 class BackgroundTasks:
-    """The running tasks of one owner; a task that fails is logged, and never takes others with it."""
+    """The running tasks of one owner. A task that fails is logged and does not affect the others."""
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
@@ -24,14 +24,14 @@ class BackgroundTasks:
         return len(self._tasks)
 
     def spawn(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-        """Start a task and keep it until it ends."""
+        """Start a task, and keep a reference until it ends: the event loop holds only a weak one."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
 
     async def finish(self, timeout_s: float) -> bool:
-        """Wait until no task is left, those spawned meanwhile included; False when time ran out."""
+        """Wait until no task is left, including those spawned meanwhile; return False on a timeout."""
         try:
             async with asyncio.timeout(timeout_s):
                 while self._tasks:
@@ -41,7 +41,7 @@ class BackgroundTasks:
         return True
 
     async def cancel(self) -> None:
-        """Cancel what runs, and wait for its end."""
+        """Cancel all tasks and wait until they have ended."""
         while self._tasks:
             for task in self._tasks:
                 task.cancel()

@@ -1,7 +1,7 @@
-"""One pool of boxes at work: applies what ``pool`` decides, and reports back what came of it.
+"""Runs the boxes of one environment: applies the decisions of ``pool`` and reports their outcome.
 
-Decisions are taken at once and without waiting; starting, cleaning and destroying boxes happens in tasks of
-their own, each with a deadline, so that no box ever waits for another.
+Decisions are made without waiting. Boxes are started, reset and destroyed in tasks of their own, each with a
+deadline, so that no box waits for another.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class BoxPool:
         self._tasks = BackgroundTasks(f"boxes of {spec.name}")
 
     def decide(self) -> None:
-        """Decide what can be decided now, and set it going."""
+        """Make the decisions that are due and start what they ask for."""
         decisions = assign(self.state, self._clock.monotonic())
         for grant in decisions.grants:
             self._grant(grant)
@@ -93,44 +93,44 @@ class BoxPool:
             self._refuse(waiter, self._failure)
 
     async def acquire(self, tenant: str, instance_id: str, *, fresh: bool = False) -> PooledBox:
-        """A place for an instance; waits in the tenant's queue for it.
+        """Wait in the tenant's queue for a slot, and return its box.
 
-        Raises ServiceError: QUEUE_FULL, QUEUE_TIMEOUT, DRAINING, or why boxes do not start.
+        Raises ServiceError: QUEUE_FULL, QUEUE_TIMEOUT, QUOTA_EXCEEDED, DRAINING, or why boxes do not start.
         """
         if self.state.closing:
             raise ServiceError(ErrorCode.DRAINING, retry_after_s=1.0)
         waiter = self._enqueue(tenant, instance_id, fresh=fresh)
-        place: asyncio.Future[PooledBox] = asyncio.get_running_loop().create_future()
-        self._waiting[waiter.serial] = place
+        slot: asyncio.Future[PooledBox] = asyncio.get_running_loop().create_future()
+        self._waiting[waiter.serial] = slot
         self.decide()
         try:
-            return await place
+            return await slot
         except asyncio.CancelledError:
-            self._cancel_wait(waiter, place)
+            self._cancel_wait(waiter, slot)
             raise
 
     def set_up(self, instance_id: str) -> None:
-        """An instance that was given a place is set up: the next one's turn has come."""
+        """Note that an instance is set up, so that the next one can be."""
         self.state.set_up(instance_id)
         if self.state.policy.max_creating is not None:
             self.decide()
 
     def admit_copy(self, box: PooledBox, instance_id: str) -> None:
-        """A place beside the source of a fork. Raises CapacityError(QUOTA_EXCEEDED)."""
+        """Take a slot in the box of a fork's source. Raises CapacityError(QUOTA_EXCEEDED)."""
         if box.discarded:
-            raise ServiceError(ErrorCode.SANDBOX_FAILED, "the sandbox is gone")
+            raise ServiceError(ErrorCode.SANDBOX_FAILED, "the sandbox has been destroyed")
         if not self.state.admit_copy(box.serial, instance_id):
             raise CapacityError(
                 "the sandbox of the instance holds as many copies as it may", 1.0, ErrorCode.QUOTA_EXCEEDED
             )
 
     def leave(self, box: PooledBox, instance_id: str, *, clean: bool, reset: bool = False) -> None:
-        """An instance has left its box; what becomes of the box follows."""
+        """Note that an instance has left its box; the box is then reused, reset or destroyed."""
         now = self._clock.monotonic()
         self._follow(box.serial, self.state.leave(box.serial, instance_id, now, clean=clean, reset=reset))
 
     def discard(self, serial: int, reason: str) -> None:
-        """A box died, or is to: its instances are lost, and it is destroyed in the background."""
+        """Destroy a box in the background; its instances lose their state."""
         lost = self.state.discard(serial)
         if lost is None:
             return
@@ -143,7 +143,7 @@ class BoxPool:
         self.decide()
 
     def stats(self) -> PoolStats:
-        """The pool in numbers."""
+        """Return the numbers of the pool."""
         state = self.state
         return PoolStats(
             environment=self._spec.name,
@@ -161,11 +161,11 @@ class BoxPool:
         )
 
     async def close(self) -> None:
-        """Refuse all who wait, and destroy every box."""
+        """Refuse all waiting creates and destroy every box."""
         self.state.closing = True
-        for place in self._waiting.values():
-            if not place.done():
-                place.set_exception(ServiceError(ErrorCode.DRAINING, retry_after_s=1.0))
+        for slot in self._waiting.values():
+            if not slot.done():
+                slot.set_exception(ServiceError(ErrorCode.DRAINING, retry_after_s=1.0))
         self._waiting.clear()
         await self._starts.cancel()
         for serial in list(self._boxes):
@@ -179,7 +179,7 @@ class BoxPool:
         if waiting >= policy.queue_limit and not has_place_for(self.state, tenant, fresh=fresh):
             wait = self.state.pace.retry_after_s(waiting, len(queues.tenants()))
             raise CapacityError(
-                f"{waiting} creates of the tenant wait for a sandbox of {self._spec.name}", wait
+                f"{waiting} creates of the tenant already wait for a sandbox of {self._spec.name}", wait
             )
         now = self._clock.monotonic()
         self._serial += 1
@@ -187,30 +187,31 @@ class BoxPool:
         queues.add(waiter)
         return waiter
 
-    def _cancel_wait(self, waiter: Waiter, place: asyncio.Future[PooledBox]) -> None:
-        """Whoever waited was cancelled: it leaves the queue, or the place that it just got."""
+    def _cancel_wait(self, waiter: Waiter, slot: asyncio.Future[PooledBox]) -> None:
+        """Take a cancelled waiter from the queue, or give back the slot that it just got."""
         self._waiting.pop(waiter.serial, None)
-        if not place.cancelled() and place.done() and place.exception() is None:
-            self.leave(place.result(), waiter.instance_id, clean=True)
+        if not slot.cancelled() and slot.done() and slot.exception() is None:
+            self.leave(slot.result(), waiter.instance_id, clean=True)
         else:
             self.state.queues.remove(waiter)
 
     def _grant(self, grant: Grant) -> None:
-        place = self._waiting.pop(grant.waiter.serial)
+        slot = self._waiting.pop(grant.waiter.serial)
         box = self._boxes[grant.box]
-        if place.done():
-            # Cancelled in this very round of the loop: the place is given back in the next.
+        if slot.done():
+            # The waiter was cancelled in this very round of the loop. The slot is given back in the next one,
+            # since the decisions of this one are still being applied.
             asyncio.get_running_loop().call_soon(partial(box.leave, grant.waiter.instance_id, clean=True))
         else:
-            place.set_result(box)
+            slot.set_result(box)
 
     def _refuse(self, waiter: Waiter, error: ServiceError) -> None:
-        place = self._waiting.pop(waiter.serial)
-        if not place.done():
-            place.set_exception(error)
+        slot = self._waiting.pop(waiter.serial)
+        if not slot.done():
+            slot.set_exception(error)
 
     def _timeout_error(self, waiter: Waiter) -> ServiceError:
-        """Why a waiter got no place in time."""
+        """Return the error of a waiter that got no slot in time."""
         state, queues = self.state, self.state.queues
         wait = state.pace.retry_after_s(queues.waiting(waiter.tenant) + 1, len(queues.tenants()))
         if state.may_use_another(waiter.tenant):
@@ -240,7 +241,7 @@ class BoxPool:
         except asyncio.CancelledError:
             self.state.start_failed(serial, self._clock.monotonic(), lasting=False)
             raise
-        except Exception as error:  # noqa: BLE001  # capture point: whatever broke, the slot must be free again
+        except Exception as error:  # noqa: BLE001  # capture point: a failed start must give its count back
             self._start_failed(serial, error)
             return
         self._boxes[serial] = PooledBox(self, serial, sandbox)
@@ -283,7 +284,7 @@ class BoxPool:
             self.decide()
 
     def _event(self, serial: int, frame: Frame) -> None:
-        """The runner tells of an instance by the id that its tenant knows; a box has one tenant."""
+        """Handle an event of the runner, which names instances by their public id; a box has one tenant."""
         box = self.state.boxes.get(serial)
         if box is None or frame.meta.get("event") != "lost":
             return

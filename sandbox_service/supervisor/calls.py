@@ -1,4 +1,4 @@
-"""Calls to a box on behalf of an instance, and what it means for the instance when one fails."""
+"""Sends operations of instances to their boxes, and ends instances whose operation cost them their state."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 _WORKER_GONE = (ErrorCode.STEP_TIMEOUT, ErrorCode.INSTANCE_LOST, ErrorCode.UNKNOWN_INSTANCE)
-"""Errors after which the runner holds nothing of the instance."""
+"""Errors after which the runner has no state of the instance."""
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class NotStartedError(ServiceError):
-    """The worker ended before it came to the operation, which may be asked again of the rebuilt instance."""
+    """The worker ended before the operation began; it may be sent again to the rebuilt instance."""
 
 
 class BoxCalls:
-    """Sends operations to boxes, and ends the instances whose state is gone after a failure."""
+    """Sends operations to boxes."""
 
     def __init__(self, termination: Termination) -> None:
         self._termination = termination
@@ -67,8 +67,15 @@ class BoxCalls:
         return reply
 
 
-def parse(model: type[_Model], body: bytes) -> _Model:
-    """A request out of its body. Raises ServiceError(INVALID_REQUEST), never repeating what was sent."""
+def parse_request(model: type[_Model], body: bytes) -> _Model:
+    """Parse and validate the body of a request.
+
+    The gateway has validated it before, in another process and perhaps on another node. The supervisor does
+    not rely on that for the fields that decide about the task, the seed and the grading. The body of a step
+    passes through unparsed: only the box reads it.
+
+    Raises ServiceError(INVALID_REQUEST), whose detail does not repeat what was sent.
+    """
     try:
         return model.model_validate_json(body)
     except ValidationError as error:

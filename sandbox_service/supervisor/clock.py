@@ -1,4 +1,4 @@
-"""Where the supervisor reads the time, so that tests can turn it."""
+"""The clock of the supervisor, injected so that tests can set the time."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """The two times that matter."""
+    """Reads the time."""
 
     def monotonic(self) -> float:
-        """Seconds that never jump: leases, queues, durations."""
+        """Return seconds that never jump, for leases, queues and durations."""
         ...
 
     def time(self) -> float:
-        """Unix time: records."""
+        """Return Unix time, for records."""
         ...
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The clock of the machine."""
 
     def monotonic(self) -> float:
         return time.monotonic()

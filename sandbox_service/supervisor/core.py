@@ -1,6 +1,6 @@
-"""The supervisor without Ray: answers frames, owns the boxes and instances of one node.
+"""The supervisor without Ray: builds its parts, answers frames, starts and closes.
 
-``handle`` is called concurrently by the stream's server, and never raises: every failure is an ERROR frame.
+``handle`` is called concurrently by the stream server and never raises: every failure is an ERROR frame.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class SupervisorCore:
-    """One node's supervisor. Owns what it starts; the factory and the store belong to whoever made them."""
+    """Owns the boxes and instances of one node. The caller keeps and closes the factory and the store."""
 
     def __init__(
         self,
@@ -118,13 +118,13 @@ class SupervisorCore:
         return self._admission.draining
 
     async def start(self) -> None:
-        """Clear what an earlier life left, warm the pools and begin the upkeep."""
+        """Take over from an earlier run, start the pools and begin the maintenance."""
         await self.pools.start()
         await self._takeover.take_over_earlier_run()
         self._has_begun = True
         await self._create_keys.load()
         if self._config.tenants > 1:
-            # Reads the history of a day, for which the first creates need not wait.
+            # In the background, since it reads the records of a day.
             self._tasks.spawn(self._journal.load_usage())
         self.maintenance.start()
 
@@ -138,15 +138,15 @@ class SupervisorCore:
                     return await handler(frame)
         except Exception as error:  # noqa: BLE001  # capture point: the stream gets an answer, never a traceback
             return error_answer(frame, error)
-        detail = f"{frame.op.name} is no operation, or names no tenant"
+        detail = f"{frame.op.name} is not served here, or its frame names no tenant"
         return error_frame(frame, ServiceError(ErrorCode.INVALID_REQUEST, detail))
 
     def tick(self) -> None:
-        """Do now what time has brought; the upkeep loop does it by itself."""
+        """Do the maintenance that is due now; the loop calls it at its interval."""
         self.maintenance.tick()
 
     def stats(self) -> SupervisorStats:
-        """The supervisor in numbers."""
+        """Return the numbers of the supervisor and its pools."""
         return SupervisorStats(
             name=self._name,
             node=self._node,
@@ -158,14 +158,14 @@ class SupervisorCore:
         )
 
     async def drain(self) -> None:
-        """Refuse new instances, and let what runs finish until the deadline."""
+        """Refuse new instances, and wait until running operations finish or the deadline has passed."""
         self._admission.draining = True
         await self._tasks.finish(self._config.deadline.drain_s)
 
     async def close(self) -> None:
-        """Drain, settle the instances that are left, destroy all boxes and flush the store. Idempotent.
+        """Drain, end or keep the remaining instances, destroy all boxes and flush the journal. Idempotent.
 
-        Instances of deterministic environments stay on record for the next life; the others are lost.
+        Instances of deterministic environments stay on record for the next run; the others are lost.
         """
         if self._closed:
             return

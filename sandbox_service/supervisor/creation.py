@@ -15,7 +15,7 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.trajectories.records import EventKind, record_id
 from sandbox_service.wire.frames import Frame, Op
 
-from .calls import parse
+from .calls import parse_request
 from .failures import error_answer
 from .idempotency import identify_request, recorded_answer
 from .timing import RequestTimer
@@ -53,23 +53,21 @@ class Creation:
         self._tasks = tasks
 
     async def create(self, frame: Frame) -> Frame:
-        """Start an episode, or answer from the key."""
+        """Create an instance, or answer from the key."""
         self._journal.write_backlog()
-        key, memory = frame.meta.get("key"), self._keys.cache
+        key, cache = frame.meta.get("key"), self._keys.cache
         slot: tuple[str, str] | None = None if key is None else (frame.meta["tenant"], key)
         request, digest = await identify_request(frame)
         # From here to the task nothing is awaited, or two creates under one key would both begin.
-        if slot is not None and digest is not None and (entry := memory.get(slot)) is not None:
-            known = await memory.repeat(
-                entry, frame, request, digest, lambda: self._keys.find_recorded(*slot)
-            )
+        if slot is not None and digest is not None and (entry := cache.get(slot)) is not None:
+            known = await cache.repeat(entry, frame, request, digest, lambda: self._keys.find_recorded(*slot))
             await self._journal.committed()
             return known
         self._admission.check_open()
         # The create has a task of its own, so that it ends properly when its caller disconnects.
         task = self._tasks.spawn(self._run(slot, frame))
         if slot is not None and digest is not None:
-            memory.begin(slot, digest, task)
+            cache.begin(slot, digest, task)
         return await asyncio.shield(task)
 
     async def _run(self, slot: tuple[str, str] | None, frame: Frame) -> Frame:
@@ -119,7 +117,7 @@ class InstanceCreator:
     async def create_instance(self, frame: Frame) -> Frame:
         """Reserve an instance, set it up and record it; return the answer to the frame."""
         timer = RequestTimer(self._clock)
-        request = parse(CreateInstanceRequest, frame.body)
+        request = parse_request(CreateInstanceRequest, frame.body)
         payload = self._registry.catalog(request.environment).payload(request.task_id)
         instance = await self._reserve(frame.meta["tenant"], request)
         try:
@@ -151,7 +149,7 @@ class InstanceCreator:
             known = self._table.is_taken(tenant, chosen)
             if known or await self._store.instance(tenant, chosen) is not None:
                 raise ServiceError(ErrorCode.DUPLICATE_INSTANCE, f"the id {chosen!r} is taken")
-        # After the last wait, or creates at the same time would all find room for one.
+        # After the last wait: concurrent creates must not all pass the same check.
         self._admission.check_quota(tenant, request.environment, 1)
         instance = self._table.reserve(unique, tenant, request.task_id, catalog)
         instance.seed = secrets.randbits(63) if request.seed is None else request.seed

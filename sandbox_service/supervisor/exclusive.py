@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 
 _FINAL = (ErrorCode.STEP_TIMEOUT, ErrorCode.TASK_INVALID, ErrorCode.GRADER_FAILED)
-"""Errors that an executed operation may end with: they stay the answer to its key."""
+"""Errors of an executed operation that stay the answer to its key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """One request for an operation."""
+    """One request for an operation on an instance."""
 
     frame: Frame
     request: bytes
@@ -57,7 +57,7 @@ class OperationResult:
 
 
 class ExclusiveExecutor:
-    """Gives an operation its instance exclusively, or answers from the idempotency key."""
+    """Runs operations exclusively, or answers from the idempotency key."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Copies of a live instance: all of those asked for, or none."""
+"""Copies live instances: a request gets all copies that it asks for, or none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sandbox_service.stream.failures import reply_or_raise
 from sandbox_service.trajectories.records import EventKind
 from sandbox_service.wire.frames import Frame, Op
 
-from .calls import parse
+from .calls import parse_request
 from .exclusive import OperationResult
 from .instances import InstanceState
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Forks:
-    """The fork verb."""
+    """Executes FORK operations."""
 
     def __init__(
         self,
@@ -51,13 +51,13 @@ class Forks:
     async def fork(self, instance: Instance, invocation: Invocation) -> OperationResult:
         """Copy an instance."""
         frame = invocation.frame
-        request = parse(ForkInstanceRequest, frame.body)
+        request = parse_request(ForkInstanceRequest, frame.body)
         self._admission.check_open()
         if not instance.spec.fork:
             raise ServiceError(ErrorCode.FORK_UNSUPPORTED)
         box = instance.box or await self._replay.rebuild(instance)
         self._admission.check_quota(instance.tenant, instance.spec.name, request.count)
-        # All at once, or forks at the same time would all find room for theirs.
+        # All at once and before the next wait: concurrent forks must not all pass the same check.
         copies = [self._reserve(instance) for _ in range(request.count)]
         try:
             for copy in copies:
@@ -90,11 +90,11 @@ class Forks:
         frame = Frame(Op.FORK, 0, instance.public_id, meta)
         reply = reply_or_raise(await self._calls.call_box(instance, box, frame, limit))
         if copy.box is None:
-            raise ServiceError(ErrorCode.SANDBOX_FAILED, "the copy died as it was made")
+            raise ServiceError(ErrorCode.SANDBOX_FAILED, "the copy's worker ended while it was made")
         return reply
 
     def _record(self, instance: Instance, copies: list[Instance]) -> None:
-        """Write the copies' records; where one is refused, those before it are written off as lost."""
+        """Write the copies' records; if one is refused, those written before it are recorded as lost."""
         opened: list[Instance] = []
         try:
             for copy in copies:

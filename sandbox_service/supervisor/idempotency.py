@@ -1,7 +1,7 @@
-"""Idempotency keys: one execution and the same bytes for each, within a bounded memory.
+"""Idempotency keys: each has one execution and one answer, within a bounded memory.
 
-A key covers the operation, what it is applied to and the body. The latest answers are held in memory. Older
-keys are kept as a fingerprint only: their answers are in the trajectory store, which also outlives the
+A key covers the operation, its target and the body. The latest answers are cached, within a number of bytes.
+Older keys are kept as a digest only: their answers are in the trajectory store, which also outlives the
 supervisor.
 """
 
@@ -35,30 +35,34 @@ RECORDED_AS: Mapping[Op, EventKind] = MappingProxyType(
         Op.FILE_WRITE: EventKind.WRITE_FILE,
     }
 )
-"""What an executed operation is in the trajectory store."""
+"""The kind of event that an executed operation is recorded as."""
 
 _K = TypeVar("_K", bound="Hashable")
 _COMPARED = 64 * 1024
-"""Bytes of a body that is read to find out whether it says the same as another."""
+"""Bytes of a body up to which it is parsed to compare it with another."""
 _LARGE = 256 * 1024
-"""Bytes that take the event loop about as long to hash as it takes for a step."""
+"""Bytes whose hash takes about as long as the event loop spends on a step."""
 _OVERHEAD = 512
 """Bytes of an answer beside its body."""
 
 
 @dataclass(slots=True, eq=False)
 class KeyEntry:
-    """What is known of an idempotency key."""
+    """The request and the outcome of an idempotency key."""
 
     digest: bytes
     running: asyncio.Task[Frame] | None = None
-    """The execution that later calls join."""
+    """The running execution, which later calls join."""
     answer: Frame | None = None
     """The answer, while it is held in memory."""
 
 
 class AnswerCache:
-    """The answers of one supervisor, by tenant."""
+    """Holds the answers of one supervisor within a number of bytes.
+
+    Over the bound, the tenant that holds the most loses its least recently used answers: one tenant with
+    large answers does not evict those of others.
+    """
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
@@ -72,7 +76,7 @@ class AnswerCache:
         return self._bytes
 
     def hold(self, tenant: str, entry: KeyEntry, answer: Frame) -> None:
-        """Keep the answer of a key; older ones go when there is no room."""
+        """Hold the answer of a key, and drop others if there is no room."""
         entry.answer = answer
         size = len(answer.body) + _OVERHEAD
         entries = self._entries.get(tenant)
@@ -87,12 +91,12 @@ class AnswerCache:
             self.drop(largest, next(iter(self._entries[largest])))
 
     def used(self, tenant: str, entry: KeyEntry) -> None:
-        """Note that the answer was asked for again, so that it is dropped last."""
+        """Mark an answer as recently used."""
         if entry.answer is not None:
             self._entries[tenant].move_to_end(entry)
 
     def drop(self, tenant: str, entry: KeyEntry) -> None:
-        """Forget the answer, if it is held."""
+        """Drop the answer, if it is held."""
         if entry.answer is None:
             return
         entry.answer = None
@@ -105,42 +109,42 @@ class AnswerCache:
 
 
 class KeyCache(Generic[_K]):
-    """The keys of one instance, or of all creates."""
+    """Holds the latest keys of one instance, or of all creates."""
 
     def __init__(self, held: AnswerCache, answers: int = 4, keys: int = 4096) -> None:
         self._held = held
         self._answers = answers
         self._keys = keys
         self._entries: OrderedDict[_K, KeyEntry] = OrderedDict()
-        self._warm: OrderedDict[_K, tuple[str, KeyEntry]] = OrderedDict()
+        self._with_answer: OrderedDict[_K, tuple[str, KeyEntry]] = OrderedDict()
         self._closed = False
         self.evicted = False
-        """Keys were forgotten: one that is not here may be in the store."""
+        """Keys were dropped: one that is missing here may be in the store."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def get(self, key: _K) -> KeyEntry | None:
-        """What is known of the key."""
+        """Return the entry of a key."""
         return self._entries.get(key)
 
     def begin(self, key: _K, digest: bytes, task: asyncio.Task[Frame]) -> None:
-        """An execution begins under the key."""
+        """Enter the execution that begins under a key."""
         self._entries[key] = KeyEntry(digest, running=task)
 
     def settle(self, tenant: str, key: _K, answer: Frame) -> None:
-        """The execution has this outcome for ever."""
+        """Enter the final answer of a key."""
         entry = self._entries[key]
         entry.running = None
         if not self._closed:
             self._held.hold(tenant, entry, answer)
-            self._warm[key] = (tenant, entry)
-            if len(self._warm) > self._answers:
-                self._held.drop(*self._warm.popitem(last=False)[1])
+            self._with_answer[key] = (tenant, entry)
+            if len(self._with_answer) > self._answers:
+                self._held.drop(*self._with_answer.popitem(last=False)[1])
         self._trim()
 
     def forget(self, key: _K) -> None:
-        """Nothing was executed: the key is free again."""
+        """Free a key under which nothing was executed."""
         self._entries.pop(key, None)
 
     def finish(self, tenant: str, key: _K | None, answer: Frame | None) -> None:
@@ -179,15 +183,15 @@ class KeyCache(Generic[_K]):
         raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, "the key's answer is not on record")
 
     def restore(self, key: _K, digest: bytes) -> None:
-        """Take over a key from the store, whose answer stays there."""
+        """Enter a key of the store; its answer stays there."""
         self._entries[key] = KeyEntry(digest)
         self._trim()
 
     def close(self) -> None:
-        """Hold no answers any more: those of an instance that has ended are read from the store."""
+        """Drop all answers: those of an instance that has ended are read from the store."""
         self._closed = True
-        while self._warm:
-            self._held.drop(*self._warm.popitem()[1])
+        while self._with_answer:
+            self._held.drop(*self._with_answer.popitem()[1])
 
     def _trim(self) -> None:
         while len(self._entries) > self._keys:
@@ -196,12 +200,12 @@ class KeyCache(Generic[_K]):
                 return
             self.evicted = True
             del self._entries[oldest]
-            if oldest in self._warm:
-                self._held.drop(*self._warm.pop(oldest))
+            if oldest in self._with_answer:
+                self._held.drop(*self._with_answer.pop(oldest))
 
 
 def digest_of(op: Op, request: bytes) -> bytes:
-    """The fingerprint of a request, as the store would have it."""
+    """Return the digest of an operation with its request, as it is recorded."""
     return blake2b(request, digest_size=16, salt=op.to_bytes(1, "big")).digest()
 
 
@@ -225,11 +229,11 @@ async def identify_request(frame: Frame) -> tuple[bytes, bytes | None]:
 
 
 def same_json(left: bytes, right: bytes) -> bool:
-    """Whether two bodies say the same, however they are written; large ones must be the same bytes."""
+    """Return whether two bodies are equal JSON; large ones must be equal bytes."""
     if left == right:
         return True
     if len(left) > _COMPARED or len(right) > _COMPARED:
-        # Reading them would stop the event loop for all others.
+        # Parsing them would block the event loop.
         return False
     try:
         return bool(json.loads(left) == json.loads(right))
@@ -238,7 +242,7 @@ def same_json(left: bytes, right: bytes) -> bool:
 
 
 def conflict(frame: Frame) -> ServiceError:
-    """The error of a key that was used for another request."""
+    """Return the error of a key that was used for another request."""
     key = frame.meta.get("key")
     return ServiceError(
         ErrorCode.IDEMPOTENCY_CONFLICT, f"the idempotency key {key!r} was used for another request"
@@ -246,9 +250,9 @@ def conflict(frame: Frame) -> ServiceError:
 
 
 def recorded_answer(event: EventRecord, frame: Frame, request: bytes) -> Frame:
-    """The answer that an earlier call got, addressed to the one that asks now.
+    """Return the recorded answer of an earlier call as the answer to this one.
 
-    Raises ServiceError(IDEMPOTENCY_CONFLICT) when the record is of another request.
+    Raises ServiceError(IDEMPOTENCY_CONFLICT) if the record is of another request.
     """
     if event.kind is not RECORDED_AS[frame.op] or not same_json(event.request, request):
         raise conflict(frame)

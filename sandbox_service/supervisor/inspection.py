@@ -1,4 +1,4 @@
-"""What the supervisor tells of its instances: their states, and their recorded histories."""
+"""Answers read-only requests: the states of instances, and their recorded trajectories."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_INSTANCES = 1000
 
 
 class Inspection:
-    """Answers questions; changes nothing."""
+    """Answers INSTANCES and TRAJECTORY frames."""
 
     def __init__(self, *, name: str, table: InstanceTable, store: TrajectoryStore, clock: Clock) -> None:
         self._name = name
@@ -32,7 +32,7 @@ class Inspection:
         self._clock = clock
 
     async def instances(self, frame: Frame) -> Frame:
-        """A page of the tenant's instances, or the one that the frame names."""
+        """Return a page of the tenant's instances, or the one that the frame names."""
         tenant, table = frame.meta["tenant"], self._table
         now = self._clock.monotonic()
         if frame.instance_id:
@@ -42,7 +42,7 @@ class Inspection:
             return frame.reply(Instances(instances=(self._status(one, now),)).model_dump_json().encode())
         after = frame.meta.get("after", {self._name: -1}).get(self._name)
         if after is None:
-            # The listing goes on at other supervisors; all that is here was on an earlier page.
+            # The listing continues at other supervisors; all instances here were on an earlier page.
             return frame.reply(Instances(instances=()).model_dump_json().encode())
         limit = min(frame.meta.get("limit", MOST_INSTANCES), MOST_INSTANCES)
         page, more = table.page(tenant, after, limit, frame.meta.get("prefix", ""))

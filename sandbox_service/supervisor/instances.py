@@ -1,6 +1,6 @@
-"""The table of instances: those that live, and the tombstones of those that ended a while ago.
+"""The table of instances: the live ones, and tombstones of those that ended recently.
 
-Every question names the tenant: another tenant's instance is unknown, whatever its state.
+Lookups name the tenant: another tenant's instance is unknown, whatever its state.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class InstanceState(StrEnum):
-    """Where an instance is in its life; the contract's words."""
+    """The state of an instance, in the contract's words."""
 
     CREATING = "creating"
     """Waits for a box, or is being set up in it."""
@@ -45,9 +45,9 @@ class InstanceState(StrEnum):
     RELEASED = "released"
     """Its owner ended it."""
     EXPIRED = "expired"
-    """Nobody used it for too long."""
+    """Its lease ran out."""
     LOST = "lost"
-    """Its sandbox took it along."""
+    """Its state was lost with its sandbox."""
 
 
 _END_CODE_OF_STATE = {
@@ -75,7 +75,7 @@ class Instance:
     """Its idempotency keys."""
     state: InstanceState = InstanceState.CREATING
     box: PooledBox | None = None
-    """Where it lives; None while it waits to be set up, or to be rebuilt by replay."""
+    """The box that it is in; None while it waits to be set up, or to be rebuilt by replay."""
     step_index: int = 0
     """Index of the next step."""
     sequence: int = 0
@@ -83,11 +83,11 @@ class Instance:
     busy: bool = False
     """An operation runs."""
     replayable: bool = False
-    """All that made its state is on record, and the environment is deterministic."""
+    """Its state can be rebuilt: the environment is deterministic and all operations are on record."""
     in_doubt: bool = False
-    """It was recovered, and steps that were answered may be on no record."""
+    """It was recovered, and steps that were answered may be missing from its record."""
     slot_cleanup: asyncio.Task[None] | None = None
-    """The clearing of the place that it has left."""
+    """The task that clears the slot that it has left."""
     reason: str = ""
     """Why it ended."""
 
@@ -103,11 +103,11 @@ class Instance:
 
     @property
     def ended(self) -> bool:
-        """Whether it is over."""
+        """Whether it has ended."""
         return self.state in _END_CODE_OF_STATE
 
     def detach_box(self) -> PooledBox | None:
-        """Part the instance from its box. Whoever gets it has to see to the place that is left."""
+        """Detach the instance from its box and return the box; the caller has to clear the slot."""
         box, self.box = self.box, None
         return box
 
@@ -117,7 +117,7 @@ class Tombstone:
     """An instance that ended."""
 
     instance_id: str
-    """As of ``Instance``."""
+    """As in ``Instance``."""
     tenant: str
     environment: str
     task_id: str
@@ -130,12 +130,12 @@ class Tombstone:
 
 
 def end_error(state: InstanceState, reason: str = "") -> ServiceError:
-    """The error of a late call."""
+    """Return the error of a call to an instance that has ended."""
     return ServiceError(_END_CODE_OF_STATE[state], reason)
 
 
 def unknown_error(instance_id: str) -> ServiceError:
-    """The error of an id that means nothing to the caller."""
+    """Return the error of an id that is unknown, or another tenant's."""
     return ServiceError(ErrorCode.UNKNOWN_INSTANCE, f"no instance {instance_id!r}")
 
 
@@ -160,19 +160,19 @@ class InstanceTable:
         return instance_id in self._live or instance_id in self._tombstones
 
     def live(self) -> list[Instance]:
-        """Every live instance, in order of creation."""
+        """Return every live instance, in order of creation."""
         return list(self._live.values())
 
     def count(self, tenant: str) -> int:
-        """Live instances of a tenant, those being created included."""
+        """Return the number of live instances of a tenant, including those being created."""
         return self._of_tenant[tenant]
 
     def by_id(self, instance_id: str) -> Instance | None:
-        """A live instance of any tenant by its unique id; for events that come from boxes."""
+        """Return a live instance of any tenant by its unique id; for events from boxes."""
         return self._live.get(instance_id)
 
     def find(self, tenant: str, public_id: str) -> Instance | None:
-        """A live instance of the tenant; None when the table knows nothing. Raises when it is gone."""
+        """Return a live instance of the tenant, None if unknown. Raises ServiceError if it has ended."""
         instance = self._live.get(public_id)
         if instance is None or instance.tenant != tenant:
             instance = self._live.get(record_id(tenant, public_id))
@@ -184,21 +184,21 @@ class InstanceTable:
         return None
 
     def tombstone(self, tenant: str, public_id: str) -> Tombstone | None:
-        """What is remembered of an ended instance of the tenant."""
+        """Return the tombstone of an ended instance of the tenant."""
         tombstone = self._tombstones.get(public_id)
         if tombstone is None or tombstone.tenant != tenant:
             tombstone = self._tombstones.get(record_id(tenant, public_id))
         return tombstone
 
     def is_taken(self, tenant: str, public_id: str) -> bool:
-        """Whether the tenant has, or had a while ago, an instance of this id."""
+        """Return whether the tenant has an instance of this id, live or recently ended."""
         try:
             return self.find(tenant, public_id) is not None
         except ServiceError:
             return True
 
     def status(self, tenant: str, public_id: str) -> Instance | Tombstone | None:
-        """A tenant's instance, live or ended."""
+        """Return an instance of the tenant, live or recently ended."""
         with contextlib.suppress(ServiceError):
             return self.find(tenant, public_id)
         return self.tombstone(tenant, public_id)
@@ -206,7 +206,7 @@ class InstanceTable:
     def page(
         self, tenant: str, after: int, limit: int, prefix: str = ""
     ) -> tuple[list[Instance | Tombstone], int | None]:
-        """A page of a tenant's instances, live and ended; see ``Listing``."""
+        """Return a page of a tenant's instances, live and recently ended; see ``Listing``."""
         ids, more = self._listing.page(tenant, after, limit, prefix)
         return [self._live.get(each) or self._tombstones[each] for each in ids], more
 
@@ -215,7 +215,7 @@ class InstanceTable:
         return f"{self._supervisor}.{secrets.token_hex(16)}"
 
     def reserve(self, instance_id: str, tenant: str, task_id: str, catalog: Catalog) -> Instance:
-        """Take an id for a new instance. Raises ServiceError(DUPLICATE_INSTANCE)."""
+        """Enter a new instance under an id. Raises ServiceError(DUPLICATE_INSTANCE)."""
         if instance_id in self:
             raise ServiceError(ErrorCode.DUPLICATE_INSTANCE, f"the id {public_id(instance_id)!r} is taken")
         now = self._clock.monotonic()
@@ -230,28 +230,28 @@ class InstanceTable:
         return instance
 
     def activate(self, instance: Instance, *, finished: bool = False) -> None:
-        """The instance is set up, and its idle time begins to count."""
+        """Mark an instance as set up; its idle time begins."""
         instance.state = InstanceState.FINISHED if finished else InstanceState.ACTIVE
         self.leases.end_use(instance.lease, self._clock.monotonic())
 
     def discard(self, instance: Instance) -> None:
-        """Undo a reservation: the id is free again."""
+        """Undo a reservation; the id is free again."""
         self._remove(instance)
         if instance.instance_id not in self._tombstones:
             self._listing.remove(instance.tenant, instance.instance_id)
 
     def begin_use(self, instance: Instance) -> None:
-        """An operation has the instance to itself."""
+        """Mark an instance as busy with an operation."""
         instance.busy = True
         self.leases.begin_use(instance.lease, self._clock.monotonic())
 
     def end_use(self, instance: Instance) -> None:
-        """The operation is over."""
+        """Mark the operation as over; the idle time begins again."""
         instance.busy = False
         self.leases.end_use(instance.lease, self._clock.monotonic())
 
     def end(self, instance: Instance, state: InstanceState, reason: str = "", key: str | None = None) -> bool:
-        """End an instance and leave a tombstone; False when it had ended before."""
+        """End an instance and leave a tombstone; return False if it had ended before."""
         if instance.ended:
             return False
         self._remove(instance)
@@ -273,12 +273,12 @@ class InstanceTable:
         return True
 
     def add_tombstone(self, tombstone: Tombstone) -> None:
-        """Remember an instance that ended."""
+        """Remember an instance that has ended."""
         self._tombstones[tombstone.instance_id] = tombstone
         self._listing.add(tombstone.tenant, tombstone.instance_id)
 
     def drop_old_tombstones(self) -> None:
-        """Drop tombstones that are old enough for the store alone to remember."""
+        """Drop the tombstones older than ``lease.tombstone_s``; the store still has the instances."""
         horizon = self._clock.monotonic() - self._config.tombstone_s
         while self._tombstones:
             oldest = next(iter(self._tombstones.values()))
@@ -298,28 +298,31 @@ class InstanceTable:
 
 
 class Listing:
-    """Ids of instances, live or ended a while ago."""
+    """Lists instance ids by tenant, in order of creation, a page at a time.
+
+    An instance keeps its number when it ends, so that a listing of several pages names each instance once.
+    """
 
     def __init__(self) -> None:
         self._of_tenant: dict[str, dict[str, int]] = {}
         self._last = 0
 
     def add(self, tenant: str, instance_id: str) -> None:
-        """List an instance, unless it is listed."""
+        """Add an instance, unless it is listed."""
         listed = self._of_tenant.setdefault(tenant, {})
         if instance_id not in listed:
             self._last += 1
             listed[instance_id] = self._last
 
     def remove(self, tenant: str, instance_id: str) -> None:
-        """List an instance no more."""
+        """Remove an instance."""
         listed = self._of_tenant.get(tenant, {})
         listed.pop(instance_id, None)
         if not listed:
             self._of_tenant.pop(tenant, None)
 
     def page(self, tenant: str, after: int, limit: int, prefix: str = "") -> tuple[Sequence[str], int | None]:
-        """Return a tenant's ids after a number, and the number to go on from, None at the end."""
+        """Return a tenant's ids after a number, and the number of the next page, None at the end."""
         page: list[str] = []
         last = after
         for instance_id, number in self._of_tenant.get(tenant, {}).items():

@@ -1,6 +1,6 @@
-"""What the supervisor writes of its instances, and what happens when the store takes nothing.
+"""Writes the events of instances to the trajectory store, and keeps those that the store refuses.
 
-An operation whose record is refused fails with ``storage_full`` and its record is kept; until the store has
+An operation whose event is refused fails with ``storage_full`` and its event is kept; until the store has
 taken it, no other operation begins. An instance ends even so: a full disk must not keep a box busy.
 """
 
@@ -31,7 +31,7 @@ logger = get_logger(__name__)
 
 
 class Journal:
-    """The way into the trajectory store."""
+    """Writes to the trajectory store."""
 
     def __init__(self, supervisor: str, store: TrajectoryStore, clock: Clock) -> None:
         self._supervisor = supervisor
@@ -39,7 +39,7 @@ class Journal:
         self._clock = clock
         self._backlog: deque[EventRecord] = deque()
         self.recorded = DailyBytes()
-        """How much each tenant had recorded."""
+        """Bytes that were recorded for each tenant within a day."""
 
     def event(
         self,
@@ -53,7 +53,7 @@ class Journal:
         reward: float | None = None,
         timing_ms: dict[str, float] | None = None,
     ) -> EventRecord:
-        """The next event of an instance."""
+        """Make the next event of an instance; it is not written yet."""
         sequence = instance.sequence
         instance.sequence += 1
         self.recorded.add(instance.tenant, len(request) + len(response), self._clock.monotonic())
@@ -99,19 +99,19 @@ class Journal:
     async def committed(self) -> None:
         """Wait until what was written is as durable as an answer promises.
 
-        Raises ServiceError(STORAGE_FULL) when the store is stuck.
+        Raises ServiceError(STORAGE_FULL) if the store cannot write.
         """
         await self._store.committed()
 
     def write_backlog(self) -> None:
-        """Write what the store refused before. Raises ServiceError(STORAGE_FULL) while it still refuses."""
+        """Write the events that the store refused. Raises ServiceError(STORAGE_FULL) if it still refuses."""
         self._store.check()
         while self._backlog:
             self._store.append(self._backlog[0])
             self._backlog.popleft()
 
     def write(self, event: EventRecord) -> None:
-        """Write an event; one that is refused is kept. Raises ServiceError(STORAGE_FULL)."""
+        """Write an event, or add it to the backlog and raise ServiceError(STORAGE_FULL)."""
         try:
             self.write_backlog()
             self._store.append(event)
@@ -121,7 +121,7 @@ class Journal:
             raise
 
     def write_eventually(self, event: EventRecord) -> None:
-        """Write an event now or as soon as the store takes it."""
+        """Write an event now, or later with the backlog if the store refuses it."""
         with contextlib.suppress(ServiceError):
             self.write(event)
 
@@ -133,7 +133,7 @@ class Journal:
         parent: str | None = None,
         fork_sequence: int | None = None,
     ) -> None:
-        """Write a new instance. When this raises ServiceError(STORAGE_FULL) the instance must not begin."""
+        """Write a new instance. If this raises ServiceError(STORAGE_FULL), the instance must not begin."""
         self.write_backlog()
         record = InstanceRecord(
             instance.instance_id,

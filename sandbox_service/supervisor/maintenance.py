@@ -1,6 +1,6 @@
-"""What is done as time passes: leases run out, old tombstones go, pools decide again.
+"""Does the regular work: expires leases, drops old tombstones, lets the pools decide again.
 
-The loop is supervised: whatever one instance's ending raises, the next one's goes on.
+A failure of one instance is logged and does not keep the others from expiring.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = get_logger(__name__)
 
 
 class Maintenance:
-    """The supervisor's regular work."""
+    """The maintenance loop of a supervisor."""
 
     def __init__(
         self,
@@ -45,11 +45,11 @@ class Maintenance:
         self._loop: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin the loop."""
+        """Start the loop."""
         self._loop = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """End the loop."""
+        """Stop the loop."""
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.wait({self._loop})
@@ -64,7 +64,7 @@ class Maintenance:
                 continue
             try:
                 self._termination.expire(instance)
-            except Exception:  # capture point: one release never ends the loop
+            except Exception:  # capture point: one failed expiry must not end the loop
                 logger.exception("expiry_failed", instance_id=lease.instance_id)
         self._table.drop_old_tombstones()
         self._pools.decide()
@@ -74,5 +74,5 @@ class Maintenance:
             await asyncio.sleep(self._interval_s)
             try:
                 self.tick()
-            except Exception:  # capture point: the loop outlives any one round
+            except Exception:  # capture point: the loop goes on with the next round
                 logger.exception("maintenance_failed")

@@ -1,6 +1,6 @@
-"""The operations on a live instance: step, evaluate and files.
+"""Executes the operations on a live instance: step, evaluate and files.
 
-A step's body and its result pass through unparsed: the hot path reads only the frames' meta.
+The body of a step and its result pass through unparsed: the hot path reads only the meta of the frames.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.stream.failures import reply_or_raise
 from sandbox_service.wire.frames import Frame, Op
 
-from .calls import NotStartedError, parse
+from .calls import NotStartedError, parse_request
 from .exclusive import OperationResult
 from .idempotency import RECORDED_AS
 from .instances import InstanceState
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 _REBUILDS = 3
-"""How often an operation is sent when other instances end its worker before it is started."""
+"""How often an operation is sent if other instances of its worker end the worker before it begins."""
 
 
 class InstanceOperations:
-    """Executes operations in the box of their instance, and prepares their records."""
+    """Executes operations in the box of their instance and makes their events."""
 
     def __init__(
         self,
@@ -70,8 +70,8 @@ class InstanceOperations:
     async def evaluate(self, instance: Instance, invocation: Invocation) -> OperationResult:
         """Grade the instance."""
         frame = invocation.frame
-        request = parse(EvaluateRequest, frame.body)
-        # The grading data stay outside of the box until they are needed.
+        request = parse_request(EvaluateRequest, frame.body)
+        # The grading data stay outside of the box until they are needed: the agent must never read them.
         grading = instance.catalog.payload(instance.task_id).grading
         body = json.dumps({"params": request.params, "grading": grading}).encode()
         limit = self._deadlines.evaluate_s
@@ -79,7 +79,7 @@ class InstanceOperations:
         return self._recorded(instance, invocation, reply, reply.meta.get("score"))
 
     async def read_files(self, instance: Instance, invocation: Invocation) -> OperationResult:
-        """Read a file, or list a directory."""
+        """Read a file or list a directory."""
         frame = invocation.frame
         reply = await self._request_files(instance, frame)
         invocation.timer.add_run(reply)
@@ -90,7 +90,7 @@ class InstanceOperations:
 
     async def write_file(self, instance: Instance, invocation: Invocation) -> OperationResult:
         """Write a file."""
-        # The content is on no record, so a replay would not have it.
+        # The content is not recorded, so a replay would not have it.
         instance.replayable = False
         reply = await self._request_files(instance, invocation.frame)
         return self._recorded(instance, invocation, reply, None)
@@ -106,9 +106,9 @@ class InstanceOperations:
     async def _request_box(
         self, instance: Instance, received: Frame, meta: dict[str, Any], body: bytes, limit_s: float
     ) -> Frame:
-        """Send the operation to the instance's box, and rebuild the instance first where it has none.
+        """Send an operation to the instance's box, and rebuild the instance first if it has none.
 
-        A timeout of a step or an evaluation is recorded: it stays the answer to the frame that was received.
+        A timeout of a step or an evaluation is recorded: it stays the answer to ``received``.
         """
         frame = Frame(received.op, 0, instance.public_id, meta, body)
         timed = received if received.op in (Op.STEP, Op.EVALUATE) else None

@@ -1,4 +1,4 @@
-"""A supervisor's place in the fleet: what it is told when it starts, and what it tells about itself."""
+"""How a supervisor process is started and reached: options, TLS files, address, interface of the core."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 
 class Core(Protocol):
-    """The supervisor proper, which knows nothing of Ray or of streams."""
+    """The supervisor without Ray and streams."""
 
     async def start(self) -> None:
-        """Sweep what an earlier supervisor left behind, and begin to work."""
+        """Remove what an earlier run left behind, then start the pools and the maintenance."""
         ...
 
     async def handle(self, frame: Frame) -> Frame:
-        """Answer one frame; called concurrently, never raises."""
+        """Answer one frame. Called concurrently; never raises."""
         ...
 
     async def drain(self) -> None:
-        """Refuse new instances and let what runs finish, within its own deadline."""
+        """Refuse new instances, and wait for running operations until the drain deadline."""
         ...
 
     async def close(self) -> None:
-        """Destroy every box and give back everything. Idempotent."""
+        """Destroy every box and release all resources. Idempotent."""
         ...
 
 
@@ -44,58 +44,61 @@ class TlsFiles:
     authority: str
 
     def context(self, *, server: bool) -> ssl.SSLContext:
-        """The context of one end; both ends show a certificate that the authority signed."""
+        """Return the context of one end; both ends present a certificate that the authority signed."""
         purpose = ssl.Purpose.CLIENT_AUTH if server else ssl.Purpose.SERVER_AUTH
         context = ssl.create_default_context(purpose, cafile=self.authority)
         context.load_cert_chain(self.certificate, self.key)
         context.verify_mode = ssl.CERT_REQUIRED
-        # Members are found by address, which the control plane vouches for; certificates name the fleet.
+        # Supervisors are found by address, which comes over the authenticated control plane; a certificate
+        # names the fleet and no host.
         context.check_hostname = False
         return context
 
 
 @dataclass(frozen=True, slots=True)
 class SupervisorOptions:
-    """What a supervisor is told when it starts."""
+    """Options of one supervisor process."""
 
     name: str
-    """``[a-z0-9]+``; the same after every restart on the same node."""
+    """Name of the supervisor, ``[a-z0-9]+``; the same after every restart on the same node."""
     fleet: str
-    """The fleet that it belongs to; several may share a machine."""
+    """Name of its fleet; several fleets may share a machine."""
     tcp: bool = False
-    """Listen on a TCP port for gateways of other nodes as well."""
+    """Also listen on a TCP port, for gateways of other nodes."""
     tls: TlsFiles | None = None
     """Files for TLS on the TCP port."""
 
     def socket_path(self) -> Path:
-        """Its unix socket, in a folder that nobody else may enter."""
+        """Return the path of its unix socket, in a folder that no other user may enter."""
         return private_dir() / f"{self.fleet}-{self.name}.sock"
 
 
 @dataclass(frozen=True, slots=True)
 class SupervisorAddress:
-    """How a supervisor is reached; travels over Ray's authenticated control plane only."""
+    """Address and secret of a supervisor; sent over Ray's authenticated control plane only."""
 
     name: str
     node_id: str
     unix_path: str
     host: str
     port: int | None
-    """None when it listens on its unix socket only."""
+    """TCP port; None if it listens on its unix socket only."""
     secret: str = field(repr=False)
-    """Made anew at each start; both ends of a stream prove to know it."""
+    """Generated at each start; both ends of a connection prove in the handshake that they know it."""
     pid: int = 0
 
 
 CoreBuilder: TypeAlias = "Callable[[SupervisorOptions], Core]"
-"""Makes a supervisor's core on its node; travels by reference, so it must be importable there."""
+"""Builds a supervisor's core on its node. Ray pickles it by reference, so it must be importable there."""
 
 
 def private_dir() -> Path:
-    """This user's folder for sockets. Raises PermissionError when others may enter it."""
+    """Return this user's folder for sockets. Raises PermissionError if other users may enter it."""
     path = Path(tempfile.gettempdir()) / f"sandbox-streams-{os.geteuid()}"
     path.mkdir(mode=0o700, exist_ok=True)
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        raise PermissionError(f"{path} is not a private folder of this user")
+        raise PermissionError(
+            f"{path} must be a folder of this user with mode 0700; remove it or correct its mode"
+        )
     return path

@@ -1,4 +1,4 @@
-"""A box that is up, as the instances in it hold it."""
+"""A running box of a pool, as the instances in it use it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 _GRACE_S = 30.0
-"""How long after an operation's own deadline the runner may still answer. The runner keeps that deadline
-itself; on a busy machine it gets its turn late."""
+"""Seconds after an operation's own deadline in which the runner may still answer. The runner enforces that
+deadline itself, but on a busy machine it may be scheduled late."""
 _PING_S = 30.0
-"""How long a runner that is late with an operation may take to answer a ping."""
+"""Seconds in which a runner that is late with an operation must answer a ping."""
 
 
 class PooledBox:
-    """A box that is up, as instances hold it."""
+    """A running sandbox, and its pool."""
 
     __slots__ = ("_ping_task", "discarded", "pool", "sandbox", "serial")
 
@@ -32,20 +32,20 @@ class PooledBox:
         self.serial = serial
         self.sandbox = sandbox
         self.discarded = False
-        """It is being destroyed, and answers nothing any more."""
+        """It is being destroyed and takes no further requests."""
         self._ping_task: asyncio.Future[bool] | None = None
 
     async def request(self, frame: Frame, timeout_s: float) -> Frame:
-        """Ask the runner; see ``Sandbox.request``."""
+        """Send a request to the runner; see ``Sandbox.request``."""
         if self.discarded:
-            raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, "the sandbox is gone")
+            raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, "the sandbox has been destroyed")
         return await self.sandbox.request(frame, timeout_s)
 
     async def execute(self, frame: Frame, deadline_s: float) -> Frame:
-        """Ask for an operation whose deadline the runner keeps.
+        """Send an operation whose deadline the runner enforces.
 
-        Raises ServiceError. The box is destroyed when its runner is dead: its connection is gone, or it is
-        late and does not answer a ping either. An operation that is late alone costs no neighbour its life.
+        Raises ServiceError. The box is destroyed if its runner is dead: its connection is closed, or it is
+        late and does not answer a ping either. One late operation does not end the other instances.
         """
         try:
             return await self.request(frame, deadline_s + _GRACE_S)
@@ -55,7 +55,7 @@ class PooledBox:
             raise
 
     async def _is_alive(self) -> bool:
-        """Whether the runner answers a ping; several late operations ask once."""
+        """Return whether the runner answers a ping; operations that are late at the same time share one."""
         if self._ping_task is None:
             self._ping_task = asyncio.ensure_future(self._ping())
         return await asyncio.shield(self._ping_task)
@@ -70,13 +70,13 @@ class PooledBox:
         return True
 
     def is_last(self, instance_id: str) -> bool:
-        """Whether the box is to be reset when this instance leaves, and nobody can come before."""
+        """Return whether the box is reset when this instance leaves, with no instance entering before."""
         return self.pool.state.is_last(self.serial, instance_id)
 
     def leave(self, instance_id: str, *, clean: bool, reset: bool = False) -> None:
-        """An instance has left the box, which has been reset with that or not."""
+        """Note that an instance has left, and whether its slot was clean and the box was reset with it."""
         self.pool.leave(self, instance_id, clean=clean, reset=reset)
 
     def discard(self, reason: str) -> None:
-        """Destroy the box now, whoever is in it."""
+        """Destroy the box at once; the instances in it lose their state."""
         self.pool.discard(self.serial, reason)

@@ -1,4 +1,4 @@
-"""All pools of one supervisor, one an environment."""
+"""The pools of one supervisor, one for each environment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Pools:
-    """The pools by environment."""
+    """The pools, by environment."""
 
     def __init__(
         self,
@@ -42,21 +42,21 @@ class Pools:
         }
 
     def of(self, environment: str) -> BoxPool:
-        """The pool of an environment that the registry knows."""
+        """Return the pool of an environment of the registry."""
         return self._pools[environment]
 
     async def start(self) -> None:
-        """Destroy what an earlier supervisor left, then begin to warm boxes."""
+        """Destroy the boxes that an earlier run left, then start the minimum of boxes."""
         await self._factory.sweep()
         self.decide()
 
     def decide(self) -> None:
-        """Let every pool decide: time has passed."""
+        """Let every pool decide again, since time has passed."""
         for pool in self._pools.values():
             pool.decide()
 
     def stats(self) -> tuple[PoolStats, ...]:
-        """All pools in numbers."""
+        """Return the numbers of all pools."""
         return tuple(pool.stats() for pool in self._pools.values())
 
     async def close(self) -> None:

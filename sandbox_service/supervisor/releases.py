@@ -1,4 +1,4 @@
-"""The release verb: idempotent, never behind a running operation."""
+"""Answers RELEASE frames: idempotent, and without waiting for a running operation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Releases:
         self._takeover = takeover
 
     async def release(self, frame: Frame) -> Frame:
-        """End the instance; an id that had ended before is answered, one that never was is refused."""
+        """End the instance; one that had ended before is reported as not released. Refuse an unknown id."""
         timer = RequestTimer(self._clock)
         instance = await self._find(frame)
         if instance is None:
@@ -58,13 +58,13 @@ class Releases:
             raise ServiceError(ErrorCode.INSTANCE_BUSY, "the instance is being created")
         body = _body(frame, released=True)
         await self._termination.release(instance, frame, body)
-        # It has ended, whatever becomes of the record: freeing a box must not need a disk.
+        # It has ended even if its record is refused: a full disk must not keep a box busy.
         with contextlib.suppress(ServiceError):
             await self._journal.committed()
         return frame.reply(body, timer.split())
 
     async def _find(self, frame: Frame) -> Instance | None:
-        """The live instance; None when it has ended."""
+        """Return the live instance; None if it has ended."""
         try:
             return await self._takeover.find_or_take_over(frame)
         except ServiceError as error:
@@ -73,7 +73,7 @@ class Releases:
             raise
 
     async def _answer_of_ended(self, frame: Frame, timer: RequestTimer) -> Frame:
-        """The answer of the release under this key, or that there is nothing to release."""
+        """Return the answer of the release under this key, or report that there is nothing to release."""
         key = frame.meta.get("key")
         tombstone = self._table.tombstone(frame.meta["tenant"], frame.instance_id)
         if key is not None and tombstone is not None and tombstone.ended_by_key == key:
@@ -83,7 +83,7 @@ class Releases:
         return frame.reply(_body(frame, released=False), timer.split())
 
     async def _is_used(self, instance: Instance, frame: Frame, key: str) -> bool:
-        """Whether another operation on the instance had the key."""
+        """Return whether another operation on the instance has used the key."""
         if instance.keys.get(key) is not None:
             return True
         return instance.keys.evicted and await self._recorded(frame, key) is not None

@@ -161,7 +161,7 @@ def last_writer(record: InstanceRecord, events: Sequence[EventRecord]) -> str:
 
 
 def was_left_in_doubt(record: InstanceRecord, events: Sequence[EventRecord]) -> bool:
-    """Return whether an earlier takeover left a doubt that no step has settled since."""
+    """Return whether an earlier takeover left the instance in doubt and no step has settled that since."""
     for event in reversed(events):
         if event.instance_id != record.instance_id or event.kind is EventKind.STEP:
             return False
@@ -178,16 +178,16 @@ def record_takeover(journal: Journal, instance: Instance, supervisor: str) -> No
 
 
 def resolve_doubt(instance: Instance, frame: Frame) -> None:
-    """Let an operation on a doubtful instance pass when its caller shows that it knows the state.
+    """Admit an operation on an in-doubt instance if its ``step_index`` shows that the caller knows the state.
 
-    Raises ServiceError(INSTANCE_RECOVERED) when that is not shown.
+    Raises ServiceError(INSTANCE_RECOVERED) otherwise.
     """
     asked = frame.meta.get("step_index") if frame.op is Op.STEP else None
     index = instance.step_index
     if asked is None:
         detail = (
-            f"the instance was recovered at step {index} and may lack steps that were answered; go on by a "
-            "step with step_index, or release it and create another"
+            f"the instance was recovered at step {index} and may lack steps that were answered; continue "
+            "with a step that has a step_index, or release it and create another"
         )
         raise ServiceError(ErrorCode.INSTANCE_RECOVERED, detail)
     if asked > index:
@@ -212,7 +212,7 @@ def _restore_progress(instance: Instance, events: Sequence[EventRecord]) -> bool
     last: EventRecord | None = None
     for event in events:
         if event.kind is EventKind.WRITE_FILE:
-            # The content is on no record, so a replay would not have it.
+            # The content is not recorded, so a replay would not have it.
             instance.replayable = False
         op = _OPS.get(event.kind)
         if op is not None and event.idempotency_key is not None and event.instance_id == instance.instance_id:

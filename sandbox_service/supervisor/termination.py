@@ -1,8 +1,8 @@
-"""How instances end: released by their owner, expired, or lost with their sandbox.
+"""Ends instances: they are released by their owner, expire, or are lost with their sandbox.
 
-The instance ends at once for everybody who asks; its place in the box is cleared afterwards. A box that does
-not clear it by the deadline takes no more instances and is destroyed when its last one has left: what one
-instance left behind never costs its neighbours. No ending waits for another.
+An instance ends at once for all callers; its slot in the box is cleared afterwards. A box that does not clear
+a slot by the deadline takes no more instances and is destroyed when its last one has left, so that a failed
+cleanup never ends other instances. No instance waits for the end of another.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Termination:
-    """Ends instances and clears their places."""
+    """Ends instances and clears their slots."""
 
     def __init__(
         self, *, table: InstanceTable, journal: Journal, deadlines: DeadlineConfig, tasks: BackgroundTasks
@@ -38,7 +38,7 @@ class Termination:
         self._tasks = tasks
 
     async def release(self, instance: Instance, frame: Frame, body: bytes) -> None:
-        """End an instance for its owner; what runs on it is cut off. Returns when its place is clear."""
+        """End an instance for its owner, with any running operation. Returns when its slot is clear."""
         key = frame.meta.get("key")
         if not self._table.end(instance, InstanceState.RELEASED, key=key):
             return
@@ -49,13 +49,13 @@ class Termination:
             await asyncio.shield(cleared)
 
     def expire(self, instance: Instance) -> None:
-        """End an instance that nobody used for too long."""
+        """End an instance whose lease has run out."""
         if self._table.end(instance, InstanceState.EXPIRED):
             self._journal.write_eventually(self._journal.event(instance, EventKind.EXPIRE, status=410))
             self.clear_slot(instance)
 
     def mark_lost(self, instance: Instance, reason: str) -> None:
-        """End an instance whose state is gone for good."""
+        """End an instance whose state cannot be recovered."""
         if self._table.end(instance, InstanceState.LOST, reason):
             problem = end_error(instance.state, reason).problem(instance=instance.public_id)
             response = problem.model_dump_json().encode()
@@ -65,7 +65,7 @@ class Termination:
             self.clear_slot(instance)
 
     def handle_state_loss(self, instance_id: str, reason: str) -> None:
-        """A box or a worker died with an instance: it is rebuilt when it is next used, or lost."""
+        """Handle the death of an instance's box or worker: it is rebuilt at its next use, or lost."""
         instance = self._table.by_id(instance_id)
         if instance is None:
             return
@@ -95,7 +95,7 @@ class Termination:
         return ServiceError(ErrorCode.SANDBOX_FAILED, error.detail)
 
     def clear_slot(self, instance: Instance) -> asyncio.Task[None] | None:
-        """Clear the place of an instance in the background, where it has one."""
+        """Clear the slot of an instance in the background; return None if it has no slot."""
         box = instance.detach_box()
         if box is None:
             return None
@@ -106,14 +106,15 @@ class Termination:
         instance_id = instance.instance_id
         clean = reset = False
         limit = self._deadlines.release_s
-        # A box for one instance is cleaned with it, in one exchange and with one look.
+        # With its last instance the box is reset, in one request and with one check for leftovers.
         meta = {"deadline_s": limit, "reset": box.is_last(instance_id)}
         try:
             reply = await box.request(Frame(Op.RELEASE, 0, instance.public_id, meta), limit)
             clean = reply.op is Op.REPLY and reply.meta.get("clean") is True
             reset = reply.meta.get("reset") is True
         except ServiceError:
-            # A box that died is noticed by its connection; one that is late may serve its neighbours well.
+            # The pool notices a dead box by its connection. One that is late may still serve its other
+            # instances, so it is not destroyed here.
             clean = False
         finally:
             box.leave(instance_id, clean=clean, reset=reset)

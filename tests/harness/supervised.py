@@ -27,7 +27,7 @@ _STEADY = LeaseConfig(sweep_interval_s=3600)
 
 
 def fake_config(pool: PoolConfig | None = None, **branches: Any) -> ServiceConfig:
-    """A configuration whose waits are short and whose upkeep runs when a test says so."""
+    """A configuration whose waits are short and whose maintenance runs when a test says so."""
     branches.setdefault("deadline", _SHORT)
     branches.setdefault("lease", _STEADY)
     return ServiceConfig(pool=pool or PoolConfig(min_boxes=0, max_boxes=2), **branches)
