@@ -141,6 +141,8 @@ class FakeSandboxFactory:
         """What every start raises while it is set."""
         self.gate: asyncio.Event | None = None
         """Starts wait for it, where there is one."""
+        self.cut_off = asyncio.Event()
+        """Set once a start was cancelled while it waited."""
         self.attempts = 0
         self.swept = 0
         self.closed = False
@@ -165,7 +167,11 @@ class FakeSandboxFactory:
         self.attempts += 1
         await asyncio.sleep(0)
         if self.gate is not None:
-            await self.gate.wait()
+            try:
+                await self.gate.wait()
+            except asyncio.CancelledError:
+                self.cut_off.set()
+                raise
         if self.failures:
             raise self.failures.pop(0)
         if self.failing is not None:

@@ -29,6 +29,8 @@ class MemoryTrajectoryStore:
         self.commits = asyncio.Event()
         """Answers wait until it is set."""
         self.commits.set()
+        self.commit_awaited = asyncio.Event()
+        """Set once an answer had to wait for ``commits``."""
         self.lives: dict[str, str] = {}
         self.complete = True
         """Supervisors that begin now leave nothing out when they die."""
@@ -53,6 +55,8 @@ class MemoryTrajectoryStore:
             raise ServiceError(ErrorCode.STORAGE_FULL)
 
     async def committed(self) -> None:
+        if not self.commits.is_set():
+            self.commit_awaited.set()
         await self.commits.wait()
 
     async def flush(self) -> None:

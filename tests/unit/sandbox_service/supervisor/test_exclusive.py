@@ -8,6 +8,7 @@ import pytest
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import StoreConfig
+from sandbox_service.supervisor.idempotency import KeyCache
 from sandbox_service.wire.frames import Frame, Op
 from tests.fakes.clock import FakeClock
 from tests.fakes.sandboxes import FakeSandboxFactory
@@ -133,12 +134,10 @@ async def test_a_key_has_the_same_bytes_after_the_instance_ended(op: Op, restart
     await now.core.close()
 
 
-async def test_an_instance_with_more_keys_than_it_remembers_runs_none_of_them_twice(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_instance_with_more_keys_than_it_remembers_runs_none_of_them_twice() -> None:
     async with supervised() as service:
         instance = await service.create(task_id="echo-endless")
-        monkeypatch.setattr(service.core.table.by_id(instance).keys, "_keys", 3)
+        service.core.table.by_id(instance).keys = KeyCache(service.core.answers, keys=3)
         first = await service.call(Op.STEP, instance, _message(instance, "once"), key="k0")
         for number in range(1, 8):
             await service.step(instance, f"m{number}", key=f"k{number}")

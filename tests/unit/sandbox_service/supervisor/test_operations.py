@@ -13,6 +13,7 @@ from sandbox_service.wire.frames import Op
 from tests.fakes.sandboxes import FakeSandboxFactory
 from tests.fakes.trajectories import MemoryTrajectoryStore
 from tests.harness.supervised import Supervised, supervised
+from tests.harness.waiting import settle
 
 
 def _message(instance: str, content: str = "hello") -> dict[str, object]:
@@ -107,7 +108,7 @@ async def test_the_same_key_joins_the_running_step() -> None:
         instance = await service.create()
         step = await _held_step(service, instance, key="k")
         again = asyncio.create_task(service.call(Op.STEP, instance, _message(instance), key="k"))
-        await asyncio.sleep(0)
+        await settle()
         service.factory.home_of(instance).let_go(Op.STEP)
         first, second = await asyncio.gather(step, again)
         assert (first.op, first.body) == (second.op, second.body)

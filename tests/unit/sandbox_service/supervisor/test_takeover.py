@@ -14,6 +14,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.sandboxes import FakeSandboxFactory
 from tests.fakes.trajectories import MemoryTrajectoryStore
 from tests.harness.supervised import Supervised, fake_config, supervised
+from tests.harness.waiting import settle
 
 
 def _message(instance: str, content: str = "hello") -> dict[str, object]:
@@ -191,10 +192,10 @@ async def test_an_answer_waits_for_the_commit_of_its_record() -> None:
         instance = await service.create()
         service.store.commits.clear()
         step = asyncio.create_task(service.step(instance, key="k"))
-        await asyncio.sleep(0.01)
+        await service.store.commit_awaited.wait()
         assert service.store.kinds(instance) == ["create", "step"]
         again = asyncio.create_task(service.step(instance, key="k"))
-        await asyncio.sleep(0.01)
+        await settle()
         assert not step.done()
         assert not again.done()
         assert (await service.call(Op.PING)).op is Op.REPLY

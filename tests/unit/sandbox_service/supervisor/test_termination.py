@@ -188,30 +188,6 @@ async def test_a_refused_record_does_not_keep_an_ending_from_freeing_its_box() -
         assert store.kinds(expired) == ["create", "expire"]
 
 
-async def test_one_expiry_that_fails_does_not_end_the_upkeep(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with supervised() as service:
-        broken, fine = await service.create(), await service.create()
-        termination = service.core._termination
-        expire = type(termination).expire
-
-        def fail_for_one(self: object, instance: object) -> None:
-            if instance.instance_id == broken:
-                raise RuntimeError("a bug")
-            expire(self, instance)
-
-        monkeypatch.setattr(type(termination), "expire", fail_for_one)
-        service.pass_time(300)
-        assert (await service.states())[fine] == "expired"
-
-
-async def test_the_upkeep_runs_by_itself() -> None:
-    async with supervised(lease=LeaseConfig(sweep_interval_s=0.001)) as service:
-        instance = await service.create()
-        service.clock.advance(300)
-        while (await service.states())[instance] != "expired":  # noqa: ASYNC110  # the loop is under test
-            await asyncio.sleep(0.001)
-
-
 async def test_closing_leaves_no_box_and_says_what_was_lost() -> None:
     async with supervised() as service:
         kept, lost = await service.create("echo"), await service.create("diary")
