@@ -184,7 +184,7 @@ async def _steps(
     await producer.weights_synced(0)
     tokens = 0
     for step in range(options.steps):
-        batch = await producer.take(step)
+        batch = await producer.get_batch(step)
         marks.append((loop.time(), cpu_s(), policy.turns))
         tokens = sum(len(sample) for sample in batch.samples)
         policy.version = step + 1

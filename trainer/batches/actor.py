@@ -16,7 +16,6 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from trainer.config import RunConfig
 from trainer.errors import Stalled, TrainerError
 from trainer.tracking.logs import keep_log
-from trainer.types import Objective
 from trainer.update.outline import outlined, row_tokens
 
 from .build import build, open_client
@@ -24,7 +23,7 @@ from .settings import ActorSettings
 from .worker_actor import open_pool, start_workers
 
 if TYPE_CHECKING:
-    from trainer.types import Batch
+    from trainer.types import Objective
     from trainer.update.outline import Outline, RowTokens
 
     from .dependencies import ProducerStatus
@@ -46,27 +45,13 @@ class BatchActor:
         self._beginning = asyncio.Lock()
         self._producer: BatchProducer | None = None
 
-    async def imitation(self, step: int) -> Batch:
-        return await (await self._there()).imitation(step)
-
-    async def take(self, step: int) -> Batch:
-        return await (await self._there()).take(step)
-
-    async def outline(self, step: int) -> Outline:
-        """What every rank gets of a step's batch."""
-        return outlined(await self._batch(step, Objective.REINFORCE))
-
-    async def imitation_outline(self, step: int) -> Outline:
-        """The same of a step of the warm start."""
-        return outlined(await self._batch(step, Objective.IMITATE))
+    async def outline(self, step: int, objective: Objective) -> Outline:
+        """The outline of a step's batch, for every rank."""
+        return outlined(await (await self._there()).get_batch(step, objective))
 
     async def tokens(self, step: int, objective: Objective, places: list[int]) -> RowTokens:
         """Tokens of some samples of a step's batch, for the rank that passes them through its model."""
-        return row_tokens(await self._batch(step, objective), places)
-
-    async def _batch(self, step: int, objective: Objective) -> Batch:
-        there = await self._there()
-        return await (there.imitation(step) if objective is Objective.IMITATE else there.take(step))
+        return row_tokens(await (await self._there()).get_batch(step, objective), places)
 
     async def weights_synced(self, version: int) -> None:
         await (await self._there()).weights_synced(version)

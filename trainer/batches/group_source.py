@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +28,16 @@ if TYPE_CHECKING:
     from .group_cache import GroupCache
     from .ledger import Ledger
     from .writer import JournalWriter
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Indices of the groups that a step's batch is made of."""
+
+    fresh: tuple[int, ...]
+    replayed: tuple[int, ...]
+    dropped: tuple[int, ...]
+    """Spare groups that would be too old for the next step."""
 
 
 class JournaledGroupSource:
@@ -73,7 +84,7 @@ class JournaledGroupSource:
         self.playing[spec.index] = self.version
         return spec
 
-    def upcoming(self) -> list[GroupSpec]:
+    def upcoming_groups(self) -> list[GroupSpec]:
         """The groups that begin with the next version, where a step is sampled and trained by turns.
 
         They are issued, and played from their beginning whatever happens until then.
@@ -104,26 +115,27 @@ class JournaledGroupSource:
             self._groups.put(group)
         self._record(event, played.group if fate is GroupFate.READY else None)
 
-    def interrupted(self) -> None:
+    def interrupt(self) -> None:
         """Nothing is being played any more, and nothing will be until there is a version."""
         self.version = None
         self.playing.clear()
 
-    def assemble(self, step: int) -> Assembled | None:
-        """Make the batch of a step, when its groups are there: from now on they are consumed.
-
-        Nobody may see it before it is on disk.
-        """
+    def select(self, step: int) -> Selection | None:
+        """Return the groups of the next step's batch, or None while it has to wait for some."""
         ready = {index: group.version for index, group in self._ledger.ready.items()}
         fresh = choose(ready, self.playing, step, self._fresh, self._lag, self._spare)
         if fresh is None or self.version is None:
             return None
         dropped = left_over(ready, fresh, step, self._lag)
+        return Selection(fresh, self._ledger.replay.choose(step), dropped)
+
+    def assemble_step(self, step: int, selected: Selection, groups: Sequence[ScoredGroup]) -> Assembled:
+        """Consume the groups that ``select`` returned, and journal the batch; ``groups`` are theirs in order.
+
+        The batch must not be handed out before the journal is on disk.
+        """
+        fresh, replayed, dropped = selected.fresh, selected.replayed, selected.dropped
         untrained = [*self._ledger.tally.flat, *(self._ledger.ended[index] for index in dropped)]
-        replayed = self._ledger.replay.choose(step)
-        groups = self._groups.get((*fresh, *replayed))
-        if groups is None:
-            return None
         facts = {
             **facts_of(step, groups[: len(fresh)], groups[len(fresh) :], untrained),
             **self._ledger.facts(),

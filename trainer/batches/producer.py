@@ -1,7 +1,7 @@
 """Produce the batches of a run: play groups, score them, journal them, and serve each step's batch.
 
-    take(step)       the step's batch, the same whenever it is asked for
-    weights_synced(v)   the engines sample with weights v: further groups may begin
+    get_batch(step)  the step's batch, the same whenever it is asked for
+    weights_synced(v)  the engines sample with weights v: further groups may begin
     rewind(step)     the learner goes on from a checkpoint of that step: its batches are served again
     committed(step)  there is such a checkpoint: what only earlier steps need may be forgotten
 
@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from trainer.errors import CheckpointError, DataError
 from trainer.rollout.attempts import Attempts
@@ -26,10 +26,10 @@ from trainer.types import Batch, Objective
 
 from .assemble import ScoredGroup
 from .dependencies import ProducerStatus
-from .events import TasksListed
+from .events import Assembled, TasksListed
 from .exports import Exports
 from .group_cache import GroupCache
-from .group_source import JournaledGroupSource
+from .group_source import JournaledGroupSource, Selection
 from .held_out import HeldOut
 from .ledger import folded
 from .listing import list_run
@@ -40,12 +40,9 @@ if TYPE_CHECKING:
     from trainer.config import RunConfig
 
     from .dependencies import Dependencies, Imitation
-    from .events import Assembled
 
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 class BatchProducer:
@@ -68,12 +65,12 @@ class BatchProducer:
             tick_s=parts.tick_s,
         )
         self._writer = JournalWriter(self._journal)
-        self._group_cache = GroupCache(self._writer, parts.score, self._waiter.notify)
+        self._groups = GroupCache(self._writer, parts.score)
         self._collecting: asyncio.Task[None] | None = None
         self._evaluations: dict[int, asyncio.Task[Mapping[str, float]]] = {}
         self._imitation: asyncio.Task[Imitation] | None = None
         self._latest: Batch | None = None
-        self._handing_out = asyncio.Lock()
+        self._serving = asyncio.Lock()
         self._commits: list[int] = []
 
     async def start(self, *, go_on: bool = False) -> None:
@@ -98,7 +95,7 @@ class BatchProducer:
             self._config,
             self._writer,
             self._ledger,
-            self._group_cache,
+            self._groups,
             self._parts.watch,
             self._waiter.notify,
         )
@@ -108,34 +105,26 @@ class BatchProducer:
         if version is not None:
             await self.weights_synced(version)
 
-    async def take(self, step: int) -> Batch:
-        """The batch of a step. Idempotent, and any number of callers may ask at once.
+    async def get_batch(self, step: int, objective: Objective = Objective.REINFORCE) -> Batch:
+        """Return the batch of a step of a stage. Idempotent; any number of callers may ask at once.
 
-        Raises NoProgress when nothing moves, CheckpointError for a step that is neither next nor kept, and
-        ConfigError or DataError when playing cannot go on.
+        Raises NoProgress without progress, CheckpointError for a step that is neither the next one nor kept,
+        ConfigError or DataError when playing cannot go on, and DataError when the run has no warm start.
         """
+        if objective is Objective.IMITATE:
+            return await self._demonstrations(step)
         if step > self._ledger.next_step:
             raise CheckpointError(f"batch {step} was asked for, and the next one is {self._ledger.next_step}")
         total_s = self._config.learner.batch_timeout_s
-        assembled = await self._waiter.wait_until(f"batch {step}", lambda: self._assembled(step), total_s)
-        async with self._handing_out:
-            if self._latest is None or self._latest.step != step:
-                self._latest = await self._batch(assembled)
-            return self._latest
-
-    async def imitation(self, step: int) -> Batch:
-        """The batch of a step of the warm start. Raises DataError when the run has none, and NoProgress."""
-        warm_start = self._config.warm_start
-        if self._parts.imitation is None or warm_start is None:
-            raise DataError("the run has no warm start")
-        if self._imitation is None:
-            self._imitation = asyncio.ensure_future(self._parts.imitation())
-            self._imitation.add_done_callback(lambda _: self._waiter.notify())
-        playing = self._imitation
-        batches = await self._waiter.wait_until(
-            "the warm start", lambda: _result(playing), warm_start.timeout_s
-        )
-        return batches.batch(step)
+        while True:
+            await self._waiter.wait_until(f"batch {step}", lambda: self._is_ready(step) or None, total_s)
+            async with self._serving:
+                latest = self._latest
+                known = latest is not None and latest.step == step
+                batch = latest if known else await self._make_batch(step)
+                if batch is not None:
+                    self._latest = batch
+                    return batch
 
     async def weights_synced(self, version: int) -> None:
         """Episodes begin with these weights from now on."""
@@ -160,7 +149,7 @@ class BatchProducer:
         self._commits = [each for each in self._commits if each <= step]  # later ones are made again
         await self._stop_collecting()
         await self._writer.call(lambda journal: journal.set_version(None))
-        self._source.interrupted()
+        self._source.interrupt()
 
     async def committed(self, step: int) -> None:
         """Forget the episodes that only steps before the oldest checkpoint kept can ask for.
@@ -179,10 +168,8 @@ class BatchProducer:
             return {}
         if step not in self._evaluations:
             self._evaluations[step] = asyncio.create_task(self._held_out.evaluate(step))
-            self._evaluations[step].add_done_callback(lambda _: self._waiter.notify())
-        task = self._evaluations[step]
         total_s = self._config.evaluation.timeout_s
-        return await self._waiter.wait_until(f"evaluation {step}", lambda: _result(task), total_s)
+        return await self._waiter.wait_for(f"evaluation {step}", self._evaluations[step], total_s)
 
     async def record(self, step: int, metrics: Mapping[str, float]) -> None:
         """Keep the metrics of a step, as the whole run counts them."""
@@ -209,7 +196,7 @@ class BatchProducer:
         if self._parts.close is not None:
             await self._parts.close()
         self._parts.tracker.close()
-        self._group_cache.close()
+        self._groups.close()
         await asyncio.to_thread(self._writer.close)
 
     async def _first_event(self) -> TasksListed:
@@ -217,38 +204,72 @@ class BatchProducer:
         self._journal.append(listed)
         return listed
 
-    async def _batch(self, assembled: Assembled) -> Batch:
-        """A batch that was made, as soon as it is on disk."""
-        await self._writer.flush()
-        indices = (*assembled.fresh, *assembled.replayed)
-        total_s = self._config.learner.batch_timeout_s
-        await self._waiter.wait_until("what was journaled", lambda: self._group_cache.get(indices), total_s)
-        samples = await self._group_cache.samples(indices)
-        self._group_cache.keep_only({*indices, *self._ledger.ready})
+    async def _demonstrations(self, step: int) -> Batch:
+        warm_start = self._config.warm_start
+        if self._parts.imitation is None or warm_start is None:
+            raise DataError("the run has no warm start")
+        if self._imitation is None:
+            self._imitation = asyncio.ensure_future(self._parts.imitation())
+        batches = await self._waiter.wait_for("the warm start", self._imitation, warm_start.timeout_s)
+        return batches.batch(step)
+
+    def _is_ready(self, step: int) -> bool:
+        """Whether the step has a batch, or all groups of one. Raises what ended the playing of groups."""
+        if step in self._ledger.batches:
+            return True
+        if self._collecting is not None and self._collecting.done():
+            self._collecting.result()
+        return self._source.select(step) is not None
+
+    async def _make_batch(self, step: int) -> Batch | None:
+        """Return the batch of a step, journaled; None when it has to wait for groups after all."""
+        selected = self._ledger.batches.get(step) or self._source.select(step)
+        if selected is None:
+            return None
+        indices = (*selected.fresh, *selected.replayed)
+        groups = await self._load(indices)
+        if isinstance(selected, Assembled):
+            assembled, journaled = selected, self._writer.flush()
+        else:
+            # While replayed groups were read from the journal, others may have ended, or the run rewound.
+            if self._source.select(step) != selected:
+                return None
+            assembled, journaled = self._assemble_step(step, selected, groups)
         self._prepare()
-        return Batch(assembled.step, Objective.REINFORCE, samples, dict(assembled.facts))
+        await journaled
+        samples = await self._groups.samples(indices)
+        self._groups.keep_only({*indices, *self._ledger.ready})
+        return Batch(step, Objective.REINFORCE, samples, dict(assembled.facts))
+
+    def _assemble_step(
+        self, step: int, selected: Selection, groups: Sequence[ScoredGroup]
+    ) -> tuple[Assembled, asyncio.Future[None]]:
+        """Assemble a step's batch; the future is done when its journal is on disk."""
+        assembled = self._source.assemble_step(step, selected, groups)
+        journaled = self._writer.flush()
+        # Behind the flush: the learner need not wait for files that a restart would write again. And without
+        # an await in between, so that a caller that is cancelled leaves no step out of the files.
+        self._writer.post(lambda _: self._exports.write(assembled, groups))
+        return assembled, journaled
+
+    async def _load(self, indices: Sequence[int]) -> list[ScoredGroup]:
+        loading = asyncio.ensure_future(self._groups.load(indices))
+        try:
+            total_s = self._config.learner.batch_timeout_s
+            return await self._waiter.wait_for("groups from the journal", loading, total_s)
+        finally:
+            loading.cancel()
 
     def _prepare(self) -> None:
         """Have the next step's instances created while the learner updates."""
         if self._parts.prepare is None:
             return
         free = self._slots.limit - self._slots.held
-        for spec in self._source.upcoming():
+        for spec in self._source.upcoming_groups():
             for member in range(spec.size):
                 if free > 0:
                     self._parts.prepare(spec, member)
                     free -= 1
-
-    def _assembled(self, step: int) -> Assembled | None:
-        known = self._ledger.batches.get(step)
-        if known is not None:
-            return known
-        if self._collecting is not None and self._collecting.done():
-            self._collecting.result()
-        made = self._source.assemble(step)
-        if made is not None and (groups := self._group_cache.get((*made.fresh, *made.replayed))) is not None:
-            self._writer.post(lambda _: self._exports.write(made, groups))
-        return made
 
     async def _collect(self) -> None:
         environment = self._config.tasks.environment
@@ -277,7 +298,3 @@ class BatchProducer:
         if collecting is not None:
             collecting.cancel()
             await asyncio.gather(collecting, return_exceptions=True)
-
-
-def _result(task: asyncio.Task[T]) -> T | None:
-    return task.result() if task.done() else None

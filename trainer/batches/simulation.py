@@ -151,7 +151,7 @@ async def _loop(
     await producer.weights_synced(0)
     for step in range(steps):
         asked = time.monotonic()
-        batch = await producer.take(step)
+        batch = await producer.get_batch(step)
         take_s += time.monotonic() - asked
         await settings.sleep(settings.update_s)
         facts.append(batch.facts)

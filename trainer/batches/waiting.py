@@ -39,6 +39,12 @@ class ProgressWaiter:
         self._changed.set()
         self._changed = asyncio.Event()
 
+    async def wait_for(self, what: str, outcome: asyncio.Future[T], total_s: float) -> T:
+        """Return the result of a future, which goes on when the wait fails. Raises as ``wait_until``."""
+        outcome.add_done_callback(lambda _: self.notify())
+        done = await self.wait_until(what, lambda: outcome if outcome.done() else None, total_s)
+        return done.result()
+
     async def wait_until(self, what: str, outcome: Callable[[], T | None], total_s: float) -> T:
         """Return the outcome as soon as it is not None.
 

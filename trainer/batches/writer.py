@@ -68,15 +68,15 @@ class JournalWriter:
             raise self._failure
         self._queue.put(_Call(what, vital=True))
 
-    async def call(self, what: Callable[[Journal], T]) -> T:
-        """What ``what`` returns or raises, done when all that was handed in before is on disk."""
+    def call(self, what: Callable[[Journal], T]) -> asyncio.Future[T]:
+        """Have ``what`` called after everything handed in before; the future has its result or error."""
         asked = _Call(what, vital=False)
         self._queue.put(asked)
-        return await asyncio.wrap_future(asked.done)
+        return asyncio.wrap_future(asked.done)
 
-    async def flush(self) -> None:
-        """Return when all that was handed in is on disk. Raises what made a write fail."""
-        await self.call(lambda _: None)
+    def flush(self) -> asyncio.Future[None]:
+        """Return a future that is done when all that was handed in before is on disk, or has the error."""
+        return self.call(lambda _: None)
 
     def close(self) -> None:
         """Write what waits and let go of the journal; a second time does nothing."""

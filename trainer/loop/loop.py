@@ -29,12 +29,8 @@ if TYPE_CHECKING:
 class BatchSource(Protocol):
     """The source of batches. Every call is idempotent and has a deadline."""
 
-    def imitation(self, step: int) -> Batch:
-        """Return a step's demonstrations, which may come without tokens."""
-        ...
-
-    def take(self, step: int) -> Batch:
-        """Return a step's scored trajectories, which may come without tokens."""
+    def take(self, step: int, objective: Objective) -> Batch:
+        """Return the batch of a step, which may come without tokens; a stage counts its steps from 0."""
         ...
 
     def tokens(self, step: int, objective: Objective, places: Sequence[int]) -> RowTokens:
@@ -161,7 +157,7 @@ class TrainingLoop:
     def _step(self, step: int, stage: Stage) -> None:
         clock = PhaseClock()
         with clock.phase("take"):
-            batch = self._take(stage, stage.local(step))
+            batch = self.batches.take(stage.local(step), stage.objective)
             batch = self._with_tokens(batch, self.learner.to_annotate(batch))
         with clock.phase("annotate"):
             self.weight_sync.rest()
@@ -179,11 +175,6 @@ class TrainingLoop:
         speed = step_throughput(self.config, batch, sum(clock.seconds.values()), self.workers)
         self.recorder.record(step, {**batch.facts, **metrics, **sync, **speed, **clock.seconds})
         self._milestones(step + 1, stage)
-
-    def _take(self, stage: Stage, local: int) -> Batch:
-        if stage.objective is Objective.IMITATE:
-            return self.batches.imitation(local)
-        return self.batches.take(local)
 
     def _with_tokens(self, batch: Batch, places: Collection[int]) -> Batch:
         """Return the batch with the tokens of these samples; only missing ones are requested."""

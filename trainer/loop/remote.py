@@ -10,9 +10,10 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
 from trainer.errors import NoProgress, TrainerError
+from trainer.types import Objective
 
 if TYPE_CHECKING:
-    from trainer.types import Batch, Objective
+    from trainer.types import Batch
     from trainer.update.outline import Outline, RowTokens
 
 
@@ -24,22 +25,25 @@ class RemoteBatchSource:
     """Calls that survive a restart of the actor: each is idempotent, and retried until its deadline."""
 
     def __init__(
-        self, name: str, namespace: str, timeout_s: float, longer_s: Mapping[str, float] | None = None
+        self,
+        name: str,
+        namespace: str,
+        timeout_s: float,
+        *,
+        warm_start_s: float | None = None,
+        evaluation_s: float | None = None,
     ) -> None:
-        """Connect lazily; ``timeout_s`` is for every call but those in ``longer_s``, which have their own
-        deadlines.
-        """
+        """Connect lazily; batches of the warm start and evaluations may take longer than ``timeout_s``."""
         self._name = name
         self._namespace = namespace
         self._timeout_s = timeout_s
-        self._longer_s = longer_s or {}
+        self._warm_start_s = warm_start_s
+        self._evaluation_s = evaluation_s
         self._version: int | None = None
 
-    def imitation(self, step: int) -> Batch:
-        return cast("Outline", self._call("imitation_outline", step)).batch()
-
-    def take(self, step: int) -> Batch:
-        return cast("Outline", self._call("outline", step)).batch()
+    def take(self, step: int, objective: Objective) -> Batch:
+        limit_s = self._warm_start_s if objective is Objective.IMITATE else None
+        return cast("Outline", self._call("outline", step, objective, timeout_s=limit_s)).batch()
 
     def tokens(self, step: int, objective: Objective, places: Sequence[int]) -> RowTokens:
         return cast("RowTokens", self._call("tokens", step, objective, list(places)))
@@ -49,7 +53,8 @@ class RemoteBatchSource:
         self._call("weights_synced", version)
 
     def evaluate(self, step: int) -> Mapping[str, float]:
-        return cast("Mapping[str, float]", self._call("evaluate", step))
+        figures = self._call("evaluate", step, timeout_s=self._evaluation_s)
+        return cast("Mapping[str, float]", figures)
 
     def rewind(self, step: int) -> None:
         """Rewind to the checkpoint of that step."""
@@ -63,9 +68,9 @@ class RemoteBatchSource:
         """Keep a step's metrics."""
         self._call("record", step, dict(metrics))
 
-    def _call(self, method: str, *arguments: object) -> object:
+    def _call(self, method: str, *arguments: object, timeout_s: float | None = None) -> object:
         # The actor has the same deadline, and its error is more specific, so wait a little longer.
-        limit_s = self._longer_s.get(method, self._timeout_s) + _WAY_S
+        limit_s = (self._timeout_s if timeout_s is None else timeout_s) + _WAY_S
         deadline = time.monotonic() + limit_s
         lost: RayActorError | ValueError | None = None
         while (left := deadline - time.monotonic()) > 0:

@@ -73,7 +73,11 @@ def _train(given: WorkerSettings, rank: int, world: int) -> None:
     torch.set_num_threads(config.learner.threads)
     learner = Learner(Path(given.model), config, ray.train.torch.get_device(), rank, world)
     batches = RemoteBatchSource(
-        given.batch_actor, given.namespace, config.learner.batch_timeout_s, _longer_s(config)
+        given.batch_actor,
+        given.namespace,
+        config.learner.batch_timeout_s,
+        warm_start_s=config.warm_start.timeout_s if config.warm_start else None,
+        evaluation_s=config.evaluation.timeout_s,
     )
     plan = plan_of(config)
     position = _restore(learner, plan)
@@ -96,15 +100,6 @@ def _train(given: WorkerSettings, rank: int, world: int) -> None:
     )
     loop.run(position.step if position else 0, position.stage if position else None)
     exporter.last()
-
-
-def _longer_s(config: RunConfig) -> dict[str, float]:
-    longer_s = {"evaluate": config.evaluation.timeout_s}
-    return (
-        longer_s
-        if config.warm_start is None
-        else {**longer_s, "imitation_outline": config.warm_start.timeout_s}
-    )
 
 
 def _restore(learner: Learner, plan: StagePlan) -> Position | None:

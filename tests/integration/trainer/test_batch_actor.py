@@ -19,6 +19,7 @@ from tests.harness.local_ray import local_ray  # noqa: E402
 from trainer.batches.actor import run_batch_actor  # noqa: E402
 from trainer.errors import CheckpointError  # noqa: E402
 from trainer.loop.remote import RemoteBatchSource  # noqa: E402
+from trainer.types import Objective  # noqa: E402
 
 pytestmark = [
     pytest.mark.ray,
@@ -65,11 +66,11 @@ def test_a_run_goes_on_over_deaths_of_the_actor(cluster, tmp_path):
             killing = threading.Timer(0.0, kill, [handle.name])
             if step % 2:
                 killing.start()
-            batch = batches.take(step)
+            batch = batches.take(step, Objective.REINFORCE)
             given[step] = [sample.id for sample in batch.samples]
             if step % 2:
                 killing.join()
-            assert [sample.id for sample in batches.take(step).samples] == given[step]
+            assert [sample.id for sample in batches.take(step, Objective.REINFORCE).samples] == given[step]
             assert batch.facts["staleness/max"] <= 1.0
             batches.weights_synced(step + 1)
             if step == 2:  # it dies and is there again before anybody calls

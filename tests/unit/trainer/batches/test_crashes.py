@@ -107,7 +107,7 @@ async def life(config, folder, player, learner, executioner, chance):
         await made.weights_synced(learner.done)
         while learner.done < STEPS:
             player.version = learner.done
-            learner.learn(await made.take(learner.done))
+            learner.learn(await made.get_batch(learner.done))
             player.version = learner.done
             await made.weights_synced(learner.done)
             if learner.done % EVERY == 0:

@@ -16,7 +16,7 @@ async def test_a_batch_has_all_episodes_of_its_groups_with_their_rewards(tmp_pat
     player = FakePlayer()
     made = await started(run_config(), tmp_path, player)
     await sync_weights(made, player, 0)
-    batch = await made.take(0)
+    batch = await made.get_batch(0)
     assert batch.objective is Objective.REINFORCE
     assert ids(batch) == [f"{group}.{member}" for group in range(4) for member in range(2)]
     assert [float(sample.rewards_T.sum()) for sample in batch.samples] == [0.0, 1.0] * 4
@@ -31,7 +31,7 @@ async def test_without_staleness_nothing_is_sampled_until_the_weights_of_the_ste
     made = await started(run_config(), tmp_path, player)
     for step in range(3):
         await sync_weights(made, player, step)
-        await made.take(step)
+        await made.get_batch(step)
         for _ in range(20):
             await asyncio.sleep(0)
         assert len(player.begun) == 8 * (step + 1)
@@ -43,10 +43,10 @@ async def test_with_staleness_the_next_groups_are_sampled_during_the_update(tmp_
     player = FakePlayer()
     made = await started(run_config(rollout={"max_staleness": 1}), tmp_path, player)
     await sync_weights(made, player, 0)
-    await made.take(0)
+    await made.get_batch(0)
     await until(lambda: len(player.begun) == 16)
     await sync_weights(made, player, 1)
-    batch = await made.take(1)
+    batch = await made.get_batch(1)
     assert batch.facts["staleness/max"] == 1.0
     await made.close()
 
@@ -64,9 +64,9 @@ async def test_a_group_that_would_become_too_old_is_waited_for(tmp_path):
 
     player.play = slow_first
     await sync_weights(made, player, 0)
-    assert {sample.group for sample in (await made.take(0)).samples} == {1, 2}
+    assert {sample.group for sample in (await made.get_batch(0)).samples} == {1, 2}
     await sync_weights(made, player, 1)
-    waiting = asyncio.create_task(made.take(1))
+    waiting = asyncio.create_task(made.get_batch(1))
     await until(lambda: len(player.begun) >= 10)
     assert not waiting.done()
     release.set()
@@ -78,15 +78,15 @@ async def test_weights_that_are_synced_every_second_step_serve_two_steps(tmp_pat
     player = FakePlayer()
     made = await started(run_config(sync={"every": 2}), tmp_path, player)
     await sync_weights(made, player, 0)
-    assert (await made.take(0)).step == 0
-    assert (await made.take(1)).facts["staleness/max"] == 1.0
+    assert (await made.get_batch(0)).step == 0
+    assert (await made.get_batch(1)).facts["staleness/max"] == 1.0
     await made.close()
 
 
 async def test_a_step_beyond_the_next_is_refused(tmp_path):
     made = await started(run_config(), tmp_path, FakePlayer())
     with pytest.raises(CheckpointError, match="batch 1"):
-        await made.take(1)
+        await made.get_batch(1)
     await made.close()
 
 
@@ -97,7 +97,7 @@ async def test_flat_groups_are_replaced_and_counted(tmp_path):
     player = FakePlayer(often_flat)
     made = await started(run_config(), tmp_path, player)
     await sync_weights(made, player, 0)
-    batch = await made.take(0)
+    batch = await made.get_batch(0)
     assert {sample.group for sample in batch.samples} == {1, 3, 5, 7}
     assert batch.facts["groups/dropped"] == 4.0
     # What was dropped was all solved: the policy is better than what it is trained on.
@@ -116,7 +116,7 @@ async def test_with_oversampling_flat_groups_are_not_waited_for_one_after_anothe
     await sync_weights(made, player, 0)
     await until(lambda: len(player.begun) == 12)
     held.set()
-    first = await made.take(0)
+    first = await made.get_batch(0)
     assert {sample.group for sample in first.samples} == {0, 2, 3, 4}
     assert (first.facts["groups/flat"], first.facts["groups/left_over"]) == (1.0, 1.0)
     # Six groups were played: one all solved, five half.
@@ -125,7 +125,7 @@ async def test_with_oversampling_flat_groups_are_not_waited_for_one_after_anothe
     # Spare groups of the next step would begin with weights that are too old for it.
     assert made._source.next_group() is None
     await sync_weights(made, player, 1)
-    second = await made.take(1)
+    second = await made.get_batch(1)
     assert {sample.group for sample in second.samples} == {6, 7, 8, 10}
     assert second.facts["staleness/max"] == 0.0
     await made.close()
@@ -135,7 +135,7 @@ async def test_when_nearly_all_groups_are_flat_the_step_goes_on_with_what_there_
     player = FakePlayer(lambda spec, member, attempt: trajectory(spec, member, points=0.0))
     made = await started(run_config(algorithm={"most_dropped": 2.0}), tmp_path, player)
     await sync_weights(made, player, 0)
-    batch = await made.take(0)
+    batch = await made.get_batch(0)
     assert batch.facts["groups/dropped"] == 8.0
     assert len({sample.group for sample in batch.samples}) == 4
     await made.close()
@@ -148,14 +148,14 @@ async def test_replayed_groups_come_on_top_of_fresh_ones_and_are_told_apart(tmp_
     batches = []
     for step in range(3):
         await sync_weights(made, player, step)
-        batches.append(await made.take(step))
+        batches.append(await made.get_batch(step))
     assert [len(batch.samples) for batch in batches] == [4, 8, 8]
+    await made.close()
     lines = consumed(tmp_path)
     assert lines[0]["replayed"] == []
     assert set(lines[1]["replayed"]) == set(lines[0]["trajectories"])
     fresh = [each for line in lines for each in line["trajectories"]]
     assert len(set(fresh)) == len(fresh) == 12
-    await made.close()
 
 
 async def test_held_out_tasks_are_evaluated_once_a_step_over_restarts(tmp_path):
@@ -191,7 +191,7 @@ async def test_metrics_go_to_the_tracker_and_close_may_come_twice(tmp_path):
 async def test_a_run_without_a_warm_start_has_nothing_to_imitate(tmp_path):
     made = await started(run_config(), tmp_path, FakePlayer())
     with pytest.raises(DataError, match="no warm start"):
-        await made.imitation(0)
+        await made.get_batch(0, Objective.IMITATE)
     await made.close()
 
 
@@ -209,7 +209,9 @@ async def test_demonstrations_are_played_once_for_all_steps(tmp_path):
     demonstrations = Demonstrations()
     config = run_config(warm_start={"demonstrations": "none.jsonl"})
     made = await started(config, tmp_path, FakePlayer(), imitation=demonstrations.play)
-    assert await asyncio.gather(made.imitation(0), made.imitation(1)) == ["batch 0", "batch 1"]
+    assert await asyncio.gather(
+        made.get_batch(0, Objective.IMITATE), made.get_batch(1, Objective.IMITATE)
+    ) == ["batch 0", "batch 1"]
     assert demonstrations.played == 1
     await made.close()
 
@@ -223,12 +225,12 @@ async def test_by_turns_the_next_steps_instances_are_asked_for_when_a_batch_is_h
     made = await started(run_config(steps=2), tmp_path, player, prepare=prepare)
     await sync_weights(made, player, 0)
     assert prepared == []
-    await made.take(0)
+    await made.get_batch(0)
     assert prepared == [f"{group}.{member}" for group in range(4, 8) for member in range(2)]
     assert len(player.begun) == 8
-    await made.take(0)
+    await made.get_batch(0)
     await sync_weights(made, player, 1)
-    await made.take(1)
+    await made.get_batch(1)
     assert [name for name, _ in player.begun[8:]] == prepared
     assert len(prepared) == 8, "nothing is prepared behind the last step"
     await made.close()
@@ -239,6 +241,6 @@ async def test_where_sampling_runs_ahead_nothing_is_asked_for_before_its_time(tm
     config = run_config(rollout={"max_staleness": 1})
     made = await started(config, tmp_path, player, prepare=lambda *each: prepared.append(each))
     await sync_weights(made, player, 0)
-    await made.take(0)
+    await made.get_batch(0)
     assert prepared == []
     await made.close()

@@ -21,7 +21,7 @@ async def test_failures_are_counted_for_retried_attempts_and_never_rewarded(tmp_
     player = FakePlayer(first_breaks)
     made = await started(run_config(), tmp_path, player)
     await sync_weights(made, player, 0)
-    batch = await made.take(0)
+    batch = await made.get_batch(0)
     assert batch.facts["failures/sandbox"] == 4.0
     assert batch.facts["reward/mean"] == 0.5
     assert batch.facts["episodes/attempts"] == 1.5
@@ -36,12 +36,12 @@ async def test_a_minimum_group_trains_on_those_with_a_verdict_and_tells_both_rew
     config = run_config(rollout={"group_size": 4, "strategy": {"kind": "minimum_group", "share": 0.5}})
     made = await started(config, tmp_path, player)
     await sync_weights(made, player, 0)
-    batch = await made.take(0)
+    batch = await made.get_batch(0)
     assert len(batch.samples) == 12
     assert batch.facts["reward/mean"] == pytest.approx(2 / 3)
     assert batch.facts["reward/with_failures"] == 0.5
-    assert consumed(tmp_path)[0]["trajectories"] == ids(batch)
     await made.close()
+    assert consumed(tmp_path)[0]["trajectories"] == ids(batch)
 
 
 async def test_a_broken_task_is_never_played_again(tmp_path):
@@ -54,7 +54,7 @@ async def test_a_broken_task_is_never_played_again(tmp_path):
     made = await started(run_config(), tmp_path, player)
     for step in range(6):
         await sync_weights(made, player, step)
-        await made.take(step)
+        await made.get_batch(step)
     # 24 groups of 10 tasks: every other task came at least twice.
     assert player.groups_of["t3"] == 1
     assert len(player.groups_of) == 10
@@ -67,7 +67,7 @@ async def test_a_request_that_the_service_refuses_ends_the_run(tmp_path):
     made = await started(run_config(), tmp_path, player)
     await sync_weights(made, player, 0)
     with pytest.raises(ConfigError, match="unknown_environment"):
-        await made.take(0)
+        await made.get_batch(0)
     await made.close()
 
 
@@ -76,7 +76,7 @@ async def test_when_every_task_is_broken_the_run_ends(tmp_path):
     made = await started(run_config(), tmp_path, player)
     await sync_weights(made, player, 0)
     with pytest.raises(DataError, match="no task is left"):
-        await made.take(0)
+        await made.get_batch(0)
     await made.close()
 
 
@@ -88,7 +88,7 @@ async def test_a_stall_names_instance_and_phase(tmp_path):
     config = run_config(rollout={"stall_timeout_s": 100.0, "stall_report_s": 50.0})
     made = await started(config, tmp_path, player, watch=watch)
     await sync_weights(made, player, 0)
-    taking = asyncio.create_task(made.take(0))
+    taking = asyncio.create_task(made.get_batch(0))
     await until(lambda: player.under_way == 8)
     watch.entered("0.0", "step", "code-77")
     clock.advance(101.0)
@@ -105,7 +105,7 @@ async def test_progress_keeps_a_stall_away_but_not_for_ever(tmp_path):
     config = run_config(rollout={"stall_timeout_s": 100.0}, learner={"batch_timeout_s": 350.0})
     made = await started(config, tmp_path, player, watch=watch)
     await sync_weights(made, player, 0)
-    taking = asyncio.create_task(made.take(0))
+    taking = asyncio.create_task(made.get_batch(0))
     await until(lambda: player.under_way == 8)
     for _ in range(3):
         clock.advance(99.0)

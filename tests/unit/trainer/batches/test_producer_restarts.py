@@ -14,9 +14,9 @@ async def test_a_step_is_the_same_batch_for_every_caller(tmp_path):
     player = FakePlayer()
     made = await started(run_config(), tmp_path, player)
     await sync_weights(made, player, 0)
-    first, second = await asyncio.gather(made.take(0), made.take(0))
+    first, second = await asyncio.gather(made.get_batch(0), made.get_batch(0))
     assert same(first, second)
-    assert same(first, await made.take(0))
+    assert same(first, await made.get_batch(0))
     await made.close()
 
 
@@ -25,15 +25,15 @@ async def test_after_a_restart_the_same_batches_come_again_and_ready_groups_are_
     config = run_config(rollout={"max_staleness": 1})
     made = await started(config, tmp_path, player)
     await sync_weights(made, player, 0)
-    first = await made.take(0)
+    first = await made.get_batch(0)
     await until(lambda: len(player.begun) == 16 and player.under_way == 0)
     await made.close()
 
     service = FakeTaskService()
     again = await started(config, tmp_path, player, service=service)
-    assert same(first, await again.take(0))
+    assert same(first, await again.get_batch(0))
     await sync_weights(again, player, 1)
-    assert not set(ids(await again.take(1))) & set(ids(first))
+    assert not set(ids(await again.get_batch(1))) & set(ids(first))
     assert max(player.attempts.values()) == 1
     assert service.listed == 0
     await again.close()
@@ -50,7 +50,7 @@ async def test_groups_under_way_at_a_restart_are_played_again_from_their_beginni
     player.held = None
     again = await started(run_config(), tmp_path, player)
     await sync_weights(again, player, 0)
-    assert ids(await again.take(0)) == [f"{group}.{member}" for group in range(4) for member in range(2)]
+    assert ids(await again.get_batch(0)) == [f"{group}.{member}" for group in range(4) for member in range(2)]
     assert set(player.attempts.values()) == {2}
     await again.close()
 
@@ -59,13 +59,13 @@ async def test_who_takes_the_place_of_a_dead_one_goes_on_with_the_weights_that_t
     player = FakePlayer()
     made = await started(run_config(), tmp_path, player)
     await sync_weights(made, player, 0)
-    await made.take(0)
+    await made.get_batch(0)
     await sync_weights(made, player, 1)
     await made.close()
 
     again = batch_producer(run_config(), tmp_path, player)
     await again.start(go_on=True)
-    assert (await again.take(1)).facts["staleness/max"] == 0.0
+    assert (await again.get_batch(1)).facts["staleness/max"] == 0.0
     await again.rewind(1)
     await again.close()
 
@@ -81,15 +81,15 @@ async def test_rewound_steps_come_again_and_then_new_ones(tmp_path):
     taken = []
     for step in range(4):
         await sync_weights(made, player, step)
-        taken.append(await made.take(step))
+        taken.append(await made.get_batch(step))
     played = len(player.begun)
     await made.rewind(1)
     for step in (1, 2, 3):
         await sync_weights(made, player, step)
-        assert same(taken[step], await made.take(step))
+        assert same(taken[step], await made.get_batch(step))
     assert len(player.begun) == played
     await sync_weights(made, player, 4)
-    assert not set(ids(await made.take(4))) & {each for batch in taken for each in ids(batch)}
+    assert not set(ids(await made.get_batch(4))) & {each for batch in taken for each in ids(batch)}
     await made.close()
 
 
@@ -97,7 +97,7 @@ async def test_after_a_rewind_nothing_begins_before_weights_are_synced(tmp_path)
     player = FakePlayer()
     made = await started(run_config(rollout={"max_staleness": 1}), tmp_path, player)
     await sync_weights(made, player, 0)
-    await made.take(0)
+    await made.get_batch(0)
     await until(lambda: player.under_way == 0 and len(player.begun) == 16)
     player.hold()
     await sync_weights(made, player, 1)
@@ -128,13 +128,13 @@ async def test_what_no_checkpoint_needs_is_forgotten_and_the_rest_is_kept(tmp_pa
     made = await started(config, tmp_path, player)
     for step in range(4):
         await sync_weights(made, player, step)
-        await made.take(step)
+        await made.get_batch(step)
         await made.committed(step + 1)
     await made.close()
     again = await started(config, tmp_path, player)
-    assert (await again.take(2)).step == 2
+    assert (await again.get_batch(2)).step == 2
     with pytest.raises(CheckpointError, match="group"):
-        await again.take(1)
+        await again.get_batch(1)
     await again.close()
 
 
@@ -143,11 +143,11 @@ async def test_a_learner_that_does_not_find_its_newest_checkpoint_goes_on_from_t
     made = await started(run_config(checkpoint={"keep": 1}), tmp_path, player)
     for step in range(3):
         await sync_weights(made, player, step)
-        await made.take(step)
+        await made.get_batch(step)
         await made.committed(step + 1)
     for _ in range(2):
         await made.rewind(2)
         await sync_weights(made, player, 2)
-        assert (await made.take(2)).step == 2
+        assert (await made.get_batch(2)).step == 2
         await made.committed(3)
     await made.close()

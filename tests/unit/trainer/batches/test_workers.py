@@ -209,7 +209,7 @@ async def test_batches_are_the_same_whoever_plays(tmp_path):
     second = await started(run_config(), tmp_path / "lost", WorkerPlayer([lost], Watch()))
     await sync_weights(first, alone, 0)
     await sync_weights(second, lost, 0)
-    one, other = await first.take(0), await second.take(0)
+    one, other = await first.get_batch(0), await second.get_batch(0)
     assert ids(one) == ids(other)
     assert other.facts["failures/engine"] > 0
     await first.close()

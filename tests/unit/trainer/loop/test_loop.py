@@ -42,11 +42,10 @@ class Journal:
     """The checkpoint that is being kept."""
     kl_coefficient: float = 0.0
 
-    def imitation(self, step):
-        self.calls.append(("imitation", step))
-        return Batch(step, Objective.IMITATE, (row(),))
-
-    def take(self, step):
+    def take(self, step, objective):
+        if objective is Objective.IMITATE:
+            self.calls.append(("imitation", step))
+            return Batch(step, objective, (row(),))
         self.calls.append(("take", step))
         batch = Batch(step, Objective.REINFORCE, (row(),), {"reward/mean": 0.5})
         return outlined(batch).batch() if self.hollow else batch
