@@ -78,7 +78,7 @@ class Router:
             return await self._ask_for_adoption(frame, order, deadline)
         raise first or ServiceError(ErrorCode.SUPERVISOR_UNAVAILABLE)
 
-    async def everywhere(
+    async def call_all(
         self, op: Op, *, tenant: str, meta: Mapping[str, object], body: bytes, timeout_s: float
     ) -> list[Frame]:
         """Ask every supervisor at once and return the replies that came in time."""

@@ -1,14 +1,14 @@
-"""The gateway's ASGI application: one door for every request, whoever serves it behind.
+"""The gateway's ASGI application: every request passes through it, to a hot route or to FastAPI.
 
-The hot routes are called with body bytes and give bytes; the rest is FastAPI's. The door makes the request
-id, knows the tenant, turns whatever fails into an answer, and counts.
+It sets the request id, authenticates, answers errors with problem documents, and records metrics and log.
+Hot routes take the bytes of a body and return bytes; all other routes are FastAPI's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
@@ -16,30 +16,28 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import DeadlineConfig, QuotaConfig
 from sandbox_service.errors import ServiceError
 
-from .answers import problem_answer, send_answer
-from .auth import KeyRing
+from .auth import Authenticator
 from .bodies import BodyParser
-from .compat.agentgym.documents import agentgym_documentation
+from .body_reader import BodyReader, ClientDisconnected
+from .compat.agentgym.openapi import agentgym_documentation
 from .compat.agentgym.routes import AgentGymRoutes
-from .compat.agentscope.documents import compat_documentation
 from .compat.agentscope.manager_routes import ManagerRoutes
+from .compat.agentscope.openapi import compat_documentation
 from .compat.agentscope.routes import CompatRoutes
-from .deadlines import Deadlines
-from .documents import build_document
+from .dispatch import Deadlines, Dispatcher
 from .exchange import EXCHANGE, Exchange, begin
-from .failures import install_handlers
+from .fair_queue import FairQueue
 from .files import FileRoutes
 from .health import OPEN_PATHS, HealthRoutes
+from .http_errors import allow_header, install_handlers, with_head
 from .inspection import InspectionRoutes
-from .methods import allow_header, with_head
 from .metrics import Metrics
 from .native import HotRoute, NativeRoutes
-from .receipt import BodyReceipt, ClientGone
+from .openapi import OpenApi, build_openapi
 from .reference_page import ReferencePages
-from .refusals import SchemaError
 from .request_log import RequestLog
-from .turns import Turns
-from .verbs import Verbs
+from .responses import problem_response, send_response
+from .schema_errors import SchemaError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -47,34 +45,34 @@ if TYPE_CHECKING:
     from sandbox_service.config import ServerConfig
     from sandbox_service.environments.registry import Registry
 
-    from .answers import Answer
-    from .backend import Backend
+    from .dispatch import Backend
+    from .responses import HttpResponse
 
 
 _MIB = 1024 * 1024
 
 
 class Gateway:
-    """An ASGI application in front of the hot routes and of FastAPI."""
+    """An ASGI application in front of the hot routes and of FastAPI's application."""
 
     def __init__(
         self,
         hot: Iterable[HotRoute],
         rest: ASGIApp,
         *,
-        keys: KeyRing,
+        authenticator: Authenticator,
         metrics: Metrics,
         log: RequestLog,
-        bodies: BodyReceipt,
-        turns: Turns | None = None,
+        bodies: BodyReader,
+        queue: FairQueue | None = None,
     ) -> None:
         self._hot = {route.path: route for route in hot}
         self._rest = rest
-        self._keys = keys
+        self._authenticator = authenticator
         self._metrics = metrics
         self._log = log
         self._bodies = bodies
-        self._turns = turns
+        self._queue = queue
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -84,17 +82,18 @@ class Gateway:
             await send({"type": "websocket.close", "code": 1003})
             return
         exchange = begin(scope)
-        self._metrics.begin()
+        self._metrics.request_started()
         try:
             await self._serve(exchange, scope, receive, send)
-        except ClientGone:
+        except ClientDisconnected:
             pass
         finally:
-            self._bodies.forget(exchange)
-            if self._turns is not None and exchange.turn is not None:
-                self._turns.end(exchange.turn)
-            self._metrics.finish(exchange)
-            self._log.finish(exchange)
+            # After the response: the body is in memory, and the request occupies the event loop, until then.
+            self._bodies.release(exchange)
+            if self._queue is not None and exchange.permit is not None:
+                self._queue.release(exchange.permit)
+            self._metrics.request_finished(exchange)
+            self._log.log_request(exchange)
 
     async def _serve(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
         route = self._hot.get(exchange.path)
@@ -103,39 +102,40 @@ class Gateway:
             return
         exchange.route = route.path
         if exchange.method != route.method and exchange.method not in with_head((route.method,)):
-            refused = route.refuse(exchange, ServiceError(ErrorCode.METHOD_NOT_ALLOWED))
+            rejected = route.error_response(exchange, ServiceError(ErrorCode.METHOD_NOT_ALLOWED))
             allow = (b"allow", allow_header((route.method,)).encode())
-            await send_answer(send, exchange, replace(refused, headers=(*refused.headers, allow)))
+            await send_response(send, exchange, replace(rejected, headers=(*rejected.headers, allow)))
             return
         try:
-            answer = await self._answer(route, exchange, receive)
+            response = await self._handle(route, exchange, receive)
         except ServiceError as error:
-            answer = route.refuse(exchange, error)
-        except ClientGone:
+            response = route.error_response(exchange, error)
+        except ClientDisconnected:
             raise
         except Exception as error:  # noqa: BLE001 - capture point: no traceback leaves the service
-            self._log.defect(exchange, error)
-            answer = route.refuse(exchange, ServiceError(ErrorCode.INTERNAL))
-        await send_answer(send, exchange, answer)
+            self._log.log_defect(exchange, error)
+            response = route.error_response(exchange, ServiceError(ErrorCode.INTERNAL))
+        await send_response(send, exchange, response)
 
-    async def _answer(self, route: HotRoute, exchange: Exchange, receive: Receive) -> Answer:
-        self._admit(exchange)
-        if self._turns is not None:
-            exchange.turn = await self._turns.take(exchange.tenant)
+    async def _handle(self, route: HotRoute, exchange: Exchange, receive: Receive) -> HttpResponse:
+        self._authenticate(exchange)
+        # The permit comes before the body: a queued request then holds no memory but its announced headers.
+        if self._queue is not None:
+            exchange.permit = await self._queue.acquire(exchange.tenant)
         return await route.handle(exchange, await self._bodies.read(exchange, receive))
 
-    def _admit(self, exchange: Exchange) -> None:
-        """Know the tenant. Raises ServiceError for a caller or a request id that is not taken."""
+    def _authenticate(self, exchange: Exchange) -> None:
+        """Set the tenant of the exchange. Raises ServiceError for an unknown caller or a malformed id."""
         if exchange.id_is_malformed:
-            raise SchemaError.at("X-Request-Id", "must be 1 to 128 visible ASCII characters")
+            raise SchemaError.of_field("X-Request-Id", "must be 1 to 128 visible ASCII characters")
         if exchange.path not in OPEN_PATHS:
-            exchange.tenant = self._keys.tenant_of(exchange.headers)
+            exchange.tenant = self._authenticator.authenticate(exchange.headers)
 
     async def _serve_rest(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
         inner = {**scope, "path": exchange.path, EXCHANGE: exchange}
         head = exchange.method == "HEAD"
         if head:
-            # The framework's routes know GET; the answer to HEAD is that of GET without its body.
+            # FastAPI's routes have no HEAD; its response is that of GET without the body.
             inner["method"] = "GET"
         started = False
 
@@ -151,18 +151,20 @@ class Gateway:
             await send(message)
 
         try:
-            self._admit(exchange)
-            if self._turns is not None and exchange.tenant:
-                exchange.turn = await self._turns.take(exchange.tenant)
+            self._authenticate(exchange)
+            if self._queue is not None and exchange.tenant:
+                exchange.permit = await self._queue.acquire(exchange.tenant)
             await self._rest(inner, receive, send_on)
         except ServiceError as error:
-            await send_answer(send, exchange, problem_answer(exchange, error))
-        except ClientGone:
+            await send_response(send, exchange, problem_response(exchange, error))
+        except ClientDisconnected:
             raise
         except Exception as error:  # noqa: BLE001 - capture point: no traceback leaves the service
-            self._log.defect(exchange, error)
+            self._log.log_defect(exchange, error)
             if not started:
-                await send_answer(send, exchange, problem_answer(exchange, ServiceError(ErrorCode.INTERNAL)))
+                await send_response(
+                    send, exchange, problem_response(exchange, ServiceError(ErrorCode.INTERNAL))
+                )
         finally:
             template = getattr(inner.get("route"), "path", None)
             exchange.route = template or exchange.route
@@ -178,58 +180,63 @@ def build_app(
     log_every: int = 0,
     quota: QuotaConfig | None = None,
 ) -> ASGIApp:
-    """The gateway's application. ``log_every`` n logs one of n successful requests, 0 none of them.
+    """Return the gateway's application.
 
-    Where there are several tenants, they take turns by ``quota``.
+    ``log_every`` n logs one in n successful requests, 0 none of them. ``quota`` applies if there are several
+    tenants.
     """
-    verbs = Verbs(backend, Deadlines(deadline or DeadlineConfig(), queue_timeout_s))
+    dispatcher = Dispatcher(backend, Deadlines(deadline or DeadlineConfig(), queue_timeout_s))
     metrics = Metrics()
     log = RequestLog(log_every)
-    turns, bodies = _bounds(config, quota or QuotaConfig(), metrics)
+    queue, bodies = _bounds(config, quota or QuotaConfig(), metrics)
     parser = BodyParser(config.max_json_depth, config.max_json_values)
-    native = NativeRoutes(verbs, registry, metrics, log, parser, turns)
-    compat = CompatRoutes(verbs, registry, parser)
-    manager = ManagerRoutes(compat, verbs, registry, parser)
-    agentgym = AgentGymRoutes(verbs, registry, parser)
+    native = NativeRoutes(dispatcher, registry, metrics, log, parser, queue)
+    compat = CompatRoutes(dispatcher, registry, parser)
+    manager = ManagerRoutes(compat, dispatcher, registry, parser)
+    agentgym = AgentGymRoutes(dispatcher, registry, parser)
     return Gateway(
         [*native.routes(), *compat.routes(), *manager.routes(), *agentgym.routes()],
-        _rest(verbs, registry, metrics, bodies, config.max_body_bytes),
-        keys=KeyRing(config.api_keys, insecure=config.insecure, host_names=config.host_names),
+        _rest(dispatcher, registry, metrics, bodies, config.max_body_bytes),
+        authenticator=Authenticator(config.api_keys, insecure=config.insecure, host_names=config.host_names),
         metrics=metrics,
         log=log,
         bodies=bodies,
-        turns=turns,
+        queue=queue,
     )
 
 
-def _bounds(config: ServerConfig, quota: QuotaConfig, metrics: Metrics) -> tuple[Turns | None, BodyReceipt]:
-    """What keeps tenants from each other's way; a single one is bounded by what all may have."""
+def _bounds(
+    config: ServerConfig, quota: QuotaConfig, metrics: Metrics
+) -> tuple[FairQueue | None, BodyReader]:
+    """Return the queue and the reader of bodies that bound each tenant; a single tenant is not bounded."""
     several = len(set(config.api_keys.values())) > 1
     most = config.bodies_mib * _MIB
     of_one = min(most, quota.bodies_mib * _MIB) if several else most
-    # A body that is allowed at all must fit.
+    # Every body within max_body_bytes must fit, however small the bounds for all bodies are.
     least = config.max_body_bytes
-    bodies = BodyReceipt(
+    bodies = BodyReader(
         least, config.body_timeout_s, max(least, most), max(least, of_one), fronted=config.haproxy
     )
-    turns = Turns(quota, metrics.waited) if several else None
-    metrics.watch(lambda: turns.waiting if turns else 0, lambda: bodies.held_bytes)
-    return turns, bodies
+    queue = FairQueue(quota, metrics.observe_wait) if several else None
+    metrics.set_gauges(lambda: queue.waiting if queue else 0, lambda: bodies.held_bytes)
+    return queue, bodies
 
 
-def _rest(verbs: Verbs, registry: Registry, metrics: Metrics, bodies: BodyReceipt, max_bytes: int) -> FastAPI:
-    """FastAPI's part: what is not hot, and the document of everything."""
+def _rest(
+    dispatcher: Dispatcher, registry: Registry, metrics: Metrics, bodies: BodyReader, max_bytes: int
+) -> FastAPI:
+    """Return FastAPI's application: every route that is not hot, and the OpenAPI document of all routes."""
     app = FastAPI(redirect_slashes=False, redoc_url=None, docs_url=None)
     install_handlers(app)
-    app.include_router(InspectionRoutes(verbs, registry).router())
-    app.include_router(FileRoutes(verbs, bodies, max_bytes).router())
-    app.include_router(HealthRoutes(verbs, metrics).router())
-    document: dict[str, Any] = {}
+    app.include_router(InspectionRoutes(dispatcher, registry).router())
+    app.include_router(FileRoutes(dispatcher, bodies, max_bytes).router())
+    app.include_router(HealthRoutes(dispatcher, metrics).router())
+    document: OpenApi = {}
 
-    def openapi() -> dict[str, Any]:
+    def openapi() -> OpenApi:
         if not document:
             hot = [*compat_documentation(), *agentgym_documentation()]
-            document.update(build_document(app.routes, hot, OPEN_PATHS))
+            document.update(build_openapi(app.routes, hot, OPEN_PATHS))
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -1,7 +1,7 @@
-"""Who calls: API keys, the tenants they belong to, and where the service may listen without any.
+"""Authenticate requests by API key, and check that a service without keys is reachable from loopback only.
 
-Keys are known by their SHA-256 only. Without configured keys everyone is the tenant ``local``, which is
-why such a service belongs on loopback; there, requests that a web page of another site makes are refused.
+Only the SHA-256 of a key is configured. Without keys every caller is the tenant ``local``; such a service
+listens on loopback, where it also rejects requests that web pages of other sites send.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 LOCAL_TENANT = "local"
 _DIGEST = re.compile("[0-9a-f]{64}")
-_NOBODY = "0" * 64
+_UNKNOWN = "0" * 64
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class ExposureError(ValueError):
-    """The configuration would open the service to others than intended."""
+    """The configuration would make the service reachable for more callers than intended."""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Return whether an address is reachable from this machine only."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -42,22 +42,22 @@ def is_loopback(host: str) -> bool:
 
 
 def check_exposure(config: ServerConfig) -> None:
-    """Refuse a configuration that serves other machines without API keys. Raises ExposureError."""
+    """Raise ExposureError if the configuration serves other machines without API keys."""
     for digest in config.api_keys:
         if not _DIGEST.fullmatch(digest.lower()):
             raise ExposureError(
                 "server.api_keys maps the SHA-256 of each key, 64 hexadecimal digits, to a tenant; "
-                "make one with: printf %s KEY | sha256sum"
+                "compute it with: printf %s KEY | sha256sum"
             )
     if not (config.api_keys or config.insecure or is_loopback(config.host)):
         raise ExposureError(
             f"{config.host} can be reached from other machines and no API key is configured: "
-            "set server.api_keys, listen on 127.0.0.1, or say --insecure"
+            "set server.api_keys, listen on 127.0.0.1, or pass --insecure"
         )
 
 
-class KeyRing:
-    """Tells the tenant of a request by its headers."""
+class Authenticator:
+    """Authenticates requests by their headers."""
 
     def __init__(
         self, api_keys: Mapping[str, str], *, insecure: bool = False, host_names: Iterable[str] = ()
@@ -66,34 +66,34 @@ class KeyRing:
         self._insecure = insecure
         self._host_names = frozenset(name.lower() for name in host_names)
 
-    def tenant_of(self, headers: Mapping[bytes, bytes]) -> str:
-        """The tenant. Raises ServiceError(UNAUTHENTICATED), or FORBIDDEN for foreign web pages."""
+    def authenticate(self, headers: Mapping[bytes, bytes]) -> str:
+        """Return the tenant of a request. Raises ServiceError(UNAUTHENTICATED or FORBIDDEN)."""
         if not self._tenants:
             if not self._insecure:
-                self._refuse_foreign_page(headers)
+                self._reject_foreign_page(headers)
             return LOCAL_TENANT
         key = _key_of(headers)
         if key is None:
             raise ServiceError(ErrorCode.UNAUTHENTICATED, "send Authorization: Bearer KEY, or X-API-Key: KEY")
-        # The caller cannot steer a digest, so looking it up tells nothing about the keys that there are;
-        # the comparison takes the same time for a known and an unknown one.
+        # A caller cannot choose a digest, so the time of the lookup reveals nothing about configured keys.
+        # An unknown key is compared too, so that it takes as long as a known one.
         digest = hashlib.sha256(key).hexdigest()
-        known = digest if digest in self._tenants else _NOBODY
+        known = digest if digest in self._tenants else _UNKNOWN
         if not hmac.compare_digest(digest, known):
-            raise ServiceError(ErrorCode.UNAUTHENTICATED, "the API key is not known")
+            raise ServiceError(ErrorCode.UNAUTHENTICATED, "unknown API key")
         return self._tenants[digest]
 
-    def _refuse_foreign_page(self, headers: Mapping[bytes, bytes]) -> None:
-        """Refuse what a page of another site asks for.
+    def _reject_foreign_page(self, headers: Mapping[bytes, bytes]) -> None:
+        """Reject a request that a web page of another site sends.
 
-        Browsers let any page send requests to loopback. They name the page in ``Origin``, except when it
-        reads from its own site; a site that has its name resolved to loopback is named in ``Host``.
+        Browsers let any page send requests to loopback. They name the page's site in ``Origin``, except when
+        it reads from its own site. A site whose name resolves to loopback is named in ``Host``.
         """
         host = headers.get(b"host")
         if host is not None and not self._is_own(_without_port(host.decode("latin-1"))):
             detail = (
-                f"a service without API keys is not called {host.decode('latin-1')[:100]!r}: "
-                "use a loopback address, or name the host in server.host_names"
+                f"the host {host.decode('latin-1')[:100]!r} is not allowed for a service without API keys: "
+                "use a loopback address, or add the host to server.host_names"
             )
             raise ServiceError(ErrorCode.FORBIDDEN, detail)
         origin = headers.get(b"origin")
@@ -104,21 +104,23 @@ class KeyRing:
         except ValueError:
             page = ""
         if not self._is_own(page):
-            raise ServiceError(ErrorCode.FORBIDDEN, "pages of other sites may not call this service")
+            raise ServiceError(
+                ErrorCode.FORBIDDEN, "pages of other sites may not call a service without API keys"
+            )
 
     def _is_own(self, name: str) -> bool:
         return name in _LOOPBACK or name.lower() in self._host_names or is_loopback(name)
 
 
 def _without_port(host: str) -> str:
-    """The name in a Host header; an IPv6 address stands in brackets there."""
+    """Return the name in a Host header, where an IPv6 address is in brackets."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0]
 
 
 def _key_of(headers: Mapping[bytes, bytes]) -> bytes | None:
-    """The key: a bearer token, an X-API-Key, or the password of a URL (``http://key:KEY@host``)."""
+    """Return the API key: a bearer token, X-API-Key, or the password of a URL (``http://key:KEY@host``)."""
     authorization = headers.get(b"authorization")
     if authorization is None:
         return headers.get(b"x-api-key")

@@ -19,7 +19,7 @@ from local_processes.work_process import WorkProcess
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
-from .refusals import SchemaError
+from .schema_errors import SchemaError
 
 if TYPE_CHECKING:
     from sandbox_contract.base import JsonObject
@@ -106,11 +106,11 @@ def _parsed(model: type[Model], body: bytes, max_depth: int, max_values: int) ->
         parsed = model.model_validate_json(body)
     except ValidationError as error:
         if error.error_count() > _MOST_ERRORS:
-            raise SchemaError.at("body", f"has {error.error_count()} mismatches") from None
+            raise SchemaError.of_field("body", f"has {error.error_count()} mismatches") from None
         errors = error.errors(include_url=False, include_context=False, include_input=False)
         if errors[0]["type"] == "json_invalid":
             raise ServiceError(ErrorCode.MALFORMED_JSON, errors[0]["msg"]) from None
-        raise SchemaError.of(errors) from None
+        raise SchemaError.from_pydantic(errors) from None
     _check_numbers(parsed)
     return parsed
 

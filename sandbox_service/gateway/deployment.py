@@ -1,7 +1,7 @@
-"""The gateway on Ray Serve: one ASGI application a replica, and nothing of Serve between it and the fleet.
+"""The gateway on Ray Serve: each replica is one ASGI application.
 
-Serve starts and watches the replicas; HAProxy sends requests straight to their ports. A replica finds the
-supervisors by name and speaks to them over its own streams.
+Serve starts and monitors the replicas; HAProxy sends requests directly to their ports. A replica finds the
+supervisors by name and calls them over its own streams, so no request passes through Serve's handles.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 
 MAX_ONGOING_REQUESTS = 16_384
-"""Admission is the supervisors'; Serve's own bound only has to be out of the way."""
+"""High enough never to apply: FairQueue and the supervisors bound the requests."""
 
 
 class GatewayReplica:
-    """One replica: the application, and the router behind it."""
+    """One replica: the application and its router to the fleet."""
 
     def __init__(self, config: ServiceConfig, roster: Roster) -> None:
         configure_logging("info", json=True)
@@ -54,14 +54,14 @@ class GatewayReplica:
         return _without_request_id(app)
 
     async def check_health(self) -> None:
-        """Answer when the event loop turns; supervisors that are away do not make a replica ill."""
+        """HttpResponse when the event loop turns; supervisors that are away do not make a replica ill."""
 
     async def __del__(self) -> None:
         await self._router.close()
 
 
 def _without_request_id(app: ASGIApp) -> ASGIApp:
-    """The application without its x-request-id header: Serve adds the same one to every answer."""
+    """Remove the application's x-request-id header, since Serve adds the same one to every response."""
 
     async def serve_request(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_on(message: Message) -> None:
@@ -75,7 +75,7 @@ def _without_request_id(app: ASGIApp) -> ASGIApp:
 
 
 def bind_gateway(config: ServiceConfig, roster: Roster) -> Application:
-    """The Serve application."""
+    """Return the Serve application of the gateway."""
     ingress: Any = serve.ingress()(GatewayReplica)
     options: Any = serve.deployment(
         name="gateway",

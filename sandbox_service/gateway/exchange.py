@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from sandbox_contract.problems import ErrorCode
 
-    from .turns import Turn
+    from .fair_queue import Permit
 
 
 EXCHANGE = "sandbox_service.exchange"
@@ -48,8 +48,8 @@ class Exchange:
     """What counts of its body while it is worked on."""
     hang_up: bool = False
     """Its body was left unread, so the connection ends with the answer."""
-    turn: Turn | None = None
-    """Its turn, where several tenants take turns."""
+    permit: Permit | None = None
+    """Its permit of the fair queue, if there are several tenants."""
 
     @property
     def last_headers(self) -> tuple[tuple[bytes, bytes], ...]:

@@ -1,9 +1,9 @@
-"""Files of an instance's workspace: read, write, list, by paths that cannot leave it."""
+"""Routes that read, write and list files of an instance's workspace, by paths that cannot leave it."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import unquote_to_bytes
 
 from fastapi import APIRouter, Query, Request, Response
@@ -14,16 +14,16 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.wire.frames import Op
 
-from .documents import problem_responses
+from .dispatch import idempotency_header
 from .inspection import InstancePath, exchange_of
+from .openapi import OpenApi, documented_problems
 from .operations import ON_INSTANCE
-from .verbs import header_key
 
 if TYPE_CHECKING:
     from sandbox_service.wire.frames import Frame
 
-    from .receipt import BodyReceipt
-    from .verbs import Verbs
+    from .body_reader import BodyReader
+    from .dispatch import Dispatcher
 
 
 _SLASHES = re.compile(b"//+")
@@ -32,25 +32,25 @@ _MAX_NAME = 255
 _FIRST_PRINTABLE = 32
 _DELETE = 127
 _ENTRIES: TypeAdapter[tuple[FileEntry, ...]] = TypeAdapter(tuple[FileEntry, ...])
-_BINARY: dict[str, Any] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+_BINARY: OpenApi = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 _FILE_HEADERS = {"x-content-type-options": "nosniff", "content-disposition": "attachment"}
-"""What an agent wrote is never shown as a page of this server."""
+"""Browsers download the content, which an agent wrote, and never show it as a page of this server."""
 
 
 class FileRoutes:
     """Handlers of ``/v1/instances/{id}/files``."""
 
-    def __init__(self, verbs: Verbs, bodies: BodyReceipt, max_bytes: int) -> None:
-        self._verbs = verbs
+    def __init__(self, dispatcher: Dispatcher, bodies: BodyReader, max_bytes: int) -> None:
+        self._dispatcher = dispatcher
         self._bodies = bodies
         self._max_bytes = max_bytes
 
     def router(self) -> APIRouter:
-        """The routes, with the errors that each may answer."""
+        """Return the routes, with the errors of each."""
         router = APIRouter(tags=["files"])
         errors = (*ON_INSTANCE, ErrorCode.FILES_UNSUPPORTED, ErrorCode.INVALID_PATH)
-        found = problem_responses((*errors, ErrorCode.FILE_NOT_FOUND, ErrorCode.FILE_TOO_LARGE))
-        written = problem_responses((*errors, ErrorCode.BODY_TOO_LARGE, ErrorCode.FILE_TOO_LARGE))
+        found = documented_problems((*errors, ErrorCode.FILE_NOT_FOUND, ErrorCode.FILE_TOO_LARGE))
+        written = documented_problems((*errors, ErrorCode.BODY_TOO_LARGE, ErrorCode.FILE_TOO_LARGE))
         files = "/v1/instances/{instance_id}/files"
         router.add_api_route(
             files, self.list_files, response_model=FileList, responses=found, operation_id="list_files"
@@ -81,7 +81,7 @@ class FileRoutes:
     ) -> Response:
         """List the files of a workspace."""
         directory = "." if path in ("", ".") else workspace_path(path.encode())
-        reply = await self._ask(request, Op.FILE_LIST, instance_id, directory)
+        reply = await self._call(request, Op.FILE_LIST, instance_id, directory)
         listed = FileList(
             instance_id=instance_id,
             files=_ENTRIES.validate_json(reply.body),
@@ -92,21 +92,21 @@ class FileRoutes:
     async def read_file(self, request: Request, instance_id: InstancePath, path: str) -> Response:
         """Read a file."""
         target = _path_of(request, instance_id, path)
-        reply = await self._ask(request, Op.FILE_READ, instance_id, target)
+        reply = await self._call(request, Op.FILE_READ, instance_id, target)
         return Response(reply.body, media_type="application/octet-stream", headers=_FILE_HEADERS)
 
     async def write_file(self, request: Request, instance_id: InstancePath, path: str) -> Response:
-        """Write a file, making its directories."""
+        """Write a file and create its directories."""
         exchange = exchange_of(request)
         target = _path_of(request, instance_id, path)
         body = await self._bodies.read(exchange, request.receive)
-        key = header_key(exchange)
+        key = idempotency_header(exchange)
         keyed = {} if key is None else {"key": key}
-        await self._ask(request, Op.FILE_WRITE, instance_id, target, body, **keyed)
+        await self._call(request, Op.FILE_WRITE, instance_id, target, body, **keyed)
         entry = FileEntry(path=target, size=len(body))
         return Response(entry.model_dump_json(), media_type="application/json")
 
-    async def _ask(
+    async def _call(
         self,
         request: Request,
         op: Op,
@@ -116,11 +116,11 @@ class FileRoutes:
         **more: str,
     ) -> Frame:
         details = {"path": path, "max_bytes": self._max_bytes, **more}
-        return await self._verbs.ask(exchange_of(request), op, instance_id, details, body)
+        return await self._dispatcher.call_instance(exchange_of(request), op, instance_id, details, body)
 
 
 def workspace_path(encoded: bytes) -> str:
-    """A decoded path, proven relative and free of surprises. Raises ServiceError(INVALID_PATH)."""
+    """Return a decoded path, checked to be relative and normalised. Raises ServiceError(INVALID_PATH)."""
     try:
         path = encoded.decode("utf-8")
     except UnicodeDecodeError:
@@ -140,14 +140,14 @@ def workspace_path(encoded: bytes) -> str:
 
 
 def _path_of(request: Request, instance_id: str, decoded: str) -> str:
-    """The file's path out of the raw URL: the framework's decoding hides bytes that are not UTF-8."""
+    """Return the file's path from the raw URL, since FastAPI's decoding hides bytes that are not UTF-8."""
     raw = request.scope.get("raw_path")
     if not isinstance(raw, bytes):
         return workspace_path(decoded.encode())
-    # /v1/instances/{id}/files/{path}: what stands behind the fifth slash, whatever the id's name is.
+    # /v1/instances/{id}/files/{path}: the path follows the fifth slash, whatever the id is.
     parts = _SLASHES.sub(b"/", raw.partition(b"?")[0]).split(b"/", 5)
     if len(parts) <= 5 or unquote_to_bytes(parts[3]) != instance_id.encode():
-        raise _invalid("has an encoded '/' before the file's name")
+        raise _invalid("has an encoded '/' before the file name")
     return workspace_path(unquote_to_bytes(parts[5]))
 
 

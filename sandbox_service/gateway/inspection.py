@@ -20,8 +20,8 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.wire.frames import Op
 
-from .documents import problem_responses
 from .exchange import EXCHANGE, Exchange
+from .openapi import documented_problems
 from .operations import THROUGH_FLEET
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from sandbox_service.environments.registry import Registry
 
-    from .verbs import Verbs
+    from .dispatch import Dispatcher
 
 
 InstancePath = Annotated[InstanceId, Path(description="The instance.")]
@@ -51,9 +51,9 @@ InstancesCursor = Annotated[
 ]
 EventsCursor = Annotated[str | None, Query(description=_CURSOR, pattern="^[0-9]{1,18}$")]
 
-LIVE = frozenset({"creating", "active", "finished"})
+LIVE_STATES = frozenset({"creating", "active", "finished"})
 """States of instances that have not ended."""
-GONE = frozenset(
+ENDED_CODES = frozenset(
     {
         ErrorCode.UNKNOWN_INSTANCE,
         ErrorCode.INSTANCE_RELEASED,
@@ -74,15 +74,19 @@ def exchange_of(request: Request) -> Exchange:
 
 
 async def fleet_stats(
-    verbs: Verbs, exchange: Exchange, timeout_s: float | None = None
+    dispatcher: Dispatcher, exchange: Exchange, timeout_s: float | None = None
 ) -> list[SupervisorStats]:
     """Statistics of every supervisor that answers."""
-    frames = await verbs.ask_everyone(exchange, Op.STATS, timeout_s)
+    frames = await dispatcher.call_all(exchange, Op.STATS, timeout_s)
     return sorted((_SUPERVISORS.validate_json(frame.body) for frame in frames), key=lambda each: each.name)
 
 
 async def instances_page(
-    verbs: Verbs, exchange: Exchange, cursor: str | None = None, limit: int = MOST_LISTED, prefix: str = ""
+    dispatcher: Dispatcher,
+    exchange: Exchange,
+    cursor: str | None = None,
+    limit: int = MOST_LISTED,
+    prefix: str = "",
 ) -> Instances:
     """A page of the calling tenant's instances that some supervisor knows, recently ended ones included.
 
@@ -92,7 +96,7 @@ async def instances_page(
     after = {} if cursor is None else _places_of(cursor)
     if after:
         details["after"] = after
-    frames = await verbs.ask_everyone(exchange, Op.INSTANCES, details=details)
+    frames = await dispatcher.call_all(exchange, Op.INSTANCES, details=details)
     listed: list[InstanceStatus] = []
     left: dict[str, int] = {}
     for frame in frames:
@@ -102,18 +106,24 @@ async def instances_page(
     return Instances(instances=tuple(listed), next_cursor=more or None)
 
 
-async def known_instances(verbs: Verbs, exchange: Exchange, prefix: str = "") -> list[InstanceStatus]:
+async def list_all_instances(
+    dispatcher: Dispatcher, exchange: Exchange, prefix: str = ""
+) -> list[InstanceStatus]:
     """The calling tenant's instances of which the id begins with ``prefix``, recently ended ones included."""
-    page = await instances_page(verbs, exchange, prefix=prefix)
+    page = await instances_page(dispatcher, exchange, prefix=prefix)
     found = list(page.instances)
     while page.next_cursor is not None:
-        page = await instances_page(verbs, exchange, page.next_cursor, prefix=prefix)
+        page = await instances_page(dispatcher, exchange, page.next_cursor, prefix=prefix)
         found += page.instances
     return found
 
 
 async def trajectory_page(
-    verbs: Verbs, exchange: Exchange, instance_id: str, cursor: str | None = None, limit: int = MOST_LISTED
+    dispatcher: Dispatcher,
+    exchange: Exchange,
+    instance_id: str,
+    cursor: str | None = None,
+    limit: int = MOST_LISTED,
 ) -> list[bytes]:
     """The JSON of a page of an instance's trajectory, in parts of bounded size."""
     after = -1 if cursor is None else int(cursor)
@@ -121,7 +131,7 @@ async def trajectory_page(
     total = -1
     while total != sum(map(len, parts)):
         details = {"after": after, "limit": limit, "offset": sum(map(len, parts))}
-        reply = await verbs.ask(exchange, Op.TRAJECTORY, instance_id, details)
+        reply = await dispatcher.call_instance(exchange, Op.TRAJECTORY, instance_id, details)
         whole = reply.meta.get("total", len(reply.body))
         if total not in (-1, whole):
             # Something happened to the instance in between, and the page is another one now.
@@ -137,9 +147,9 @@ def _places_of(cursor: str) -> dict[str, int]:
     return {name: int(number) for name, _, number in places}
 
 
-async def instance_status(verbs: Verbs, exchange: Exchange, instance_id: str) -> InstanceStatus:
+async def instance_status(dispatcher: Dispatcher, exchange: Exchange, instance_id: str) -> InstanceStatus:
     """The state of one instance. Raises ServiceError(UNKNOWN_INSTANCE)."""
-    reply = await verbs.ask(exchange, Op.INSTANCES, instance_id)
+    reply = await dispatcher.call_instance(exchange, Op.INSTANCES, instance_id)
     for status in _LISTS.validate_json(reply.body).instances:
         if status.instance_id == instance_id:
             return status
@@ -149,8 +159,8 @@ async def instance_status(verbs: Verbs, exchange: Exchange, instance_id: str) ->
 class InspectionRoutes:
     """Handlers of the routes that only look."""
 
-    def __init__(self, verbs: Verbs, registry: Registry) -> None:
-        self._verbs = verbs
+    def __init__(self, dispatcher: Dispatcher, registry: Registry) -> None:
+        self._dispatcher = dispatcher
         self._registry = registry
 
     def router(self) -> APIRouter:
@@ -169,7 +179,7 @@ class InspectionRoutes:
                 path,
                 endpoint,
                 response_model=model,
-                responses=problem_responses(errors),
+                responses=documented_problems(errors),
                 operation_id=endpoint.__name__,
             )
         return router
@@ -183,11 +193,11 @@ class InspectionRoutes:
         self, request: Request, cursor: InstancesCursor = None, limit: Limit = MOST_LISTED
     ) -> Response:
         """List the calling tenant's live and recently ended instances, a page at a time."""
-        return _json(await instances_page(self._verbs, exchange_of(request), cursor, limit))
+        return _json(await instances_page(self._dispatcher, exchange_of(request), cursor, limit))
 
     async def instance(self, request: Request, instance_id: InstancePath) -> Response:
         """Tell the state of an instance; looking does not renew its lease."""
-        return _json(await instance_status(self._verbs, exchange_of(request), instance_id))
+        return _json(await instance_status(self._dispatcher, exchange_of(request), instance_id))
 
     async def trajectory(
         self,
@@ -200,12 +210,12 @@ class InspectionRoutes:
 
         A page has at most ``limit`` events and about 4 MiB, or a single event that is larger.
         """
-        parts = await trajectory_page(self._verbs, exchange_of(request), instance_id, cursor, limit)
+        parts = await trajectory_page(self._dispatcher, exchange_of(request), instance_id, cursor, limit)
         return _InParts(parts)
 
     async def stats(self, request: Request) -> Response:
         """Tell the state of the fleet's pools."""
-        fleet = await fleet_stats(self._verbs, exchange_of(request))
+        fleet = await fleet_stats(self._dispatcher, exchange_of(request))
         pools = [pool for supervisor in fleet for pool in supervisor.pools]
         return _json(
             Stats(

@@ -1,4 +1,4 @@
-"""Prometheus metrics of one gateway replica, and the fleet's state at the moment of a scrape."""
+"""Prometheus metrics of one gateway replica, and of the fleet at the time of a scrape."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ class Metrics:
         )
         self._in_flight = Gauge("sandbox_gateway_in_flight", "Requests being served", registry=registry)
         self._waiting = Gauge(
-            "sandbox_gateway_waiting", "Requests that wait for their tenant's turn", registry=registry
+            "sandbox_gateway_waiting", "Requests queued behind others of their tenant", registry=registry
         )
         self._body_bytes = Gauge(
             "sandbox_gateway_body_bytes",
-            "Bytes of request bodies being received or served",
+            "Bytes of request bodies being received or processed",
             registry=registry,
         )
         self._wait_seconds = Histogram(
             "sandbox_gateway_wait_seconds",
-            "Time that requests waited for their tenant's turn, of those that had to",
+            "Time that queued requests waited",
             buckets=_SECONDS,
             registry=registry,
         )
@@ -70,26 +70,29 @@ class Metrics:
             registry=registry,
         )
         self._errors = Counter(
-            "sandbox_gateway_errors", "Errors told to callers", ["failure_class", "code"], registry=registry
+            "sandbox_gateway_errors",
+            "Errors returned to callers",
+            ["failure_class", "code"],
+            registry=registry,
         )
         self._counters: dict[tuple[str, str], Counter] = {}
         self._observers: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
 
-    def begin(self) -> None:
-        """A request came."""
+    def request_started(self) -> None:
+        """Count a request as in flight."""
         self._in_flight.inc()
 
-    def watch(self, waiting: Callable[[], int], body_bytes: Callable[[], int]) -> None:
-        """Take the requests that wait and the bytes of bodies from these functions at each scrape."""
+    def set_gauges(self, waiting: Callable[[], int], body_bytes: Callable[[], int]) -> None:
+        """Set the functions that return the queued requests and the bytes of bodies at a scrape."""
         self._waiting.set_function(waiting)
         self._body_bytes.set_function(body_bytes)
 
-    def waited(self, seconds: float) -> None:
-        """A request got its turn after so long."""
+    def observe_wait(self, seconds: float) -> None:
+        """Record how long a request was queued."""
         self._wait_seconds.observe(seconds)
 
-    def finish(self, exchange: Exchange) -> None:
-        """A request was answered, or abandoned."""
+    def request_finished(self, exchange: Exchange) -> None:
+        """Record a request that was answered or abandoned."""
         self._in_flight.dec()
         key = (exchange.route, exchange.status)
         pair = self._observers.get(key)
@@ -101,8 +104,8 @@ class Metrics:
         if exchange.error is not None:
             self._count_error(exchange.error)
 
-    def operation_done(self, operation: str, error: ErrorCode | None) -> None:
-        """An operation of a batch ended, well or with an error."""
+    def count_operation(self, operation: str, error: ErrorCode | None) -> None:
+        """Count an operation of a batch, with its error if it failed."""
         key = (operation, "ok" if error is None else error.value)
         counter = self._counters.get(key)
         if counter is None:
@@ -115,12 +118,12 @@ class Metrics:
         self._errors.labels(ERROR_SPECS[code].failure_class.value, code.value).inc()
 
     def exposition(self, fleet: Sequence[SupervisorStats]) -> bytes:
-        """The text that Prometheus reads: this replica's metrics, then the fleet's."""
+        """Return the metrics of this replica and of the fleet in Prometheus's text format."""
         return generate_latest(self._registry) + generate_latest(_Fleet(fleet))
 
 
 class _Fleet(Collector):
-    """The fleet's pools, made anew for each scrape, so that pools that are gone leave no stale series."""
+    """The fleet's pools, collected for each scrape, so that ended pools leave no stale series."""
 
     def __init__(self, fleet: Sequence[SupervisorStats]) -> None:
         self._fleet = fleet

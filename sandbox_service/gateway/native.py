@@ -1,4 +1,4 @@
-"""The native ``POST /v1`` routes: the five verbs, fork and batch, without a framework in between."""
+"""The native ``POST /v1`` routes: the instance operations, batch and get_env_profile, without a framework."""
 
 from __future__ import annotations
 
@@ -12,55 +12,56 @@ from sandbox_contract.episodes import EnvProfile, GetEnvProfileRequest
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
-from .answers import JSON, Answer, problem_answer, server_timing, timing_of
-from .operations import BATCH, PROFILE, VERBS, Operation
-from .refusals import SchemaError
-from .verbs import Call, call_of, header_key
+from .dispatch import EncodedRequest, encode_request, idempotency_header
+from .operations import BATCH, INSTANCE_OPERATIONS, PROFILE, Operation
+from .responses import JSON, HttpResponse, problem_response, server_timing, timing_of
+from .schema_errors import SchemaError
 
 if TYPE_CHECKING:
     from sandbox_service.environments.registry import Registry
 
     from .bodies import BodyParser
+    from .dispatch import Dispatcher
     from .exchange import Exchange
+    from .fair_queue import FairQueue
     from .metrics import Metrics
     from .request_log import RequestLog
-    from .turns import Turns
-    from .verbs import Verbs
 
 
 @dataclass(frozen=True, slots=True)
 class HotRoute:
-    """A route that is served without a framework: body bytes in, answer out."""
+    """A route that is served without a framework: body bytes in, response out."""
 
     path: str
-    handle: Callable[[Exchange, bytes], Awaitable[Answer]]
-    refuse: Callable[[Exchange, ServiceError], Answer]
-    """How this route tells an error."""
+    handle: Callable[[Exchange, bytes], Awaitable[HttpResponse]]
+    error_response: Callable[[Exchange, ServiceError], HttpResponse]
+    """Makes the response of an error in the route's protocol."""
     method: str = "POST"
 
 
 @dataclass(frozen=True, slots=True)
-class _Planned:
+class _BatchItem:
     """One operation of a batch."""
 
     name: str
     instance_id: str | None
-    call: Call | ServiceError
+    request: EncodedRequest | ServiceError
+    """The encoded request, or why it cannot be sent."""
 
 
-def _planned(batch: BatchRequest) -> list[_Planned]:
-    """The operations of a batch as calls, each that cannot be one with its own error."""
-    planned = []
+def _encode_batch(batch: BatchRequest) -> list[_BatchItem]:
+    """Encode the operations of a batch; an invalid one carries its own error."""
+    items = []
     for operation in batch.operations:
         request = operation.request
-        call: Call | ServiceError
+        encoded: EncodedRequest | ServiceError
         try:
-            call = call_of(request)
+            encoded = encode_request(request)
         except ServiceError as error:
-            call = error
+            encoded = error
         instance_id = getattr(request, "instance_id", None)
-        planned.append(_Planned(VERBS[type(request)].name, instance_id, call))
-    return planned
+        items.append(_BatchItem(INSTANCE_OPERATIONS[type(request)].name, instance_id, encoded))
+    return items
 
 
 class NativeRoutes:
@@ -68,84 +69,86 @@ class NativeRoutes:
 
     def __init__(
         self,
-        verbs: Verbs,
+        dispatcher: Dispatcher,
         registry: Registry,
         metrics: Metrics,
         log: RequestLog,
         parser: BodyParser,
-        turns: Turns | None = None,
+        queue: FairQueue | None = None,
     ) -> None:
-        self._verbs = verbs
+        self._dispatcher = dispatcher
         self._registry = registry
         self._metrics = metrics
         self._log = log
         self._parser = parser
-        self._turns = turns
+        self._queue = queue
 
     def routes(self) -> Iterable[HotRoute]:
-        """Every operation of the table."""
-        yield HotRoute(PROFILE.path, self.profile, problem_answer)
-        yield HotRoute(BATCH.path, self.batch, problem_answer)
-        for verb in VERBS.values():
-            yield HotRoute(verb.path, self._handler(verb), problem_answer)
+        """Return the routes of all operations."""
+        yield HotRoute(PROFILE.path, self.profile, problem_response)
+        yield HotRoute(BATCH.path, self.batch, problem_response)
+        for operation in INSTANCE_OPERATIONS.values():
+            yield HotRoute(operation.path, self._handler(operation), problem_response)
 
-    def _handler(self, verb: Operation) -> Callable[[Exchange, bytes], Awaitable[Answer]]:
-        model = verb.request
+    def _handler(self, operation: Operation) -> Callable[[Exchange, bytes], Awaitable[HttpResponse]]:
+        model = operation.request
 
-        async def handle(exchange: Exchange, body: bytes) -> Answer:
-            call = await self._parser.read(model, body, call_of)
-            exchange.instance_id = call.instance_id or None
-            reply = await self._verbs.send(exchange, call, header_key(exchange))
-            return Answer(200, reply.body, JSON, server_timing(timing_of(reply.meta)))
+        async def handle(exchange: Exchange, body: bytes) -> HttpResponse:
+            request = await self._parser.read(model, body, encode_request)
+            exchange.instance_id = request.instance_id or None
+            reply = await self._dispatcher.send(exchange, request, idempotency_header(exchange))
+            return HttpResponse(200, reply.body, JSON, server_timing(timing_of(reply.meta)))
 
         return handle
 
-    async def profile(self, exchange: Exchange, body: bytes) -> Answer:
-        """``get_env_profile``: the catalogs are here, so no supervisor is asked."""
+    async def profile(self, exchange: Exchange, body: bytes) -> HttpResponse:
+        """Answer ``get_env_profile`` from the catalogs of this process, without a supervisor."""
         request = await self._parser.parse(GetEnvProfileRequest, body)
-        return Answer(200, env_profile(self._registry, request).model_dump_json().encode())
+        return HttpResponse(200, env_profile(self._registry, request).model_dump_json().encode())
 
-    async def batch(self, exchange: Exchange, body: bytes) -> Answer:
-        """Run operations concurrently; one that fails is a problem in its place and harms no other."""
+    async def batch(self, exchange: Exchange, body: bytes) -> HttpResponse:
+        """Run operations concurrently; the result of a failed one is its problem, and the others go on."""
         if b"idempotency-key" in exchange.headers:
-            raise SchemaError.at("Idempotency-Key", "means nothing for a batch: operations have their own")
-        planned = await self._parser.read(BatchRequest, body, _planned)
-        if self._turns is not None and exchange.turn is not None:
-            # Each operation waits for a turn of its own.
-            self._turns.end(exchange.turn)
-        results = await asyncio.gather(*[self._one(exchange, each) for each in planned])
-        return Answer(200, b'{"results":[%s]}' % b",".join(results))
+            raise SchemaError.of_field(
+                "Idempotency-Key", "is not allowed for a batch; set the idempotency_key of each operation"
+            )
+        items = await self._parser.read(BatchRequest, body, _encode_batch)
+        if self._queue is not None and exchange.permit is not None:
+            # Each operation acquires a permit of its own, or a batch would count as a single request.
+            self._queue.release(exchange.permit)
+        results = await asyncio.gather(*[self._run_item(exchange, item) for item in items])
+        return HttpResponse(200, b'{"results":[%s]}' % b",".join(results))
 
-    async def _one(self, exchange: Exchange, planned: _Planned) -> bytes:
-        """An operation's place in the batch's answer; the result's own bytes are embedded as they are."""
-        turn = None
-        if isinstance(planned.call, ServiceError):
-            return self._failed(exchange, planned, planned.call)
+    async def _run_item(self, exchange: Exchange, item: _BatchItem) -> bytes:
+        """Return an operation's JSON in the batch's result; the bytes of its own result are not parsed."""
+        permit = None
+        if isinstance(item.request, ServiceError):
+            return self._item_problem(exchange, item, item.request)
         try:
-            if self._turns is not None:
-                turn = await self._turns.take(exchange.tenant)
-            reply = await self._verbs.send(exchange, planned.call)
+            if self._queue is not None:
+                permit = await self._queue.acquire(exchange.tenant)
+            reply = await self._dispatcher.send(exchange, item.request)
         except ServiceError as error:
-            return self._failed(exchange, planned, error)
-        except Exception as error:  # noqa: BLE001 - capture point: a defect in one operation is its own problem
-            self._log.defect(exchange, error)
-            return self._failed(exchange, planned, ServiceError(ErrorCode.INTERNAL))
+            return self._item_problem(exchange, item, error)
+        except Exception as error:  # noqa: BLE001 - capture point: a defect in one operation leaves the others alone
+            self._log.log_defect(exchange, error)
+            return self._item_problem(exchange, item, ServiceError(ErrorCode.INTERNAL))
         finally:
-            if self._turns is not None and turn is not None:
-                self._turns.end(turn)
-        self._metrics.operation_done(planned.name, None)
+            if self._queue is not None and permit is not None:
+                self._queue.release(permit)
+        self._metrics.count_operation(item.name, None)
         timing = ",".join(f'"{phase}":{ms:.3f}' for phase, ms in timing_of(reply.meta).items())
         return b'{"status":200,"body":%s,"timing":{%s}}' % (reply.body, timing.encode())
 
-    def _failed(self, exchange: Exchange, planned: _Planned, error: ServiceError) -> bytes:
-        self._metrics.operation_done(planned.name, error.code)
-        problem = error.problem(exchange.request_id, planned.instance_id)
+    def _item_problem(self, exchange: Exchange, item: _BatchItem, error: ServiceError) -> bytes:
+        self._metrics.count_operation(item.name, error.code)
+        problem = error.problem(exchange.request_id, item.instance_id)
         body = problem.model_dump_json(exclude_none=True).encode()
         return b'{"status":%d,"body":%s,"timing":{}}' % (problem.status, body)
 
 
 def env_profile(registry: Registry, request: GetEnvProfileRequest) -> EnvProfile:
-    """The tasks of a split. Raises ServiceError(UNKNOWN_ENVIRONMENT or UNKNOWN_SPLIT)."""
+    """Return the tasks of a split. Raises ServiceError(UNKNOWN_ENVIRONMENT or UNKNOWN_SPLIT)."""
     catalog = registry.catalog(request.environment)
     split = request.split if request.split is not None else catalog.describe().default_split
     ids = catalog.task_ids(split)

@@ -1,4 +1,4 @@
-"""The table of operations: path, models and error codes, for the dispatcher and the API document."""
+"""The native operations: path, models and error codes, for the routes and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 ANYWHERE = (ErrorCode.UNAUTHENTICATED, ErrorCode.FORBIDDEN, ErrorCode.INVALID_REQUEST, ErrorCode.INTERNAL)
 """Errors of every route."""
 WITH_BODY = (ErrorCode.MALFORMED_JSON, ErrorCode.JSON_TOO_DEEP, ErrorCode.BODY_TOO_LARGE)
-"""Errors of routes that take JSON."""
+"""Errors of routes with a JSON body."""
 THROUGH_FLEET = (
     ErrorCode.SUPERVISOR_UNAVAILABLE,
     ErrorCode.OUTCOME_UNKNOWN,
@@ -50,9 +50,9 @@ ON_INSTANCE = (
     ErrorCode.SANDBOX_FAILED,
     ErrorCode.STORAGE_FULL,
 )
-"""Errors of routes that work on a live instance."""
+"""Errors of routes that use a live instance."""
 _KEYED = (ErrorCode.IDEMPOTENCY_CONFLICT,)
-_TAKES_ROOM = (
+_ALLOCATING = (
     ErrorCode.QUEUE_FULL,
     ErrorCode.QUOTA_EXCEEDED,
     ErrorCode.QUEUE_TIMEOUT,
@@ -64,7 +64,7 @@ _TAKES_ROOM = (
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A verb of the native API."""
+    """An operation of the native API."""
 
     name: str
     request: type[Request]
@@ -72,11 +72,11 @@ class Operation:
     summary: str
     errors: tuple[ErrorCode, ...]
     op: Op | None = None
-    """The frame that carries it to the supervisor; None for what the gateway answers itself."""
+    """The frame type that carries it to the supervisor; None if the gateway answers it."""
 
     @property
     def path(self) -> str:
-        """Where it is served."""
+        """Path of the route."""
         return f"/v1/{self.name}"
 
 
@@ -95,7 +95,7 @@ CREATE = Operation(
     (
         *THROUGH_FLEET,
         *_KEYED,
-        *_TAKES_ROOM,
+        *_ALLOCATING,
         ErrorCode.UNKNOWN_ENVIRONMENT,
         ErrorCode.UNKNOWN_TASK,
         ErrorCode.DUPLICATE_INSTANCE,
@@ -108,7 +108,7 @@ STEP = Operation(
     "step",
     StepRequest,
     StepResult,
-    "Take one assistant message, give the observation and the reward",
+    "Take one assistant message and return the observation and the reward",
     (
         *ON_INSTANCE,
         *_KEYED,
@@ -123,7 +123,7 @@ EVALUATE = Operation(
     "evaluate",
     EvaluateRequest,
     EvaluateResult,
-    "Grade the instance as it stands",
+    "Grade the instance in its current state",
     (*ON_INSTANCE, *_KEYED, ErrorCode.GRADER_FAILED, ErrorCode.STEP_TIMEOUT, ErrorCode.TASK_INVALID),
     Op.EVALUATE,
 )
@@ -131,7 +131,7 @@ RELEASE = Operation(
     "release_instance",
     ReleaseInstanceRequest,
     ReleaseInstanceResult,
-    "End the instance and give its sandbox back",
+    "End the instance and free its sandbox",
     (*THROUGH_FLEET, ErrorCode.UNKNOWN_INSTANCE),
     Op.RELEASE,
 )
@@ -140,20 +140,20 @@ FORK = Operation(
     ForkInstanceRequest,
     ForkInstanceResult,
     "Copy a live instance",
-    (*ON_INSTANCE, *_KEYED, *_TAKES_ROOM, ErrorCode.FORK_UNSUPPORTED, ErrorCode.STEP_TIMEOUT),
+    (*ON_INSTANCE, *_KEYED, *_ALLOCATING, ErrorCode.FORK_UNSUPPORTED, ErrorCode.STEP_TIMEOUT),
     Op.FORK,
 )
 BATCH = Operation(
     "batch",
     BatchRequest,
     BatchResult,
-    "Run up to 256 operations at once, each with its own result or problem",
+    "Run up to 256 operations concurrently, each with its own result or problem",
     (ErrorCode.DEADLINE_EXCEEDED,),
 )
 OPERATIONS = (PROFILE, CREATE, STEP, EVALUATE, RELEASE, FORK, BATCH)
 """Every operation of ``POST /v1``."""
 
-VERBS: Mapping[type[Request], Operation] = MappingProxyType(
-    {verb.request: verb for verb in (CREATE, STEP, EVALUATE, RELEASE, FORK)}
+INSTANCE_OPERATIONS: Mapping[type[Request], Operation] = MappingProxyType(
+    {operation.request: operation for operation in (CREATE, STEP, EVALUATE, RELEASE, FORK)}
 )
-"""Operations on instances by their request model: those that a batch may hold."""
+"""Operations on instances by their request model; a batch may contain these."""

@@ -1,6 +1,6 @@
-"""``/`` and ``/docs``: what this service is, and its OpenAPI document as one page without scripts or fonts.
+"""``/`` and ``/docs``: a short description of the service, and its OpenAPI document as one static page.
 
-FastAPI's own page loads its program from a content network, which machines that train often cannot reach.
+FastAPI's own page loads scripts from a CDN, which training machines often cannot reach.
 """
 
 from __future__ import annotations
@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from html import escape
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, JSONResponse
+
+if TYPE_CHECKING:
+    from .openapi import OpenApi
 
 OPEN_PAGES = ("/", "/docs")
 
@@ -28,21 +31,21 @@ h2 { margin-top: 2rem; } h4 { margin: .6rem 0 .2rem; }
 
 
 class ReferencePages:
-    """Handlers of the two pages; the OpenAPI document is asked for when it is needed first."""
+    """Handlers of the two pages; ``document`` is called when the OpenAPI document is first needed."""
 
-    def __init__(self, document: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, document: Callable[[], OpenApi]) -> None:
         self._document = document
         self._page: str | None = None
 
     def router(self) -> APIRouter:
-        """The routes, which are no part of the interface that they show."""
+        """Return the routes, which are not part of the documented API."""
         router = APIRouter(include_in_schema=False)
         router.add_api_route("/", self.root, methods=["GET", "HEAD"])
         router.add_api_route("/docs", self.docs, methods=["GET", "HEAD"])
         return router
 
     async def root(self) -> JSONResponse:
-        """Say what answers here, and where to read on."""
+        """Describe the service and link its documentation."""
         info = self._document()["info"]
         return JSONResponse(
             {
@@ -56,14 +59,14 @@ class ReferencePages:
         )
 
     async def docs(self) -> HTMLResponse:
-        """Show every route and every model."""
+        """Show all routes and models."""
         if self._page is None:
             self._page = reference_page(self._document())
         return HTMLResponse(self._page)
 
 
 def reference_page(document: Mapping[str, Any]) -> str:
-    """Return an OpenAPI document as a page."""
+    """Render an OpenAPI document as HTML."""
     operations = [
         (path, method.upper(), operation)
         for path, methods in document["paths"].items()
@@ -99,9 +102,9 @@ def _operation(path: str, method: str, operation: Mapping[str, Any]) -> str:
     for status, response in operation["responses"].items():
         types = [_type(content.get("schema", {})) for content in response.get("content", {}).values()]
         rows.append((f"<b>{escape(status)}</b> {' '.join(types)}", _text(response.get("description", ""))))
-    said = _paragraph(operation.get("description"))
+    description = _paragraph(operation.get("description"))
     head = f"<b>{method} {escape(path)}</b> {escape(operation.get('summary', ''))}"
-    return f"<details><summary>{head}</summary>{said}{_table(rows)}</details>"
+    return f"<details><summary>{head}</summary>{description}{_table(rows)}</details>"
 
 
 def _model(name: str, model: Mapping[str, Any]) -> str:
@@ -119,7 +122,7 @@ def _model(name: str, model: Mapping[str, Any]) -> str:
 
 
 def _type(schema: Mapping[str, Any]) -> str:
-    """A schema in a few words; models are links."""
+    """Describe a schema in a few words; models are links."""
     if "$ref" in schema:
         name = escape(str(schema["$ref"]).rpartition("/")[2])
         return f'<a href="#{name}">{name}</a>'
@@ -142,6 +145,6 @@ def _paragraph(text: str | None) -> str:
 
 
 def _text(text: str) -> str:
-    """Text with what stands in backquotes as code."""
+    """Escape text and render what is in backquotes as code."""
     parts = escape(text).replace("``", "`").split("`")
     return "".join(f"<code>{part}</code>" if place % 2 else part for place, part in enumerate(parts))

@@ -1,7 +1,7 @@
-"""The request log: one structured line for each request that failed, and for a sample of the others.
+"""The request log: one line for each failed request, and for a sample of the others.
 
-Never bodies, keys or paths with ids in them. A line for every successful step would cost several per cent
-of a replica, so those are sampled, by default not at all.
+Lines never contain bodies, keys or paths with ids. A line for every successful step would cost several
+percent of a replica's throughput, so successes are sampled, by default not at all.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _SERVER_ERROR = 500
 
 
 class RequestLog:
-    """Writes the lines."""
+    """Writes the request log of one replica; one of ``sample_every`` successes is logged, 0 means none."""
 
     def __init__(self, sample_every: int = 0) -> None:
         self._sample_every = sample_every
         self._successes = 0
 
-    def finish(self, exchange: Exchange) -> None:
-        """A request was answered, or abandoned."""
+    def log_request(self, exchange: Exchange) -> None:
+        """Log a request that was answered or abandoned, if it failed or is sampled."""
         if exchange.error is None and not self._sampled():
             return
         write = logger.warning if exchange.status >= _SERVER_ERROR else logger.info
@@ -42,8 +42,8 @@ class RequestLog:
             ms=round(exchange.elapsed_s * 1000, 3),
         )
 
-    def defect(self, exchange: Exchange, error: Exception) -> None:
-        """Something failed that should not have: the traceback goes here, and nowhere else."""
+    def log_defect(self, exchange: Exchange, error: Exception) -> None:
+        """Log an unexpected error with its traceback, which is not sent to the client."""
         logger.error("defect", request_id=exchange.request_id, route=exchange.route, exc_info=error)
 
     def _sampled(self) -> bool:

@@ -79,7 +79,7 @@ def test_every_failure_class_is_documented():
 
 def test_every_metric_is_documented():
     metrics = Metrics()
-    metrics.operation_done("step", None)
+    metrics.count_operation("step", None)
     pool = dict.fromkeys(PoolStats.model_fields, 0) | {"environment": "code", "sandbox": "docker"}
     fleet = SupervisorStats(name="s", node="n", draining=False, uptime_s=0, pools=(PoolStats(**pool),))
     served = set()

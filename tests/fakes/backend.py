@@ -57,7 +57,7 @@ class EchoBackend:
         self.unreachable = False
         self._serial = 0
         self._answers: dict[tuple[str, str], tuple[bytes, Frame]] = {}
-        self._verbs: dict[Op, Callable[[Call], bytes]] = {
+        self._handlers: dict[Op, Callable[[Call], bytes]] = {
             Op.CREATE: self._create,
             Op.STEP: self._step,
             Op.EVALUATE: self._evaluate,
@@ -86,16 +86,16 @@ class EchoBackend:
             raise self.failures[op]
         key = meta.get("key")
         if key is None:
-            return Frame(Op.REPLY, 0, instance_id, dict(TIMING), self._verbs[op](call))
+            return Frame(Op.REPLY, 0, instance_id, dict(TIMING), self._handlers[op](call))
         known = self._answers.get((instance_id, str(key)))
         if known is None:
-            reply = Frame(Op.REPLY, 0, instance_id, dict(TIMING), self._verbs[op](call))
+            reply = Frame(Op.REPLY, 0, instance_id, dict(TIMING), self._handlers[op](call))
             known = self._answers[instance_id, str(key)] = (body, reply)
         if known[0] != body:
             raise ServiceError(ErrorCode.IDEMPOTENCY_CONFLICT)
         return known[1]
 
-    async def everywhere(
+    async def call_all(
         self, op: Op, *, tenant: str, meta: Mapping[str, object], body: bytes, timeout_s: float
     ) -> list[Frame]:
         self.calls.append(Call(op, tenant, "", meta, body, timeout_s))

@@ -29,7 +29,7 @@ class SupervisorBackend:
         frame = Frame(op, 1, instance_id, {**meta, "tenant": tenant}, body)
         return reply_or_raise(await self._cores[0].handle(frame))
 
-    async def everywhere(
+    async def call_all(
         self, op: Op, *, tenant: str, meta: Mapping[str, object], body: bytes, timeout_s: float
     ) -> list[Frame]:
         frames = []

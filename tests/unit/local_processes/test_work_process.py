@@ -13,7 +13,7 @@ from local_processes.process_tree import process_of
 from local_processes.work_process import WorkProcess
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import CapacityError, ServiceError
-from sandbox_service.gateway.refusals import SchemaError
+from sandbox_service.gateway.schema_errors import SchemaError
 from tests.harness.waiting import until
 
 
@@ -56,7 +56,7 @@ class _Missing:
     "error",
     [
         ServiceError(ErrorCode.JSON_TOO_DEEP, "deep"),
-        SchemaError.at("a.b", "is no"),
+        SchemaError.of_field("a.b", "is no"),
         CapacityError("full", 2.0),
     ],
     ids=lambda error: type(error).__name__,

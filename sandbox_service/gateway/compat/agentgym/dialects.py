@@ -1,6 +1,6 @@
-"""The five AgentGym servers that we stand in for: what each takes and answers, and where they differ.
+"""The five AgentGym servers that the gateway emulates: their requests, responses and differences.
 
-A dialect is data and pure functions over a Scene; ``agentgym`` does what all have in common.
+A dialect is data and pure functions of an EpisodeState; AgentGymOperations implements what all servers share.
 """
 
 from __future__ import annotations
@@ -12,205 +12,207 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, JsonValue
 
 from . import models
-from .scenes import Scene, strings
+from .episode_state import EpisodeState, strings
 
-Told: TypeAlias = BaseModel | JsonValue
-"""What is answered: a model, or plain JSON where a server has no envelope."""
+Payload: TypeAlias = BaseModel | JsonValue
+"""The body of a response: a model, or plain JSON if the server has no envelope."""
 
 _MOST_HINTS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a client plays, and which task."""
+class EnvironmentTask:
+    """An environment id of a client and the number of its task."""
 
     id: int
     index: int
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """A GET route that tells about an episode."""
+class ReadRoute:
+    """A GET route that reads the state of an episode."""
 
-    answer: Callable[[Place, Scene], Told]
+    render: Callable[[EnvironmentTask, EpisodeState], Payload]
     result: Any
-    """Type of the answer, for the API document."""
+    """Type of the response, for the OpenAPI document."""
     unopened: BaseModel | None = None
-    """The answer before the first reset; an error when missing."""
+    """The response before the first reset; an error if None."""
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
-    """One server."""
+class ServerDialect:
+    """The protocol of one server."""
 
     name: str
-    """In the path."""
+    """Path component under ``/agentgym``."""
     environment: str
-    """Ours."""
-    greeting: str
-    place: type[models.GameId | models.ShopId]
+    """Name of the service's environment."""
+    hello: str
+    """Response of the root path."""
+    id_request: type[models.GameId | models.ShopId]
     reset: type[models.GameId | models.ShopId]
     index: str
-    """The field of reset that has the task's number."""
-    act: type[models.Turn | models.ShopAct]
+    """The field of ``reset`` with the task's number."""
+    step: type[models.ActionRequest | models.ShopActionRequest]
     created: Any
     opened: Any
     stepped: Any
-    """Types of the answers, for the API document."""
-    opening: Callable[[Place, Scene], Told]
-    turn: Callable[[Scene], BaseModel]
-    looks: Mapping[str, Look] = field(default_factory=dict)
+    """Types of the responses, for the OpenAPI document."""
+    render_reset: Callable[[EnvironmentTask, EpisodeState], Payload]
+    render_step: Callable[[EpisodeState], BaseModel]
+    reads: Mapping[str, ReadRoute] = field(default_factory=dict)
     opens_at_create: bool = False
     wraps: bool = False
-    """Numbers past the last task begin anew."""
+    """Task numbers wrap around after the last task."""
     ends: bool = True
-    """A finished episode tells nothing any more."""
+    """Reading the state of a finished episode is an error."""
     plain: bool = False
-    """Ids come without an envelope, errors with the status of their kind."""
+    """Ids have no envelope, and errors have the HTTP status of their kind."""
 
 
-def _with_actions(scene: Scene) -> str:
-    """BabyAI's observations name the actions."""
-    if not scene.actions or "vailable actions:" in scene.text:
-        return scene.text
-    offered = ", ".join(f'"{action}"' for action in scene.actions)
-    return f"{scene.text}\nAvailable actions: [{offered}]"
+def _with_actions(state: EpisodeState) -> str:
+    """Return the observation with the available actions, as BabyAI's server has it."""
+    if not state.actions or "vailable actions:" in state.text:
+        return state.text
+    offered = ", ".join(f'"{action}"' for action in state.actions)
+    return f"{state.text}\nAvailable actions: [{offered}]"
 
 
-def _scored(scene: Scene, text: str, scale: float = 1.0) -> dict[str, Any]:
-    head = {"observation": text, "reward": scene.reward * scale, "score": round(scene.score * scale, 6)}
-    return {**head, "done": scene.done}
-
-
-def _plain_turn(scene: Scene) -> models.TextCraftTurn:
-    return models.TextCraftTurn(observation=scene.text, reward=scene.reward, done=scene.done)
-
-
-def _textcraft_opening(place: Place, scene: Scene) -> Told:
-    return models.TextCraftOpening(id=place.id, **_plain_turn(scene).model_dump())
-
-
-def _babyai_opening(_: Place, scene: Scene) -> Told:
-    return models.BabyAIOpening(**_scored(scene, _with_actions(scene)))
-
-
-def _babyai_observation(_: Place, scene: Scene) -> Told:
-    goal = "" if not scene.moves else f"Your goal: {scene.told('goal')}\n" if scene.told("goal") else ""
-    return models.BabyAIOpening(**_scored(scene, goal + _with_actions(scene)))
-
-
-def _science_turn(scene: Scene) -> models.ScoredTurn:
-    return models.ScoredTurn(**_science_scored(scene, scene.text))
-
-
-def _science_scored(scene: Scene, text: str) -> dict[str, Any]:
-    """ScienceWorld counts in percent; ours is a share."""
-    return _scored(scene, text, 100.0)
-
-
-def _science_opening(_: Place, scene: Scene) -> models.SciWorldOpening:
-    return models.SciWorldOpening(
-        **_science_scored(scene, scene.after_description),
-        task_name=scene.told("task_name") or scene.told("category"),
-        var_num=scene.variation,
-        task_description=scene.description,
+def _scored(state: EpisodeState, text: str, scale: float = 1.0) -> models.ScoredTurn:
+    return models.ScoredTurn(
+        observation=text, reward=state.reward * scale, score=round(state.score * scale, 6), done=state.done
     )
 
 
-def _science_hints(_: Place, scene: Scene) -> models.Hints:
-    objects = strings(scene.info.get("possible_objects"))
-    return models.Hints(possible_actions=scene.actions, possible_objects=objects)
+def _plain_turn(state: EpisodeState) -> models.TextCraftTurn:
+    return models.TextCraftTurn(observation=state.text, reward=state.reward, done=state.done)
 
 
-def _science_state(place: Place, scene: Scene) -> Told:
-    hints = _science_hints(place, scene)
+def _textcraft_opening(task: EnvironmentTask, state: EpisodeState) -> Payload:
+    return models.TextCraftOpening(id=task.id, **_plain_turn(state).model_dump())
+
+
+def _babyai_opening(_: EnvironmentTask, state: EpisodeState) -> Payload:
+    return models.BabyAIOpening(**_scored(state, _with_actions(state)).model_dump())
+
+
+def _babyai_observation(_: EnvironmentTask, state: EpisodeState) -> Payload:
+    goal = "" if not state.moves else f"Your goal: {state.text_of('goal')}\n" if state.text_of("goal") else ""
+    return models.BabyAIOpening(**_scored(state, goal + _with_actions(state)).model_dump())
+
+
+def _science_turn(state: EpisodeState) -> models.ScoredTurn:
+    return _science_scored(state, state.text)
+
+
+def _science_scored(state: EpisodeState, text: str) -> models.ScoredTurn:
+    """Return the scores in percent, as ScienceWorld's server has them."""
+    return _scored(state, text, 100.0)
+
+
+def _science_opening(_: EnvironmentTask, state: EpisodeState) -> models.SciWorldOpening:
+    return models.SciWorldOpening(
+        **_science_scored(state, state.after_description).model_dump(),
+        task_name=state.text_of("task_name") or state.text_of("category"),
+        var_num=state.variation,
+        task_description=state.description,
+    )
+
+
+def _science_hints(_: EnvironmentTask, state: EpisodeState) -> models.Hints:
+    objects = strings(state.info.get("possible_objects"))
+    return models.Hints(possible_actions=state.actions, possible_objects=objects)
+
+
+def _science_state(task: EnvironmentTask, state: EpisodeState) -> Payload:
+    hints = _science_hints(task, state)
     return models.SciWorldState(
-        observation=scene.after_description,
-        inventory=scene.told("inventory"),
-        task_description=scene.description,
-        goal_progress=scene.told("goals"),
+        observation=state.after_description,
+        inventory=state.text_of("inventory"),
+        task_description=state.description,
+        goal_progress=state.text_of("goals"),
         possible_actions=hints.possible_actions[:_MOST_HINTS],
         possible_objects=hints.possible_objects[:_MOST_HINTS],
-        current_moves=scene.moves,
-        environment_info=_science_opening(place, scene).model_dump(),
+        current_moves=state.moves,
+        environment_info=_science_opening(task, state).model_dump(),
     )
 
 
-def _alfworld_turn(scene: Scene) -> models.AlfWorldTurn:
-    return models.AlfWorldTurn(**_plain_turn(scene).model_dump(), available_actions=scene.actions)
+def _alfworld_turn(state: EpisodeState) -> models.AlfWorldTurn:
+    return models.AlfWorldTurn(**_plain_turn(state).model_dump(), available_actions=state.actions)
 
 
-def _alfworld_opening(place: Place, scene: Scene) -> Told:
-    kind = scene.told("category")
-    named = scene.task_id if scene.task_id.startswith(kind) else f"{kind}/{scene.task_id}"
+def _alfworld_opening(task: EnvironmentTask, state: EpisodeState) -> Payload:
+    kind = state.text_of("category")
+    named = state.task_id if state.task_id.startswith(kind) else f"{kind}/{state.task_id}"
     return models.AlfWorldOpening(
-        id=place.id, observation=scene.text, available_actions=scene.actions, task_type=named
+        id=task.id, observation=state.text, available_actions=state.actions, task_type=named
     )
 
 
-def _alfworld_detail(place: Place, scene: Scene) -> Told:
-    turn = _alfworld_turn(scene).model_dump()
-    return models.AlfWorldDetail(**turn, world_type="Text", game=place.index)
+def _alfworld_detail(task: EnvironmentTask, state: EpisodeState) -> Payload:
+    turn = _alfworld_turn(state).model_dump()
+    return models.AlfWorldDetail(**turn, world_type="Text", game=task.index)
 
 
-def _page_turn(scene: Scene) -> models.PageTurn:
-    return models.PageTurn(state=scene.text, reward=scene.reward, done=scene.done)
+def _page_turn(state: EpisodeState) -> models.PageTurn:
+    return models.PageTurn(state=state.text, reward=state.reward, done=state.done)
 
 
-def _page_actions(_: Place, scene: Scene) -> Told:
-    # The button beside the search bar can be clicked there, to no effect.
-    clickables = ["search", *scene.clickables] if scene.searchable else scene.clickables
-    return models.ShopActions(has_search_bar=scene.searchable, clickables=clickables)
+def _page_actions(_: EnvironmentTask, state: EpisodeState) -> Payload:
+    # AgentGym's server lists the button beside the search bar, which has no effect.
+    clickables = ["search", *state.clickables] if state.searchable else state.clickables
+    return models.ShopActions(has_search_bar=state.searchable, clickables=clickables)
 
 
-def _page(_: Place, scene: Scene) -> Told:
-    return models.Page(url="", html=scene.text, instruction_text=scene.instruction)
+def _page(_: EnvironmentTask, state: EpisodeState) -> Payload:
+    return models.ShopPage(url="", html=state.text, instruction_text=state.instruction)
 
 
-def _text(_: Place, scene: Scene) -> Told:
-    return scene.text
+def _text(_: EnvironmentTask, state: EpisodeState) -> Payload:
+    return state.text
 
 
-_TEXT = Look(_text, str)
+_TEXT = ReadRoute(_text, str)
 
-_TEXTCRAFT = Dialect(
+_TEXTCRAFT = ServerDialect(
     name="textcraft",
     environment="textcraft",
-    greeting="This is environment TextCraft.",
-    place=models.GameId,
+    hello="This is environment TextCraft.",
+    id_request=models.GameId,
     reset=models.TextCraftReset,
     index="data_idx",
-    act=models.Turn,
+    step=models.ActionRequest,
     created=models.TextCraftOpening,
     opened=models.TextCraftOpening,
     stepped=models.TextCraftTurn,
-    opening=_textcraft_opening,
-    turn=_plain_turn,
-    looks={
+    render_reset=_textcraft_opening,
+    render_step=_plain_turn,
+    reads={
         "observation": _TEXT,
-        "detail": Look(
-            lambda _, scene: models.TextCraftDetail(**_plain_turn(scene).model_dump()), models.TextCraftDetail
+        "detail": ReadRoute(
+            lambda _, state: models.TextCraftDetail(**_plain_turn(state).model_dump()), models.TextCraftDetail
         ),
     },
     opens_at_create=True,
     wraps=True,
     ends=False,
 )
-_BABYAI = Dialect(
+_BABYAI = ServerDialect(
     name="babyai",
     environment="babyai",
-    greeting="This is environment BabyAI.",
-    place=models.GameId,
+    hello="This is environment BabyAI.",
+    id_request=models.GameId,
     reset=models.ItemReset,
     index="data_idx",
-    act=models.Turn,
+    step=models.ActionRequest,
     created=models.Created,
     opened=models.BabyAIOpening,
     stepped=models.ScoredTurn,
-    opening=_babyai_opening,
-    turn=lambda scene: models.ScoredTurn(**_scored(scene, _with_actions(scene))),
-    looks={
-        "observation": Look(
+    render_reset=_babyai_opening,
+    render_step=lambda state: _scored(state, _with_actions(state)),
+    reads={
+        "observation": ReadRoute(
             _babyai_observation,
             models.BabyAIOpening,
             models.BabyAIOpening(
@@ -219,68 +221,68 @@ _BABYAI = Dialect(
         )
     },
 )
-_SCIWORLD = Dialect(
+_SCIWORLD = ServerDialect(
     name="sciworld",
     environment="scienceworld",
-    greeting="This is environment ScienceWorld.",
-    place=models.GameId,
+    hello="This is environment ScienceWorld.",
+    id_request=models.GameId,
     reset=models.ItemReset,
     index="data_idx",
-    act=models.Turn,
+    step=models.ActionRequest,
     created=models.Created,
     opened=models.SciWorldOpening,
     stepped=models.ScoredTurn,
-    opening=_science_opening,
-    turn=_science_turn,
-    looks={
-        "observation": Look(lambda _, scene: scene.after_description, str),
-        "action_hint": Look(_science_hints, models.Hints),
-        "goals": Look(lambda _, scene: models.Goals(goals=scene.told("goals")), models.Goals),
-        "detail": Look(_science_opening, models.SciWorldOpening),
-        "task_description": Look(
-            lambda _, scene: models.TaskDescription(task_description=scene.description),
+    render_reset=_science_opening,
+    render_step=_science_turn,
+    reads={
+        "observation": ReadRoute(lambda _, state: state.after_description, str),
+        "action_hint": ReadRoute(_science_hints, models.Hints),
+        "goals": ReadRoute(lambda _, state: models.Goals(goals=state.text_of("goals")), models.Goals),
+        "detail": ReadRoute(_science_opening, models.SciWorldOpening),
+        "task_description": ReadRoute(
+            lambda _, state: models.TaskDescription(task_description=state.description),
             models.TaskDescription,
         ),
-        "state": Look(_science_state, models.SciWorldState),
+        "state": ReadRoute(_science_state, models.SciWorldState),
     },
 )
-_ALFWORLD = Dialect(
+_ALFWORLD = ServerDialect(
     name="alfworld",
     environment="alfworld",
-    greeting="This is environment AlfWorld.",
-    place=models.GameId,
+    hello="This is environment AlfWorld.",
+    id_request=models.GameId,
     reset=models.AlfWorldReset,
     index="game",
-    act=models.Turn,
+    step=models.ActionRequest,
     created=models.Created,
     opened=models.AlfWorldOpening,
     stepped=models.AlfWorldTurn,
-    opening=_alfworld_opening,
-    turn=_alfworld_turn,
-    looks={
+    render_reset=_alfworld_opening,
+    render_step=_alfworld_turn,
+    reads={
         "observation": _TEXT,
-        "available_actions": Look(lambda _, scene: list(scene.actions), list[str]),
-        "detail": Look(_alfworld_detail, models.AlfWorldDetail),
+        "available_actions": ReadRoute(lambda _, state: list(state.actions), list[str]),
+        "detail": ReadRoute(_alfworld_detail, models.AlfWorldDetail),
     },
 )
-_WEBSHOP = Dialect(
+_WEBSHOP = ServerDialect(
     name="webshop",
     environment="webshop",
-    greeting="ok",
-    place=models.ShopId,
+    hello="ok",
+    id_request=models.ShopId,
     reset=models.ShopReset,
     index="session_id",
-    act=models.ShopAct,
+    step=models.ShopActionRequest,
     created=int,
     opened=tuple[str, None],
     stepped=models.PageTurn,
-    opening=lambda _, scene: [scene.text, None],
-    turn=_page_turn,
-    looks={
+    render_reset=lambda _, state: [state.text, None],
+    render_step=_page_turn,
+    reads={
         "observation": _TEXT,
-        "available_actions": Look(_page_actions, models.ShopActions),
-        "instruction_text": Look(lambda _, scene: scene.instruction, str),
-        "state": Look(_page, models.Page),
+        "available_actions": ReadRoute(_page_actions, models.ShopActions),
+        "instruction_text": ReadRoute(lambda _, state: state.instruction, str),
+        "state": ReadRoute(_page, models.ShopPage),
     },
     ends=False,
     plain=True,

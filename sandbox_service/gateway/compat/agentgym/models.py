@@ -1,7 +1,7 @@
-"""What AgentGym's environment clients send and are answered: one model a body.
+"""Models of the bodies that AgentGym's environment clients send and receive.
 
-Names, types and the absence of an envelope are those of its servers. Unknown fields are ignored, since its
-clients send some that only other servers read.
+Names, types and the absence of an envelope are those of its servers. Unknown fields are ignored, since the
+clients send fields that only some servers read.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
 
 def _no_boolean(value: object) -> object:
-    """Numbers may be written as text, as in a query, but true and false are none."""
+    """Reject booleans; numbers may be strings, as in a query."""
     if isinstance(value, bool):
         raise ValueError("Input should be a valid integer")  # noqa: TRY004  # pydantic takes ValueError alone
     return value
 
 
 MOST_ID = 2**53 - 1
-"""Greatest id: every JSON reader keeps it exactly."""
+"""Largest id: every JSON parser represents it exactly."""
 Id = Annotated[int, BeforeValidator(_no_boolean), Field(ge=0, le=MOST_ID)]
 Index = Annotated[int, BeforeValidator(_no_boolean), Field(ge=0, le=MOST_ID)]
 
@@ -29,35 +29,35 @@ class _Lenient(BaseModel):
 
 
 class GameId(_Lenient):
-    """An episode's place."""
+    """The id of an environment."""
 
     id: Id
-    """The id that create gave."""
+    """The id that create returned."""
 
 
-class Turn(GameId):
+class ActionRequest(GameId):
     """One action."""
 
     action: str
-    """The action in the environment's own words."""
+    """The action in the environment's syntax."""
 
 
 class ItemReset(GameId):
-    """Begin a task."""
+    """Start a task."""
 
     data_idx: Index
     """Number of the task in the environment's order."""
 
 
 class TextCraftReset(GameId):
-    """Begin a task."""
+    """Start a task."""
 
     data_idx: Index | None = 0
-    """Number of the task in the environment's order, which it wraps around."""
+    """Number of the task in the environment's order; wraps around."""
 
 
 class AlfWorldReset(GameId):
-    """Begin a game."""
+    """Start a game."""
 
     game: Index
     """Number of the game in the environment's order."""
@@ -66,13 +66,13 @@ class AlfWorldReset(GameId):
 
 
 class ShopId(_Lenient):
-    """A shopping session's place."""
+    """The id of a shopping environment."""
 
     env_idx: Id
-    """The id that create gave."""
+    """The id that create returned."""
 
 
-class ShopAct(ShopId):
+class ShopActionRequest(ShopId):
     """One action."""
 
     action: str
@@ -80,114 +80,114 @@ class ShopAct(ShopId):
 
 
 class ShopReset(ShopId):
-    """Begin a session."""
+    """Start a session."""
 
     session_id: Index | None = None
-    """Number of the goal in the environment's order; any when missing."""
+    """Number of the goal in the environment's order; a random one if missing."""
 
 
 class AgentGymFailure(_Lenient):
-    """An error, which most servers of this protocol answer with status 200."""
+    """An error, which most servers of this protocol return with status 200."""
 
     error: str
-    """What is wrong, in a sentence."""
+    """The error message."""
     code: str
     """The stable error code."""
     failure_class: str
-    """Whose failure it is; an error is never a reward."""
+    """Who is at fault; an error is never a reward."""
 
 
 class Created(_Lenient):
-    """A place for episodes."""
+    """A new environment."""
 
     id: int
     """The id for all later calls."""
 
 
 class TextCraftTurn(_Lenient):
-    """What an action led to."""
+    """The result of an action."""
 
     observation: str
-    """What the environment says."""
+    """The text of the observation."""
     reward: float
     """Reward of this action."""
     done: bool
-    """The episode is over."""
+    """Whether the episode is over."""
 
 
 class TextCraftOpening(TextCraftTurn):
-    """A task's beginning."""
+    """The first observation of a task."""
 
     id: int
-    """The episode's place."""
+    """The id of the environment."""
 
 
 class TextCraftDetail(TextCraftTurn):
-    """Where the episode stands."""
+    """The state of the episode."""
 
     deleted: bool = False
-    """Always false: a place that was closed is an error."""
+    """Always false: reading a closed environment is an error."""
 
 
 class ScoredTurn(TextCraftTurn):
-    """What an action led to, and how the episode stands."""
+    """The result of an action and the score so far."""
 
     score: float
-    """How the episode stands."""
+    """The score so far."""
 
 
 class BabyAIOpening(ScoredTurn):
-    """A task's beginning."""
+    """The first observation of a task."""
 
     deleted: bool = False
     """Always false."""
 
 
 class SciWorldOpening(BabyAIOpening):
-    """A task's beginning."""
+    """The first observation of a task."""
 
     task_name: str
     """The kind of task."""
     var_num: int
     """The task's variation."""
     task_description: str
-    """What is to be done."""
+    """The task description."""
 
 
 class Hints(_Lenient):
-    """What can be done."""
+    """Possible actions and objects."""
 
     possible_actions: list[str]
-    """Actions, where the environment tells them."""
+    """Actions, if the environment reports them."""
     possible_objects: list[str]
-    """Objects, where the environment tells them."""
+    """Objects, if the environment reports them."""
 
 
 class Goals(_Lenient):
     """Progress towards the goals."""
 
     goals: str
-    """As text; empty where the environment does not tell."""
+    """As text; empty if the environment does not report it."""
 
 
 class TaskDescription(_Lenient):
     """The task."""
 
     task_description: str
-    """What is to be done."""
+    """The task description."""
 
 
 class SciWorldState(_Lenient):
-    """Everything that is told of an episode."""
+    """The whole state of an episode."""
 
     observation: str
-    """What the environment says."""
+    """The text of the observation."""
     inventory: str
-    """What the agent carries, where the environment tells."""
+    """The agent's inventory, if the environment reports it."""
     task_description: str
-    """What is to be done."""
+    """The task description."""
     goal_progress: str
-    """Progress towards the goals, where the environment tells."""
+    """Progress towards the goals, if the environment reports it."""
     possible_actions: list[str]
     """The first ten actions."""
     possible_objects: list[str]
@@ -195,31 +195,31 @@ class SciWorldState(_Lenient):
     current_moves: int
     """Actions taken."""
     environment_info: dict[str, JsonValue]
-    """As ``/detail``."""
+    """The response of ``/detail``."""
 
 
 class AlfWorldTurn(TextCraftTurn):
-    """What an action led to."""
+    """The result of an action."""
 
     available_actions: list[str]
-    """Actions that the game understands now."""
+    """Actions that the game accepts now."""
 
 
 class AlfWorldOpening(_Lenient):
-    """A game's beginning."""
+    """The first observation of a game."""
 
     id: int
-    """The episode's place."""
+    """The id of the environment."""
     observation: str
-    """What the environment says."""
+    """The text of the observation."""
     available_actions: list[str]
-    """Actions that the game understands now."""
+    """Actions that the game accepts now."""
     task_type: str
     """The kind of task and the task."""
 
 
 class AlfWorldDetail(AlfWorldTurn):
-    """Where the episode stands."""
+    """The state of the episode."""
 
     world_type: str
     """Always ``Text``."""
@@ -230,28 +230,28 @@ class AlfWorldDetail(AlfWorldTurn):
 
 
 class PageTurn(_Lenient):
-    """What an action led to."""
+    """The result of an action."""
 
     state: str
     """The page as text."""
     reward: float
     """Reward of this action."""
     done: bool
-    """The session is over."""
+    """Whether the session is over."""
     info: None = None
     """Always null."""
 
 
 class ShopActions(_Lenient):
-    """What can be done on the page."""
+    """Possible actions on the page."""
 
     has_search_bar: bool
     """Whether there is a search bar."""
     clickables: list[str]
-    """What can be clicked."""
+    """Labels that can be clicked."""
 
 
-class Page(_Lenient):
+class ShopPage(_Lenient):
     """The page."""
 
     url: str
@@ -259,4 +259,4 @@ class Page(_Lenient):
     html: str
     """The page as text."""
     instruction_text: str
-    """What is to be bought."""
+    """The shopping instruction."""

@@ -1,8 +1,8 @@
-"""AgentGym's operations over the native verbs.
+"""Translate AgentGym's operations into native ones.
 
-An id stands for a place that holds one episode after another: a reset releases the instance that is there
-and creates the next one, with the task's number as its seed. Answers tell what results of our verbs or the
-instance's record say, so that any replica can give them.
+An environment id stands for one episode after another: a reset releases the current instance and creates the
+next one, with the task's number as its seed. Responses are computed from native results or from the
+instance's trajectory, so that any replica can compute them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from sandbox_contract.messages import Message
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.bodies import json_object
-from sandbox_service.gateway.inspection import GONE, LIVE, trajectory_page
-from sandbox_service.gateway.verbs import header_key
+from sandbox_service.gateway.dispatch import idempotency_header
+from sandbox_service.gateway.inspection import ENDED_CODES, LIVE_STATES, trajectory_page
 
-from .dialects import Place
-from .places import FIRST, Places, instance_name, later_number
-from .scenes import opened, recorded, stepped
+from .dialects import EnvironmentTask
+from .environment_ids import FIRST, EnvironmentIds, instance_name, later_number
+from .episode_state import state_after_create, state_after_step, state_from_events
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from sandbox_contract.inspection import Event
     from sandbox_service.environments.registry import Registry
     from sandbox_service.gateway.bodies import BodyParser
+    from sandbox_service.gateway.dispatch import Dispatcher
     from sandbox_service.gateway.exchange import Exchange
-    from sandbox_service.gateway.verbs import Verbs
 
-    from .dialects import Dialect, Look, Told
+    from .dialects import Payload, ReadRoute, ServerDialect
 
 
 _ORDERED = ("agentgym", "all")
@@ -45,7 +45,7 @@ _ENDED = frozenset({"release", "expire", "lost"})
 
 
 def task_order(registry: Registry, environment: str) -> Sequence[str]:
-    """The tasks that AgentGym's numbers mean: of the split ``agentgym``, else ``all``, else the default."""
+    """Return the tasks in AgentGym's order: the split ``agentgym``, else ``all``, else the default one."""
     catalog = registry.catalog(environment)
     descriptor = catalog.describe()
     names = {split.name for split in descriptor.splits}
@@ -53,33 +53,33 @@ def task_order(registry: Registry, environment: str) -> Sequence[str]:
 
 
 class AgentGymOperations:
-    """What all servers do alike."""
+    """The operations that all servers share."""
 
-    def __init__(self, verbs: Verbs, registry: Registry, parser: BodyParser) -> None:
-        self._verbs = verbs
+    def __init__(self, dispatcher: Dispatcher, registry: Registry, parser: BodyParser) -> None:
+        self._dispatcher = dispatcher
         self._registry = registry
         self._parser = parser
-        self._places = Places(verbs)
+        self._ids = EnvironmentIds(dispatcher)
         self._orders: dict[str, Sequence[str]] = {}
 
     def order(self, environment: str) -> Sequence[str]:
-        """The environment's tasks by number; catalogs do not change."""
+        """Return the environment's tasks by number."""
         if environment not in self._orders:
             self._orders[environment] = task_order(self._registry, environment)
         return self._orders[environment]
 
-    async def create(self, exchange: Exchange, dialect: Dialect) -> Told:
-        """A new place; its first episode too where the server's create tells an observation."""
+    async def create(self, exchange: Exchange, dialect: ServerDialect) -> Payload:
+        """Issue an environment id, and start its first episode if the server's create does."""
         order = self.order(dialect.environment)
-        place = self._places.issue(exchange, dialect.name)
+        place = self._ids.issue(exchange, dialect.name)
         if dialect.opens_at_create:
             return await self._open(exchange, dialect, place, place % len(order))
         return place if dialect.plain else {"id": place}
 
-    async def reset(self, exchange: Exchange, dialect: Dialect, request: BaseModel) -> Told:
-        """Begin the task of a number."""
+    async def reset(self, exchange: Exchange, dialect: ServerDialect, request: BaseModel) -> Payload:
+        """Start the task with the requested number."""
         place = _place_of(request)
-        self._places.check(exchange, dialect.name, place)
+        self._ids.require_valid(exchange, dialect.name, place)
         if getattr(request, "world_type", "Text") not in ("Text", "Embody", "Hybrid"):
             detail = 'world_type must be one of "Text", "Embody" and "Hybrid"'
             raise ServiceError(ErrorCode.INVALID_REQUEST, detail)
@@ -90,101 +90,109 @@ class AgentGymOperations:
         if dialect.wraps:
             wanted %= len(order)
         if wanted >= len(order):
-            detail = f"there is no task {wanted}: {dialect.name} has {len(order)}, numbered from 0"
+            detail = f"unknown task {wanted}: {dialect.name} has {len(order)} tasks, numbered from 0"
             raise ServiceError(ErrorCode.UNKNOWN_TASK, detail)
-        if not self._places.unused(exchange, dialect.name, place):
-            await self._vacate(exchange, dialect, place)
+        if not self._ids.is_unused(exchange, dialect.name, place):
+            await self._release_current(exchange, dialect, place)
         return await self._open(exchange, dialect, place, wanted)
 
-    async def step(self, exchange: Exchange, dialect: Dialect, request: BaseModel) -> Told:
-        """Take one action, as the assistant's message."""
+    async def step(self, exchange: Exchange, dialect: ServerDialect, request: BaseModel) -> Payload:
+        """Send one action as the assistant's message."""
         message = Message(role="assistant", content=getattr(request, "action", ""))
 
-        async def act(instance_id: str) -> Told:
+        async def act(instance_id: str) -> Payload:
             native = StepRequest(instance_id=instance_id, message=message)
             try:
-                result = await self._run(exchange, native, header_key(exchange))
+                result = await self._run(exchange, native, idempotency_header(exchange))
             except ServiceError as error:
                 if error.code is not ErrorCode.INSTANCE_FINISHED:
                     raise
                 raise _finished(_place_of(request)) from None
-            return dialect.turn(stepped(result))
+            return dialect.render_step(state_after_step(result))
 
         return await self._on_instance(exchange, dialect, _place_of(request), act)
 
-    async def look(self, exchange: Exchange, dialect: Dialect, look: Look, request: BaseModel) -> Told:
-        """Tell about the episode, from its record: any replica can."""
+    async def read_state(
+        self, exchange: Exchange, dialect: ServerDialect, read: ReadRoute, request: BaseModel
+    ) -> Payload:
+        """Return the state of the episode, computed from its trajectory."""
         place = _place_of(request)
 
-        async def tell(instance_id: str) -> Told:
-            record = await self._history(exchange, instance_id)
-            if record.events and record.events[-1].operation in _ENDED:
+        async def render(instance_id: str) -> Payload:
+            trajectory = await self._history(exchange, instance_id)
+            if trajectory.events and trajectory.events[-1].operation in _ENDED:
                 raise ServiceError(ErrorCode.INSTANCE_RELEASED)
-            scene = recorded(record.events)
-            if scene is None:
+            state = state_from_events(trajectory.events)
+            if state is None:
                 raise ServiceError(ErrorCode.UNKNOWN_INSTANCE)
-            if scene.done and dialect.ends:
+            if state.done and dialect.ends:
                 raise _finished(place)
-            return look.answer(Place(place, self._index(dialect, record.task_id)), scene)
+            return read.render(EnvironmentTask(place, self._index(dialect, trajectory.task_id)), state)
 
         try:
-            return await self._on_instance(exchange, dialect, place, tell)
+            return await self._on_instance(exchange, dialect, place, render)
         except ServiceError as error:
-            if look.unopened is None or error.code is not ErrorCode.UNKNOWN_INSTANCE:
+            if read.unopened is None or error.code is not ErrorCode.UNKNOWN_INSTANCE:
                 raise
-            self._places.check(exchange, dialect.name, place)
-            return look.unopened
+            self._ids.require_valid(exchange, dialect.name, place)
+            return read.unopened
 
-    async def close(self, exchange: Exchange, dialect: Dialect, request: BaseModel) -> Told:
-        """End the place's episode; false when there is nothing any more to end."""
+    async def close(self, exchange: Exchange, dialect: ServerDialect, request: BaseModel) -> Payload:
+        """Release the environment's instance; return false if there is none any more."""
         place = _place_of(request)
         try:
-            self._places.check(exchange, dialect.name, place)
+            self._ids.require_valid(exchange, dialect.name, place)
         except ServiceError:
             return False
-        return await self._vacate(exchange, dialect, place)
+        return await self._release_current(exchange, dialect, place)
 
-    async def living(self, exchange: Exchange, dialect: Dialect) -> Told:
-        """Places with an episode."""
-        return list[JsonValue](await self._places.living(exchange, dialect.name))
+    async def list_live(self, exchange: Exchange, dialect: ServerDialect) -> Payload:
+        """Return the environment ids with a live episode."""
+        return list[JsonValue](await self._ids.list_live_ids(exchange, dialect.name))
 
-    async def _open(self, exchange: Exchange, dialect: Dialect, place: int, index: int) -> Told:
-        """Create the instance of a task; another replica may have made this place's first one."""
-        first = self._places.unused(exchange, dialect.name, place)
+    async def _open(self, exchange: Exchange, dialect: ServerDialect, place: int, index: int) -> Payload:
+        """Create the instance of a task.
+
+        The first instance of an id has a fixed number. If two replicas create it at once, the second gets
+        DUPLICATE_INSTANCE, releases that instance and creates a later one.
+        """
+        first = self._ids.is_unused(exchange, dialect.name, place)
         try:
             return await self._create(
-                exchange, dialect, Place(place, index), FIRST if first else later_number()
+                exchange, dialect, EnvironmentTask(place, index), FIRST if first else later_number()
             )
         except ServiceError as error:
             if error.code is not ErrorCode.DUPLICATE_INSTANCE or not first:
                 raise
-        self._places.forget(exchange, dialect.name, place)
-        await self._vacate(exchange, dialect, place)
-        return await self._create(exchange, dialect, Place(place, index), later_number())
+        self._ids.drop_cached(exchange, dialect.name, place)
+        await self._release_current(exchange, dialect, place)
+        return await self._create(exchange, dialect, EnvironmentTask(place, index), later_number())
 
-    async def _create(self, exchange: Exchange, dialect: Dialect, place: Place, number: int) -> Told:
-        name = instance_name(dialect.name, place.id, number)
+    async def _create(
+        self, exchange: Exchange, dialect: ServerDialect, task: EnvironmentTask, number: int
+    ) -> Payload:
+        name = instance_name(dialect.name, task.id, number)
         exchange.instance_id = name
-        task_id = self.order(dialect.environment)[place.index]
+        task_id = self.order(dialect.environment)[task.index]
         native = CreateInstanceRequest(
-            environment=dialect.environment, task_id=task_id, instance_id=name, seed=place.index
+            environment=dialect.environment, task_id=task_id, instance_id=name, seed=task.index
         )
         result = await self._run(exchange, native)
-        self._places.remember(exchange, dialect.name, place.id, name)
-        return dialect.opening(place, opened(result))
+        self._ids.cache_instance(exchange, dialect.name, task.id, name)
+        return dialect.render_reset(task, state_after_create(result))
 
-    async def _vacate(self, exchange: Exchange, dialect: Dialect, place: int) -> bool:
-        """Release what is there: the remembered instance, or what the fleet knows. False if all had ended."""
-        remembered = self._places.recall(exchange, dialect.name, place)
-        if remembered is not None and await self._release(exchange, remembered):
-            self._places.forget(exchange, dialect.name, place)
+    async def _release_current(self, exchange: Exchange, dialect: ServerDialect, place: int) -> bool:
+        """Release the cached instance, or those that the fleet has. Return false if all had ended."""
+        cached = self._ids.cached_instance(exchange, dialect.name, place)
+        if cached is not None and await self._release(exchange, cached):
+            self._ids.drop_cached(exchange, dialect.name, place)
             return True
-        self._places.forget(exchange, dialect.name, place)
-        found = await self._places.all(exchange, dialect.name, place)
+        self._ids.drop_cached(exchange, dialect.name, place)
+        found = await self._ids.list_instances(exchange, dialect.name, place)
         if not found:
-            self._places.remember(exchange, dialect.name, place, None)
+            self._ids.cache_instance(exchange, dialect.name, place, None)
             return True
-        live = [status.instance_id for status in found if status.state in LIVE]
+        live = [status.instance_id for status in found if status.state in LIVE_STATES]
         released = await asyncio.gather(*[self._release(exchange, name) for name in live])
         return any(released)
 
@@ -192,7 +200,7 @@ class AgentGymOperations:
         try:
             result = await self._run(exchange, ReleaseInstanceRequest(instance_id=instance_id))
         except ServiceError as error:
-            if error.code in GONE:
+            if error.code in ENDED_CODES:
                 return False
             raise
         return bool(result["released"])
@@ -200,43 +208,45 @@ class AgentGymOperations:
     async def _on_instance(
         self,
         exchange: Exchange,
-        dialect: Dialect,
+        dialect: ServerDialect,
         place: int,
-        act: Callable[[str], Awaitable[Told]],
-    ) -> Told:
-        """Act on the living instance; when the remembered one has ended, on the one that the fleet has."""
-        self._places.check(exchange, dialect.name, place)
-        remembered = self._places.recall(exchange, dialect.name, place)
-        if remembered is not None:
+        act: Callable[[str], Awaitable[Payload]],
+    ) -> Payload:
+        """Call ``act`` with the live instance: the cached one, or the fleet's if that has ended."""
+        self._ids.require_valid(exchange, dialect.name, place)
+        cached = self._ids.cached_instance(exchange, dialect.name, place)
+        if cached is not None:
             try:
-                return await self._act(exchange, remembered, act)
+                return await self._act(exchange, cached, act)
             except ServiceError as error:
-                if error.code not in GONE:
+                if error.code not in ENDED_CODES:
                     raise
-        return await self._act(exchange, await self._places.find(exchange, dialect.name, place), act)
+        return await self._act(exchange, await self._ids.find_live(exchange, dialect.name, place), act)
 
-    async def _act(self, exchange: Exchange, instance_id: str, act: Callable[[str], Awaitable[Told]]) -> Told:
+    async def _act(
+        self, exchange: Exchange, instance_id: str, act: Callable[[str], Awaitable[Payload]]
+    ) -> Payload:
         exchange.instance_id = instance_id
         return await act(instance_id)
 
     async def _history(self, exchange: Exchange, instance_id: str) -> Trajectory:
-        """The whole trajectory, page by page."""
+        """Return the whole trajectory."""
         events: list[Event] = []
         cursor: str | None = None
         while True:
-            parts = await trajectory_page(self._verbs, exchange, instance_id, cursor)
+            parts = await trajectory_page(self._dispatcher, exchange, instance_id, cursor)
             page = await self._parser.apply(Trajectory.model_validate_json, b"".join(parts))
             events += page.events
             cursor = page.next_cursor
             if cursor is None:
                 return page.model_copy(update={"events": tuple(events)})
 
-    def _index(self, dialect: Dialect, task_id: str) -> int:
+    def _index(self, dialect: ServerDialect, task_id: str) -> int:
         order = self.order(dialect.environment)
         return order.index(task_id) if task_id in order else -1
 
     async def _run(self, exchange: Exchange, native: Request, key: str | None = None) -> JsonObject:
-        reply = await self._verbs.run(exchange, native, key)
+        reply = await self._dispatcher.dispatch(exchange, native, key)
         return await self._parser.apply(json_object, reply.body)
 
 

@@ -1,7 +1,7 @@
-"""The three calls of the AgentScope sandbox manager, under ``/mgr``: for unpatched box classes.
+"""The routes of the AgentScope sandbox manager, under ``/mgr``, for unmodified box classes.
 
-A box class asks for a sandbox, calls its methods by name, and gives it back. The gateway holds no state, so
-the sandbox id itself says which environment it is of, and instances that the box makes carry it as a prefix.
+A box class requests a sandbox, calls its methods by name, and releases it. The gateway has no state, so the
+sandbox id contains the environment's name, and the ids of the box's instances begin with the sandbox id.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from pydantic import ValidationError
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.gateway.compat.refusals import refuse
-from sandbox_service.gateway.inspection import LIVE, known_instances
+from sandbox_service.gateway.compat.errors import error_response
+from sandbox_service.gateway.inspection import LIVE_STATES, list_all_instances
 from sandbox_service.gateway.native import HotRoute
-from sandbox_service.gateway.refusals import SchemaError
+from sandbox_service.gateway.schema_errors import SchemaError
 
-from .models import CompatRequest, ManagerCall, ManagerCreate, ManagerRelease, json_answer
+from .models import CompatRequest, ManagerCall, ManagerCreate, ManagerRelease, json_response
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from sandbox_service.environments.registry import Registry
-    from sandbox_service.gateway.answers import Answer
     from sandbox_service.gateway.bodies import BodyParser
+    from sandbox_service.gateway.dispatch import Dispatcher
     from sandbox_service.gateway.exchange import Exchange
-    from sandbox_service.gateway.verbs import Verbs
+    from sandbox_service.gateway.responses import HttpResponse
 
     from .routes import CompatRoutes
 
@@ -41,73 +41,77 @@ _SANDBOX_ID = re.compile(r"box-(?P<environment>[a-z0-9_]{1,64})-[0-9a-f]{32}")
 class ManagerRoutes:
     """Handlers of ``/mgr``."""
 
-    def __init__(self, compat: CompatRoutes, verbs: Verbs, registry: Registry, parser: BodyParser) -> None:
+    def __init__(
+        self, compat: CompatRoutes, dispatcher: Dispatcher, registry: Registry, parser: BodyParser
+    ) -> None:
         self._compat = compat
-        self._verbs = verbs
+        self._dispatcher = dispatcher
         self._registry = registry
         self._parser = parser
 
     def routes(self) -> Iterable[HotRoute]:
-        """The manager's routes."""
-        yield HotRoute("/mgr/create_from_pool", self.create_from_pool, refuse)
-        yield HotRoute("/mgr/call_tool", self.call_tool, refuse)
-        yield HotRoute("/mgr/release", self.release, refuse)
+        """Return the manager's routes."""
+        yield HotRoute("/mgr/create_from_pool", self.create_from_pool, error_response)
+        yield HotRoute("/mgr/call_tool", self.call_tool, error_response)
+        yield HotRoute("/mgr/release", self.release, error_response)
 
-    async def create_from_pool(self, exchange: Exchange, body: bytes) -> Answer:
-        """Name a sandbox; instances get their real boxes when they are created."""
+    async def create_from_pool(self, exchange: Exchange, body: bytes) -> HttpResponse:
+        """Issue a sandbox id; boxes are assigned when instances are created."""
         environment = (await self._parser.parse(ManagerCreate, body)).sandbox_type.strip().lower()
         self._registry.catalog(environment)
-        return json_answer({"data": f"box-{environment}-{secrets.token_hex(16)}"})
+        return json_response({"data": f"box-{environment}-{secrets.token_hex(16)}"})
 
-    async def call_tool(self, exchange: Exchange, body: bytes) -> Answer:
-        """Call one of the box class's methods."""
+    async def call_tool(self, exchange: Exchange, body: bytes) -> HttpResponse:
+        """Call a method of the box class."""
         call = await self._parser.parse(ManagerCall, body)
         environment = _environment_of(call.identity)
         arguments = call.arguments or {}
         match call.tool_name:
             case "get_task_ids" | "get_env_profile":
                 params = {"split": arguments.get("split")}
-                request = _common(environment, {**arguments, "params": params})
+                request = _compat_request(environment, {**arguments, "params": params})
                 data = await self._compat.get_env_profile(exchange, request)
             case "create_instance":
                 chosen = arguments.get("instance_id") or f"{call.identity}.{secrets.token_hex(8)}"
-                request = _common(environment, {**arguments, "instance_id": chosen})
+                request = _compat_request(environment, {**arguments, "instance_id": chosen})
                 data = await self._compat.create(exchange, request)
             case "step":
-                request = _common(environment, {**arguments, "messages": arguments.get("action")})
+                request = _compat_request(environment, {**arguments, "messages": arguments.get("action")})
                 data = await self._compat.step(exchange, request)
             case "evaluate":
-                data = await self._compat.evaluate(exchange, _common(environment, arguments))
+                data = await self._compat.evaluate(exchange, _compat_request(environment, arguments))
             case "release_instance":
-                data = await self._compat.release(exchange, _common(environment, arguments))
-        return json_answer({"data": data})
+                data = await self._compat.release(exchange, _compat_request(environment, arguments))
+        return json_response({"data": data})
 
-    async def release(self, exchange: Exchange, body: bytes) -> Answer:
-        """End the instances that the sandbox made and that still live."""
+    async def release(self, exchange: Exchange, body: bytes) -> HttpResponse:
+        """Release the live instances of the sandbox."""
         identity = (await self._parser.parse(ManagerRelease, body)).identity
         if not _SANDBOX_ID.fullmatch(identity):
-            return json_answer({"data": False})
+            return json_response({"data": False})
         mine = [
             CompatRequest(instance_id=status.instance_id)
-            for status in await known_instances(self._verbs, exchange, f"{identity}.")
-            if status.instance_id.startswith(f"{identity}.") and status.state in LIVE
+            for status in await list_all_instances(self._dispatcher, exchange, f"{identity}.")
+            if status.instance_id.startswith(f"{identity}.") and status.state in LIVE_STATES
         ]
         await asyncio.gather(*[self._compat.release(exchange, each) for each in mine])
-        return json_answer({"data": True})
+        return json_response({"data": True})
 
 
 def _environment_of(identity: str) -> str:
     match = _SANDBOX_ID.fullmatch(identity)
     if match is None:
-        raise ServiceError(ErrorCode.UNKNOWN_INSTANCE, "there is no such sandbox")
+        raise ServiceError(
+            ErrorCode.UNKNOWN_INSTANCE, "unknown sandbox id; request one with /mgr/create_from_pool"
+        )
     return match["environment"]
 
 
-def _common(environment: str, arguments: dict[str, JsonValue]) -> CompatRequest:
-    """The method's arguments as the common request; the sandbox knows the environment."""
+def _compat_request(environment: str, arguments: dict[str, JsonValue]) -> CompatRequest:
+    """Return a method's arguments as a request; the environment is that of the sandbox by default."""
     fields = {**arguments, "env_type": arguments.get("env_type") or environment}
     try:
         return CompatRequest.model_validate(fields)
     except ValidationError as error:
         errors = error.errors(include_url=False, include_context=False, include_input=False)
-        raise SchemaError.of(errors) from None
+        raise SchemaError.from_pydantic(errors) from None

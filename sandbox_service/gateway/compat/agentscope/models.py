@@ -1,6 +1,6 @@
 """Models of the AgentScope Runtime protocol.
 
-Every request has the same body; unknown fields are ignored and nulls accepted, since its clients send both.
+Every request has the same body; unknown fields are ignored and nulls accepted, since the clients send both.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from sandbox_service.gateway.answers import Answer
+from sandbox_service.gateway.responses import HttpResponse
 
 
 class _Lenient(BaseModel):
@@ -21,9 +21,9 @@ class CompatRequest(_Lenient):
     """The body of every route of the protocol."""
 
     env_type: str | None = "appworld"
-    """The environment; read by get_env_profile and create only."""
+    """The environment; used by get_env_profile and create only."""
     task_id: str | None = None
-    """The task; read by create only."""
+    """The task; used by create only."""
     instance_id: str | None = None
     """The instance; optional for create."""
     messages: dict[str, JsonValue] | None = None
@@ -33,16 +33,16 @@ class CompatRequest(_Lenient):
 
 
 class CompatReply(_Lenient):
-    """The answer of every route of the protocol."""
+    """The response of every route of the protocol."""
 
     success: bool
-    """False only for the release of an instance that there is not."""
+    """False only for the release of an unknown instance."""
     data: JsonValue
     """The result."""
 
 
 class ManagerCreate(_Lenient):
-    """A box class asks for a sandbox."""
+    """Request a sandbox for a box class."""
 
     sandbox_type: str
     """The environment."""
@@ -51,7 +51,7 @@ class ManagerCreate(_Lenient):
 
 
 class ManagerCall(_Lenient):
-    """A box class calls one of its methods."""
+    """Call a method of a box class."""
 
     identity: str
     """The sandbox id."""
@@ -64,27 +64,27 @@ class ManagerCall(_Lenient):
 
 
 class ManagerRelease(_Lenient):
-    """A box class gives its sandbox back."""
+    """Release the sandbox of a box class."""
 
     identity: str
     """The sandbox id."""
 
 
 class ManagerReply(_Lenient):
-    """The answer of the manager's routes."""
+    """The response of the manager's routes."""
 
     data: JsonValue
     """The sandbox id, the method's result, or whether a sandbox was released."""
 
 
 def success(data: JsonValue) -> bytes:
-    """The body of a successful answer of the environments' routes."""
+    """Return the body of a successful response of the environment routes."""
     return _compact({"success": True, "data": data})
 
 
-def json_answer(value: JsonValue) -> Answer:
-    """A successful answer of the protocol."""
-    return Answer(200, _compact(value))
+def json_response(value: JsonValue) -> HttpResponse:
+    """Return a successful response with a JSON body."""
+    return HttpResponse(200, _compact(value))
 
 
 def _compact(value: JsonValue) -> bytes:

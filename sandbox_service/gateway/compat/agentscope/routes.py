@@ -1,7 +1,7 @@
-"""The AgentScope Runtime and AgentEvolver protocol at the root: a thin translation over the native verbs.
+"""The AgentScope Runtime and AgentEvolver protocol at the root path, translated into native operations.
 
-Unmodified clients of both work. What their servers do wrong is not copied: an instance id is never taken
-over by a second create, only parameters that an environment declares reach it, and errors are typed.
+Unmodified clients of both work. Defects of their servers are not reproduced: a second create never takes over
+an instance id, an environment gets only parameters that it declares, and errors are typed.
 """
 
 from __future__ import annotations
@@ -19,81 +19,82 @@ from sandbox_contract.episodes import (
 from sandbox_contract.inspection import Trajectory
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.gateway.answers import Answer
 from sandbox_service.gateway.bodies import json_object
-from sandbox_service.gateway.compat.refusals import refuse
-from sandbox_service.gateway.inspection import GONE, LIVE, instance_status, trajectory_page
+from sandbox_service.gateway.compat.errors import error_response
+from sandbox_service.gateway.dispatch import idempotency_header
+from sandbox_service.gateway.inspection import ENDED_CODES, LIVE_STATES, instance_status, trajectory_page
 from sandbox_service.gateway.native import HotRoute, env_profile
-from sandbox_service.gateway.refusals import SchemaError
-from sandbox_service.gateway.verbs import header_key
+from sandbox_service.gateway.responses import HttpResponse
+from sandbox_service.gateway.schema_errors import SchemaError
 
-from .messages import Json, declared, opening_of
-from .models import CompatRequest, json_answer, success
-from .steps import (
+from .models import CompatRequest, json_response, success
+from .translation import (
+    declared_params,
+    encode_step,
     messages_of,
     native_request,
+    opening_of,
     required,
-    step_answer,
-    step_call,
+    step_body,
     step_data,
 )
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, JsonValue
 
-    from sandbox_contract.base import Request
+    from sandbox_contract.base import JsonObject, Request
     from sandbox_service.environments.registry import Registry
     from sandbox_service.gateway.bodies import BodyParser
+    from sandbox_service.gateway.dispatch import Dispatcher
     from sandbox_service.gateway.exchange import Exchange
-    from sandbox_service.gateway.verbs import Verbs
 
 
 class CompatRoutes:
-    """The protocol's operations; each takes the common request and gives the ``data`` of its answer."""
+    """The protocol's operations; each takes the common request and returns the ``data`` of the response."""
 
-    def __init__(self, verbs: Verbs, registry: Registry, parser: BodyParser) -> None:
-        self._verbs = verbs
+    def __init__(self, dispatcher: Dispatcher, registry: Registry, parser: BodyParser) -> None:
+        self._dispatcher = dispatcher
         self._registry = registry
         self._parser = parser
 
     def routes(self) -> Iterable[HotRoute]:
-        """The protocol's POST routes."""
+        """Return the protocol's POST routes."""
         for path, operation in (
             ("/get_env_profile", self.get_env_profile),
             ("/create", self.create),
             ("/evaluate", self.evaluate),
             ("/get_info", self.get_info),
         ):
-            yield HotRoute(path, self._handler(operation), refuse)
-        yield HotRoute("/step", self._handle_step, refuse)
-        yield HotRoute("/release", self._handle_release, refuse)
+            yield HotRoute(path, self._handler(operation), error_response)
+        yield HotRoute("/step", self._handle_step, error_response)
+        yield HotRoute("/release", self._handle_release, error_response)
 
     def _handler(
         self, operation: Callable[[Exchange, CompatRequest], Awaitable[JsonValue]]
-    ) -> Callable[[Exchange, bytes], Awaitable[Answer]]:
-        async def handle(exchange: Exchange, body: bytes) -> Answer:
+    ) -> Callable[[Exchange, bytes], Awaitable[HttpResponse]]:
+        async def handle(exchange: Exchange, body: bytes) -> HttpResponse:
             data = await operation(exchange, await self._parser.parse(CompatRequest, body))
-            return Answer(200, success(data))
+            return HttpResponse(200, success(data))
 
         return handle
 
-    async def _handle_step(self, exchange: Exchange, body: bytes) -> Answer:
-        call = await self._parser.read(CompatRequest, body, step_call)
-        reply = await self._verbs.send(exchange, call, header_key(exchange))
-        return Answer(200, await self._parser.apply(step_answer, reply.body))
+    async def _handle_step(self, exchange: Exchange, body: bytes) -> HttpResponse:
+        step = await self._parser.read(CompatRequest, body, encode_step)
+        reply = await self._dispatcher.send(exchange, step, idempotency_header(exchange))
+        return HttpResponse(200, await self._parser.apply(step_body, reply.body))
 
-    async def _handle_release(self, exchange: Exchange, body: bytes) -> Answer:
+    async def _handle_release(self, exchange: Exchange, body: bytes) -> HttpResponse:
         released = await self.release(exchange, await self._parser.parse(CompatRequest, body))
-        return json_answer({"success": released, "data": None})
+        return json_response({"success": released, "data": None})
 
     async def get_env_profile(self, exchange: Exchange, request: CompatRequest) -> JsonValue:
-        """Ids of the tasks of a split, by default of ``train``."""
+        """Return the task ids of a split, by default of ``train``."""
         split = (request.params or {}).get("split") or "train"
         wanted = native_request(GetEnvProfileRequest, environment=_environment_of(request), split=split)
         return list(env_profile(self._registry, wanted).task_ids)
 
     async def create(self, exchange: Exchange, request: CompatRequest) -> JsonValue:
-        """Start an episode. A repeated create of one chosen id is answered once more, not run once more."""
+        """Start an episode. A repeated create of a chosen id returns the first result again."""
         name = _environment_of(request)
         environment = self._registry.catalog(name).describe()
         native = native_request(
@@ -101,7 +102,7 @@ class CompatRoutes:
             environment=name,
             task_id=required(request.task_id, "task_id"),
             instance_id=request.instance_id or None,
-            params=declared(environment.params, request.params or {}),
+            params=declared_params(environment.params, request.params or {}),
             idempotency_key=_key_of(request.instance_id) if request.instance_id else None,
         )
         result = await self._run(exchange, native, keyed=False)
@@ -115,11 +116,11 @@ class CompatRoutes:
 
     async def step(self, exchange: Exchange, request: CompatRequest) -> JsonValue:
         """Take one assistant message."""
-        reply = await self._verbs.send(exchange, step_call(request), header_key(exchange))
+        reply = await self._dispatcher.send(exchange, encode_step(request), idempotency_header(exchange))
         return await self._parser.apply(step_data, reply.body)
 
     async def evaluate(self, exchange: Exchange, request: CompatRequest) -> JsonValue:
-        """Grade: a number when ``sparse`` is true, an object otherwise."""
+        """Grade the instance: return a number if ``sparse`` is true, an object otherwise."""
         sparse = (request.params or {}).get("sparse") is True
         instance_id = required(request.instance_id, "instance_id")
         params = {"sparse": True} if sparse else {}
@@ -131,20 +132,20 @@ class CompatRoutes:
         return {**_object(result.get("details")), "score": result["score"], "success": result["success"]}
 
     async def get_info(self, exchange: Exchange, request: CompatRequest) -> JsonValue:
-        """The instance's state, and the tools that its create offered."""
+        """Return the instance's state and the tools that its create offered."""
         instance_id = required(request.instance_id, "instance_id")
-        status = await instance_status(self._verbs, exchange, instance_id)
-        parts = await trajectory_page(self._verbs, exchange, instance_id, limit=1)
+        status = await instance_status(self._dispatcher, exchange, instance_id)
+        parts = await trajectory_page(self._dispatcher, exchange, instance_id, limit=1)
         offered = await self._parser.apply(_offered_tools, b"".join(parts))
         environment = self._registry.catalog(status.environment).describe()
-        told = {"instance_id", "environment", "task_id", "state", "step_index"}
+        shown = {"instance_id", "environment", "task_id", "state", "step_index"}
         return {
-            **status.model_dump(mode="json", include=told),
+            **status.model_dump(mode="json", include=shown),
             "tools": offered or _dumped(environment.tools),
         }
 
     async def release(self, exchange: Exchange, request: CompatRequest) -> bool:
-        """End the instance; false when there is none, which is no error in this protocol."""
+        """Release the instance; return false if there is none, which is not an error in this protocol."""
         instance_id = required(request.instance_id, "instance_id")
         try:
             native = native_request(ReleaseInstanceRequest, instance_id=instance_id)
@@ -152,25 +153,27 @@ class CompatRoutes:
         except SchemaError:
             return False
         except ServiceError as error:
-            if error.code in GONE:
+            if error.code in ENDED_CODES:
                 return False
             raise
         return bool(result["released"])
 
     async def _check_live(self, exchange: Exchange, instance_id: str) -> None:
-        """A create that is answered once more may be of an instance that has ended meanwhile."""
+        """Raise ServiceError(DUPLICATE_INSTANCE) if a repeated create returned an instance that has ended."""
         try:
-            state = (await instance_status(self._verbs, exchange, instance_id)).state
+            state = (await instance_status(self._dispatcher, exchange, instance_id)).state
         except ServiceError as error:
-            if error.code not in GONE:
+            if error.code not in ENDED_CODES:
                 raise
             state = "released"
-        if state not in LIVE:
-            detail = f"the id {instance_id!r} was an instance's that has ended; choose another"
+        if state not in LIVE_STATES:
+            detail = f"the instance {instance_id!r} has ended; choose another id"
             raise ServiceError(ErrorCode.DUPLICATE_INSTANCE, detail)
 
-    async def _run(self, exchange: Exchange, native: Request, *, keyed: bool = True) -> Json:
-        reply = await self._verbs.run(exchange, native, header_key(exchange) if keyed else None)
+    async def _run(self, exchange: Exchange, native: Request, *, keyed: bool = True) -> JsonObject:
+        reply = await self._dispatcher.dispatch(
+            exchange, native, idempotency_header(exchange) if keyed else None
+        )
         return await self._parser.apply(json_object, reply.body)
 
 
@@ -181,7 +184,7 @@ def _offered_tools(page: bytes) -> JsonValue:
 
 
 def _key_of(instance_id: str) -> str:
-    """The idempotency key of a create with a chosen id, which may be as long as a key may be."""
+    """Return the key of a create with a chosen id; hashed, since an id may be as long as a key."""
     return f"create:{hashlib.sha256(instance_id.encode()).hexdigest()}"
 
 
@@ -189,7 +192,7 @@ def _environment_of(request: CompatRequest) -> str:
     return required(request.env_type, "env_type").strip().lower()
 
 
-def _object(value: JsonValue) -> Json:
+def _object(value: JsonValue) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 

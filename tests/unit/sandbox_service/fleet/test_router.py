@@ -263,7 +263,7 @@ async def test_everybody_is_asked_and_those_that_are_away_are_left_out(town):
     for name in ("a", "b", "c"):
         await town.start(name)
     await town.stop("b")
-    replies = await town.router.everywhere(Op.STATS, tenant="t", meta={}, body=b"", timeout_s=1)
+    replies = await town.router.call_all(Op.STATS, tenant="t", meta={}, body=b"", timeout_s=1)
     assert [json.loads(reply.body)["name"] for reply in replies] == ["a", "c"]
 
 
@@ -271,7 +271,7 @@ async def test_everybody_away_is_an_error(town):
     await town.start("a")
     await town.stop("a")
     with pytest.raises(ServiceError) as caught:
-        await town.router.everywhere(Op.STATS, tenant="t", meta={}, body=b"", timeout_s=0.3)
+        await town.router.call_all(Op.STATS, tenant="t", meta={}, body=b"", timeout_s=0.3)
     assert caught.value.code is ErrorCode.SUPERVISOR_UNAVAILABLE
 
 

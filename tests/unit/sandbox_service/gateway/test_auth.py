@@ -9,16 +9,16 @@ import pytest
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import ServerConfig
 from sandbox_service.errors import ServiceError
-from sandbox_service.gateway.auth import ExposureError, KeyRing, check_exposure
+from sandbox_service.gateway.auth import Authenticator, ExposureError, check_exposure
 from tests.fakes.backend import EchoBackend
 from tests.harness.gateway import digest, make_client
 
 KEYS = {digest("alpha"): "a", digest("beta").upper(): "b"}
 
 
-def refusal(headers: dict[bytes, bytes], ring: KeyRing | None = None) -> ErrorCode:
+def refusal(headers: dict[bytes, bytes], ring: Authenticator | None = None) -> ErrorCode:
     with pytest.raises(ServiceError) as caught:
-        (ring or KeyRing(KEYS)).tenant_of(headers)
+        (ring or Authenticator(KEYS)).authenticate(headers)
     return caught.value.code
 
 
@@ -32,7 +32,7 @@ def refusal(headers: dict[bytes, bytes], ring: KeyRing | None = None) -> ErrorCo
     ],
 )
 def test_a_key_names_its_tenant(headers, tenant):
-    assert KeyRing(KEYS).tenant_of(headers) == tenant
+    assert Authenticator(KEYS).authenticate(headers) == tenant
 
 
 @pytest.mark.parametrize(
@@ -53,20 +53,20 @@ def test_anything_else_is_unauthenticated(headers):
 
 
 def test_without_keys_everyone_is_the_local_tenant():
-    assert KeyRing({}).tenant_of({b"authorization": b"Bearer whatever"}) == "local"
+    assert Authenticator({}).authenticate({b"authorization": b"Bearer whatever"}) == "local"
 
 
 @pytest.mark.parametrize(
     "origin", [b"https://evil.example", b"null", b"http://localhost.evil.example", b"\xff"]
 )
 def test_without_keys_a_page_of_another_site_is_refused(origin):
-    assert refusal({b"origin": origin}, KeyRing({})) is ErrorCode.FORBIDDEN
-    assert KeyRing({}, insecure=True).tenant_of({b"origin": origin}) == "local"
+    assert refusal({b"origin": origin}, Authenticator({})) is ErrorCode.FORBIDDEN
+    assert Authenticator({}, insecure=True).authenticate({b"origin": origin}) == "local"
 
 
 @pytest.mark.parametrize("origin", [b"http://localhost:8080", b"http://127.0.0.1", b"http://[::1]:9"])
 def test_without_keys_a_page_of_this_machine_is_served(origin):
-    assert KeyRing({}).tenant_of({b"origin": origin}) == "local"
+    assert Authenticator({}).authenticate({b"origin": origin}) == "local"
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_without_keys_a_page_of_this_machine_is_served(origin):
 )
 def test_without_keys_a_name_that_resolves_to_loopback_is_refused(host):
     """DNS rebinding: the page's own site is this machine, so that its reads carry no origin."""
-    assert refusal({b"host": host}, KeyRing({})) is ErrorCode.FORBIDDEN
-    assert KeyRing({}, insecure=True).tenant_of({b"host": host}) == "local"
-    assert KeyRing(KEYS).tenant_of({b"host": host, b"x-api-key": b"alpha"}) == "a"
+    assert refusal({b"host": host}, Authenticator({})) is ErrorCode.FORBIDDEN
+    assert Authenticator({}, insecure=True).authenticate({b"host": host}) == "local"
+    assert Authenticator(KEYS).authenticate({b"host": host, b"x-api-key": b"alpha"}) == "a"
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_without_keys_a_name_that_resolves_to_loopback_is_refused(host):
     [b"localhost", b"LOCALHOST:8080", b"127.0.0.1:8080", b"127.9.9.9", b"[::1]", b"[::1]:8080", b"Box.lan:1"],
 )
 def test_without_keys_loopback_and_the_configured_names_are_served(host):
-    assert KeyRing({}, host_names=["box.lan"]).tenant_of({b"host": host}) == "local"
+    assert Authenticator({}, host_names=["box.lan"]).authenticate({b"host": host}) == "local"
 
 
 async def test_the_gateway_of_this_machine_is_not_called_by_other_names():

@@ -11,7 +11,7 @@ from sandbox_contract.episodes import CreateInstanceRequest, StepRequest
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.bodies import LARGE_BODY, BodyParser
-from sandbox_service.gateway.refusals import SchemaError
+from sandbox_service.gateway.schema_errors import SchemaError
 
 DEPTH = 8
 VALUES = 1000

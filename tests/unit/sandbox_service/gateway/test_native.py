@@ -1,4 +1,4 @@
-"""The native verbs over HTTP."""
+"""The native dispatcher over HTTP."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ async def test_only_assistant_messages_are_steps(client, instance):
     body = {"instance_id": instance, "message": {"role": "user", "content": "hi"}}
     reply = await client.post("/v1/step", json=body)
     assert reply.status_code == 422
-    assert reply.json()["errors"] == ["message.role: must be 'assistant': a step is the agent's own message"]
+    assert reply.json()["errors"] == ["message.role: must be 'assistant': a step is a message of the agent"]
 
 
 async def test_waits_are_shorter_for_steps_that_ask_for_less(client, backend, instance):

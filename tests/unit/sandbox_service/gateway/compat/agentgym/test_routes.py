@@ -198,7 +198,7 @@ async def test_a_finished_episode_takes_no_step(kind, http):
 async def test_errors_are_sentences_with_status_200(http, backend):
     client = await made(BabyAI, http)
     assert (await client.post("step", action="look"))["error"].endswith("has not been reset.")
-    assert (await client.post("reset", data_idx=3))["error"].startswith("there is no task 3: babyai has 3")
+    assert (await client.post("reset", data_idx=3))["error"].startswith("unknown task 3: babyai has 3")
     await client.reset(0)
     await client.close()
     assert (await client.post("step", action="look"))["error"].endswith("has been deleted.")

@@ -3,7 +3,12 @@ import json
 import pytest
 
 from sandbox_service.errors import ServiceError
-from sandbox_service.gateway.compat.agentgym.places import FIRST, Places, instance_name, later_number
+from sandbox_service.gateway.compat.agentgym.environment_ids import (
+    FIRST,
+    EnvironmentIds,
+    instance_name,
+    later_number,
+)
 from sandbox_service.gateway.exchange import Exchange
 from sandbox_service.wire.frames import Frame, Op
 
@@ -14,7 +19,7 @@ class Fleet:
     def __init__(self, **states):
         self.states = states
 
-    async def ask_everyone(self, exchange, op, timeout_s=None, details=None):
+    async def call_all(self, exchange, op, timeout_s=None, details=None):
         head = {"environment": "babyai", "task_id": "t", "step_index": 0, "idle_s": 0.0, "supervisor": "s"}
         told = [
             {**head, "instance_id": name, "state": state}
@@ -30,30 +35,30 @@ def exchange(tenant="a"):
     return made
 
 
-def places(states=()):
-    return Places(Fleet(**dict(states)))  # type: ignore[arg-type]
+def environment_ids(states=()):
+    return EnvironmentIds(Fleet(**dict(states)))  # type: ignore[arg-type]
 
 
 def test_an_id_is_an_integer_that_every_json_reader_keeps():
-    known = places()
+    known = environment_ids()
     ids = {known.issue(exchange(), "babyai") for _ in range(200)}
     assert len(ids) == 200
     assert all(0 <= place < 2**53 for place in ids)
 
 
 def test_an_id_is_valid_for_its_tenant_and_server_in_any_replica():
-    place = places().issue(exchange(), "babyai")
-    places().check(exchange(), "babyai", place)
+    place = environment_ids().issue(exchange(), "babyai")
+    environment_ids().require_valid(exchange(), "babyai", place)
     for tenant, server, other in (
         ("b", "babyai", place),
         ("a", "webshop", place),
         ("a", "babyai", place ^ 1),
     ):
         with pytest.raises(ServiceError, match=f"The id {other} is not valid"):
-            places().check(exchange(tenant), server, other)
+            environment_ids().require_valid(exchange(tenant), server, other)
 
 
-async def test_the_newest_living_instance_is_the_places():
+async def test_the_newest_living_instance_is_the_environment_ids():
     states = {
         instance_name("babyai", 7, FIRST): "released",
         instance_name("babyai", 7, 300): "active",
@@ -61,10 +66,10 @@ async def test_the_newest_living_instance_is_the_places():
         instance_name("babyai", 71, 500): "active",
         "agentgym-babyai-7-mine": "active",
     }
-    known = places(states)
-    assert await known.find(exchange(), "babyai", 7) == "agentgym-babyai-7-300"
-    assert known.recall(exchange(), "babyai", 7) == "agentgym-babyai-7-300"
-    assert await known.living(exchange(), "babyai") == [7, 71]
+    known = environment_ids(states)
+    assert await known.find_live(exchange(), "babyai", 7) == "agentgym-babyai-7-300"
+    assert known.cached_instance(exchange(), "babyai", 7) == "agentgym-babyai-7-300"
+    assert await known.list_live_ids(exchange(), "babyai") == [7, 71]
 
 
 @pytest.mark.parametrize(
@@ -77,9 +82,9 @@ async def test_the_newest_living_instance_is_the_places():
     ],
     ids=["never", "released", "expired", "lost"],
 )
-async def test_a_place_without_a_living_instance_says_why(states, said):
+async def test_an_id_without_a_live_instance_says_why(states, said):
     with pytest.raises(ServiceError, match=said):
-        await places(states).find(exchange(), "babyai", 7)
+        await environment_ids(states).find_live(exchange(), "babyai", 7)
 
 
 def test_later_instances_have_greater_numbers_than_the_first():

@@ -1,6 +1,6 @@
-"""Errors in the form of AgentScope's protocol, which AgentGym's routes use too.
+"""Error responses of AgentScope's protocol, which AgentGym's routes also use.
 
-An error is ``{"detail": ...}``: a sentence, or a list of fields for a body that does not match its schema.
+An error is ``{"detail": ...}``: a message, or a list of field errors if the body does not match its schema.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
-from sandbox_service.gateway.answers import Answer, error_headers
-from sandbox_service.gateway.refusals import SchemaError
+from sandbox_service.gateway.responses import HttpResponse, error_headers
+from sandbox_service.gateway.schema_errors import SchemaError
 
 if TYPE_CHECKING:
     from sandbox_service.gateway.exchange import Exchange
@@ -29,11 +29,11 @@ _AS_BAD_REQUEST = frozenset(
         ErrorCode.INSTANCE_EXPIRED,
     }
 )
-"""The protocol has one status for whatever it does not know: 400."""
+"""Codes that the protocol answers with status 400, as it does for everything unknown."""
 
 
 class MissingFieldError(ServiceError):
-    """A field that the operation needs is null or missing; the protocol's own servers answer 400."""
+    """A required field is null or missing; the protocol's own servers answer 400."""
 
     def __init__(self, name: str) -> None:
         super().__init__(ErrorCode.INVALID_REQUEST, f"{name} is required")
@@ -49,11 +49,11 @@ class CompatFailure(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
     detail: str | list[dict[str, JsonValue]]
-    """A sentence, or field by field what does not match the schema."""
+    """A message, or a list of field errors."""
 
 
-def refuse(exchange: Exchange, error: ServiceError) -> Answer:
-    """An error in the protocol's form."""
+def error_response(exchange: Exchange, error: ServiceError) -> HttpResponse:
+    """Return the response of an error."""
     problem = error.problem(exchange.request_id)
     exchange.error = problem.code
     bad = problem.code in _AS_BAD_REQUEST or isinstance(error, MissingFieldError)
@@ -67,4 +67,4 @@ def refuse(exchange: Exchange, error: ServiceError) -> Answer:
         status = 422
         detail = [{"type": "json_invalid", "loc": ["body"], "msg": problem.detail}]
     body = json.dumps({"detail": detail}).encode()
-    return Answer(status, body, headers=error_headers(problem))
+    return HttpResponse(status, body, headers=error_headers(problem))

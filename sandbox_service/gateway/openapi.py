@@ -1,13 +1,13 @@
-"""The OpenAPI document: complete, with every model and every error of every route.
+"""Build the OpenAPI document, with every model and every error of every route.
 
-Hot routes are served without the framework; their part is made from the table of operations.
+Hot routes are served without FastAPI; the table of operations describes them here.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from fastapi import Body
 from fastapi.openapi.utils import get_openapi
@@ -20,6 +20,11 @@ from .operations import ANYWHERE, OPERATIONS, WITH_BODY, Operation
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
+
+OpenApi: TypeAlias = dict[str, Any]
+"""An OpenAPI document, or a part of one, in FastAPI's representation."""
+Responses: TypeAlias = dict[int | str, OpenApi]
+"""Documented responses by status, as FastAPI takes them."""
 
 _PROBLEM_REF = {"$ref": "#/components/schemas/Problem"}
 _DESCRIPTION = """\
@@ -34,17 +39,17 @@ _SECURITY = {
 }
 
 
-def problem_responses(codes: Iterable[ErrorCode], *, keyed: bool = True) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI responses of error codes by status; ``keyed`` adds those of every route with API keys."""
+def documented_problems(codes: Iterable[ErrorCode], *, keyed: bool = True) -> Responses:
+    """Return the OpenAPI responses of error codes; ``keyed`` adds the errors of every route with API keys."""
     by_status: dict[int, list[ErrorCode]] = defaultdict(list)
-    everywhere = ANYWHERE if keyed else (ErrorCode.INVALID_REQUEST, ErrorCode.INTERNAL)
-    for code in dict.fromkeys((*everywhere, *codes)):
+    call_all = ANYWHERE if keyed else (ErrorCode.INVALID_REQUEST, ErrorCode.INTERNAL)
+    for code in dict.fromkeys((*call_all, *codes)):
         by_status[ERROR_SPECS[code].status].append(code)
-    return {status: _problem_response(each) for status, each in sorted(by_status.items())}
+    return {status: _documented_problem(each) for status, each in sorted(by_status.items())}
 
 
-def _problem_response(codes: Sequence[ErrorCode]) -> dict[str, Any]:
-    response: dict[str, Any] = {
+def _documented_problem(codes: Sequence[ErrorCode]) -> OpenApi:
+    response: OpenApi = {
         "description": "; ".join(f"`{code.value}`: {ERROR_SPECS[code].title}" for code in codes),
         "content": {PROBLEM_MEDIA_TYPE: {"schema": _PROBLEM_REF}},
         "x-error-codes": [code.value for code in codes],
@@ -61,10 +66,10 @@ def documented_route(
     name: str,
     request: object,
     result: object,
-    responses: dict[int | str, dict[str, Any]],
-    **details: Any,  # noqa: ANN401 - passed on to the framework
+    responses: Responses,
+    **details: Any,  # noqa: ANN401 - passed on to FastAPI
 ) -> APIRoute:
-    """A route that exists for the document only; the gateway serves the path itself.
+    """Return a route that only documents a path, which the gateway serves without FastAPI.
 
     Without a request model it takes any body, or none.
     """
@@ -86,10 +91,10 @@ def documented_route(
 
 
 def _operation_route(operation: Operation) -> APIRoute:
-    headers = [_header("X-Request-Id", "Id of the request; made when missing.")]
+    headers = [_header("X-Request-Id", "Id of the request; generated if missing.")]
     if "idempotency_key" in operation.request.model_fields:
         headers.append(_header("Idempotency-Key", "As `idempotency_key` in the body; both must agree."))
-    responses = problem_responses((*WITH_BODY, *operation.errors))
+    responses = documented_problems((*WITH_BODY, *operation.errors))
     if operation.op is not None:
         responses[200] = {"headers": {"Server-Timing": _SERVER_TIMING}}
     return documented_route(
@@ -105,15 +110,13 @@ def _operation_route(operation: Operation) -> APIRoute:
     )
 
 
-def _header(name: str, description: str) -> dict[str, Any]:
+def _header(name: str, description: str) -> OpenApi:
     schema = {"type": "string", "minLength": 1, "maxLength": 128, "pattern": r"^[\x21-\x7e]+$"}
     return {"name": name, "in": "header", "required": False, "description": description, "schema": schema}
 
 
-def build_document(
-    routes: Sequence[BaseRoute], hot: Sequence[APIRoute], open_paths: Iterable[str]
-) -> dict[str, Any]:
-    """The whole document: the framework's routes, the operations, and other hot routes."""
+def build_openapi(routes: Sequence[BaseRoute], hot: Sequence[APIRoute], open_paths: Iterable[str]) -> OpenApi:
+    """Return the document of FastAPI's routes, the native operations and the other hot routes."""
     document = get_openapi(
         title="Training sandbox",
         version="1",

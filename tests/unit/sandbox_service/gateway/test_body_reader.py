@@ -1,4 +1,4 @@
-"""The receipt of bodies: in pieces, within a size, a time, and a number of bytes for a tenant and for all."""
+"""Reading of bodies: in pieces, within a size, a time, and a number of bytes for a tenant and for all."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import QuotaConfig, ServerConfig
 from sandbox_service.errors import CapacityError, ServiceError
 from sandbox_service.gateway.app import build_app
+from sandbox_service.gateway.body_reader import BodyReader, ClientDisconnected
 from sandbox_service.gateway.exchange import Exchange
-from sandbox_service.gateway.receipt import BodyReceipt, ClientGone
 from tests.fakes.backend import EchoBackend
 from tests.harness.gateway import digest, make_registry
 from tests.harness.waiting import settle
@@ -39,55 +39,55 @@ def request(tenant: str = "ada", length: object = None) -> Exchange:
     return Exchange("r", "POST", "/v1/step", headers, tenant=tenant)
 
 
-def receipt(limit: int = 4, most: int = 100, of_one: int = 100, timeout_s: float = 60.0) -> BodyReceipt:
-    return BodyReceipt(limit, timeout_s, most, of_one)
+def reader(limit: int = 4, most: int = 100, of_one: int = 100, timeout_s: float = 60.0) -> BodyReader:
+    return BodyReader(limit, timeout_s, most, of_one)
 
 
 async def test_a_body_in_chunks_is_put_together():
     receive = receiver(chunk(b"ab"), chunk(b"cd"), chunk(b"", more=False))
-    assert await receipt().read(request(), receive) == b"abcd"
+    assert await reader().read(request(), receive) == b"abcd"
 
 
 async def test_a_body_over_the_limit_is_refused_while_it_streams():
     with pytest.raises(ServiceError) as caught:
-        await receipt().read(request(), receiver(chunk(b"abc"), chunk(b"de")))
+        await reader().read(request(), receiver(chunk(b"abc"), chunk(b"de")))
     assert caught.value.code is ErrorCode.BODY_TOO_LARGE
 
 
 @pytest.mark.parametrize("length", ["5", "9" * 400])
 async def test_an_announced_length_over_the_limit_is_refused_unread(length):
     with pytest.raises(ServiceError) as caught:
-        await receipt().read(request(length=length), receiver())
+        await reader().read(request(length=length), receiver())
     assert caught.value.code is ErrorCode.BODY_TOO_LARGE
 
 
-async def test_a_client_that_leaves_in_mid_body_leaves_nobody_to_answer():
-    with pytest.raises(ClientGone):
-        await receipt().read(request(), receiver(chunk(b"a"), {"type": "http.disconnect"}))
+async def test_a_client_that_leaves_in_mid_body_is_answered_with_nothing():
+    with pytest.raises(ClientDisconnected):
+        await reader().read(request(), receiver(chunk(b"a"), {"type": "http.disconnect"}))
 
 
-async def refused(bodies: BodyReceipt, exchange: Exchange, *messages: dict[str, object]) -> CapacityError:
+async def refused(bodies: BodyReader, exchange: Exchange, *messages: dict[str, object]) -> CapacityError:
     with pytest.raises(CapacityError) as caught:
         await bodies.read(exchange, receiver(*messages))
-    bodies.forget(exchange)
+    bodies.release(exchange)
     return caught.value
 
 
 async def test_bodies_count_by_their_announced_length_until_they_are_answered():
-    bodies = receipt(limit=60, most=100, of_one=100)
+    bodies = reader(limit=60, most=100, of_one=100)
     first = request(length=60)
     await bodies.read(first, receiver(chunk(b"x" * 60, more=False)))
     error = await refused(bodies, request("bob", length=60))
     assert (error.code, error.retry_after_s) == (ErrorCode.QUEUE_FULL, 1.0)
     assert "server.bodies_mib" in error.detail
-    bodies.forget(first)
-    bodies.forget(first)
+    bodies.release(first)
+    bodies.release(first)
     assert bodies.held_bytes == 0
     await bodies.read(request("bob", length=60), receiver(chunk(b"x" * 60, more=False)))
 
 
 async def test_a_body_of_unannounced_length_counts_as_it_comes():
-    bodies = receipt(limit=60, most=100, of_one=100)
+    bodies = reader(limit=60, most=100, of_one=100)
     await bodies.read(request(), receiver(chunk(b"x" * 50), chunk(b"", more=False)))
     assert bodies.held_bytes == 50
     await refused(bodies, request("bob"), chunk(b"x" * 40), chunk(b"x" * 20))
@@ -95,14 +95,14 @@ async def test_a_body_of_unannounced_length_counts_as_it_comes():
 
 
 async def test_the_bodies_of_one_tenant_leave_room_for_those_of_others():
-    bodies = receipt(limit=40, most=100, of_one=50)
+    bodies = reader(limit=40, most=100, of_one=50)
     await bodies.read(request(length=40), receiver(chunk(b"x" * 40, more=False)))
     assert "quota.bodies_mib" in (await refused(bodies, request(length=40))).detail
     await bodies.read(request("bob", length=40), receiver(chunk(b"x" * 40, more=False)))
 
 
 async def test_a_body_that_comes_drop_by_drop_ends_at_its_time_limit_and_counts_no_more():
-    bodies = receipt(limit=1000, timeout_s=0.05, most=1000, of_one=1000)
+    bodies = reader(limit=1000, timeout_s=0.05, most=1000, of_one=1000)
     exchange = request(length=1000)
 
     drops = iter([chunk(b"x")] * 5)
@@ -116,7 +116,7 @@ async def test_a_body_that_comes_drop_by_drop_ends_at_its_time_limit_and_counts_
         await bodies.read(exchange, receive)
     assert caught.value.code is ErrorCode.MALFORMED_HTTP
     assert exchange.hang_up
-    bodies.forget(exchange)
+    bodies.release(exchange)
     assert bodies.held_bytes == 0
 
 
@@ -155,7 +155,7 @@ async def test_without_a_proxy_in_front_a_body_that_never_begins_is_given_up():
         return await asyncio.get_running_loop().create_future()
 
     exchange = request(length=4)
-    unfronted = BodyReceipt(4, 0.01, 100, 100, fronted=False)
+    unfronted = BodyReader(4, 0.01, 100, 100, fronted=False)
     # Without the bound the body is waited for as long as its client likes.
     async with asyncio.timeout(60):
         with pytest.raises(ServiceError) as caught:
@@ -165,7 +165,7 @@ async def test_without_a_proxy_in_front_a_body_that_never_begins_is_given_up():
 
 
 async def test_without_a_proxy_in_front_bodies_arrive_as_with_one():
-    unfronted = BodyReceipt(4, 60.0, 100, 100, fronted=False)
+    unfronted = BodyReader(4, 60.0, 100, 100, fronted=False)
     receive = receiver(chunk(b"ab"), chunk(b"cd"), chunk(b"", more=False))
     assert await unfronted.read(request(), receive) == b"abcd"
     assert await unfronted.read(request(), receiver(chunk(b"x", more=False))) == b"x"

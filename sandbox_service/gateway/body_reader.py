@@ -1,8 +1,8 @@
-"""The receipt of request bodies: each within a size and a time, all of them within a number of bytes.
+"""Read request bodies, each within a size and a time, and all of them within a number of bytes.
 
-A body counts from before it is read until its request is answered, since all of it is in memory for so long:
-with its announced length, or as it comes where none is announced. Over the bound of its tenant, or of all,
-a request is refused before more of it is read; clients come back after Retry-After.
+A body counts from the start of its receipt until its request is answered, since it is in memory for all that
+time: with its announced length, or chunk by chunk if none is announced. A request over the bound of its
+tenant, or of all tenants, is rejected before more of it is read; clients retry after Retry-After.
 """
 
 from __future__ import annotations
@@ -23,20 +23,23 @@ if TYPE_CHECKING:
 _RETRY_S = 1.0
 _MIB = 1024 * 1024
 _LONGEST_NUMBER = 18
-"""Digits of a length that is looked at; more is too large whatever they say."""
+"""Digits of a Content-Length that are parsed; a longer one is too large whatever its digits are."""
 
 
-class ClientGone(Exception):  # noqa: N818 - nothing failed; nobody is left to answer
-    """The client went away before its request was complete."""
+class ClientDisconnected(Exception):  # noqa: N818 - nothing failed, but there is no client to answer
+    """The client disconnected before its request was complete."""
 
 
-class BodyReceipt:
-    """The bodies that one gateway replica holds."""
+class BodyReader:
+    """Reads the bodies of one gateway replica and counts their bytes."""
 
     def __init__(
         self, limit: int, timeout_s: float, most: int, most_of_one: int, *, fronted: bool = True
     ) -> None:
-        """``fronted`` says that a proxy ends clients that say nothing."""
+        """Bound one body to ``limit`` bytes, all to ``most``, and those of one tenant to ``most_of_one``.
+
+        ``fronted`` says that a proxy in front disconnects clients that send nothing.
+        """
         self._fronted = fronted
         self._limit = limit
         self._timeout_s = timeout_s
@@ -47,38 +50,41 @@ class BodyReceipt:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of all bodies that are received or worked on."""
+        """Bytes of all bodies that are being received or processed."""
         return self._all
 
     async def read(self, exchange: Exchange, receive: Receive) -> bytes:
-        """The whole body, which counts until ``forget``.
+        """Return the whole body, which counts until ``release``.
 
         Raises ServiceError(BODY_TOO_LARGE) before a byte over the limit is kept, CapacityError(QUEUE_FULL)
-        over the bound of the tenant or of all, and ServiceError(MALFORMED_HTTP) when it takes too long.
+        over the bound of the tenant or of all tenants, ServiceError(MALFORMED_HTTP) after the timeout, and
+        ClientDisconnected.
         """
         announced = exchange.headers.get(b"content-length", b"")
         if announced.isdigit():
             if len(announced) > _LONGEST_NUMBER or int(announced) > self._limit:
                 raise self._too_large()
+            # The announced length counts before the body arrives, so that many slow bodies cannot exceed the
+            # bound together.
             self._count(exchange, int(announced))
         first = b""
         if self._fronted:
-            # Silence before the first byte ends by the front's own timeout; a clock for each of the small
-            # bodies, which come in one piece, would cost more than their receipt.
-            first, more = await _chunk(receive)
+            # The proxy's timeout covers the wait for the first byte. Small bodies arrive in one chunk, and a
+            # timer for each of them would cost more than reading them.
+            first, more = await _next_chunk(receive)
             self._check(exchange, len(first))
             if not more:
                 return first
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await self._rest(exchange, receive, first)
+                return await self._read_rest(exchange, receive, first)
         except TimeoutError:
             exchange.hang_up = True
             detail = f"the body did not arrive within {self._timeout_s:g} s (server.body_timeout_s)"
             raise ServiceError(ErrorCode.MALFORMED_HTTP, detail) from None
 
-    def forget(self, exchange: Exchange) -> None:
-        """The request was answered. Idempotent."""
+    def release(self, exchange: Exchange) -> None:
+        """Stop counting the body of an answered request. Idempotent."""
         size, exchange.body_bytes = exchange.body_bytes, 0
         if size:
             self._all -= size
@@ -86,12 +92,12 @@ class BodyReceipt:
             if not self._held[exchange.tenant]:
                 del self._held[exchange.tenant]
 
-    async def _rest(self, exchange: Exchange, receive: Receive, first: bytes) -> bytes:
+    async def _read_rest(self, exchange: Exchange, receive: Receive, first: bytes) -> bytes:
         chunks = [first]
         size = len(first)
         more = True
         while more:
-            chunk, more = await _chunk(receive)
+            chunk, more = await _next_chunk(receive)
             size += len(chunk)
             self._check(exchange, size)
             chunks.append(chunk)
@@ -108,27 +114,26 @@ class BodyReceipt:
         tenant = exchange.tenant
         if self._held[tenant] + size > self._most_of_one:
             exchange.hang_up = True
-            raise self._no_room("the tenant's", self._most_of_one, "quota.bodies_mib")
+            raise self._no_room("this tenant", self._most_of_one, "quota.bodies_mib")
         if self._all + size > self._most:
             exchange.hang_up = True
-            raise self._no_room("all", self._most, "server.bodies_mib")
+            raise self._no_room("all tenants", self._most, "server.bodies_mib")
         self._held[tenant] += size
         self._all += size
         exchange.body_bytes += size
 
     def _no_room(self, whose: str, most: int, setting: str) -> CapacityError:
-        detail = (
-            f"{whose} request bodies that are being worked on have {most // _MIB} MiB together ({setting})"
-        )
+        detail = f"the request bodies of {whose} that are being processed fill {most // _MIB} MiB ({setting})"
         return CapacityError(detail, _RETRY_S)
 
     def _too_large(self) -> ServiceError:
-        return ServiceError(ErrorCode.BODY_TOO_LARGE, f"a request body may have {self._limit} bytes")
+        detail = f"the request body is larger than {self._limit} bytes (server.max_body_bytes)"
+        return ServiceError(ErrorCode.BODY_TOO_LARGE, detail)
 
 
-async def _chunk(receive: Receive) -> tuple[bytes, bool]:
-    """The next piece, and whether there are more."""
+async def _next_chunk(receive: Receive) -> tuple[bytes, bool]:
+    """Return the next chunk and whether more follow. Raises ClientDisconnected."""
     message = await receive()
     if message["type"] == "http.disconnect":
-        raise ClientGone
+        raise ClientDisconnected
     return message.get("body", b""), message.get("more_body", False)

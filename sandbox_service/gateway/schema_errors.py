@@ -1,4 +1,4 @@
-"""Requests that do not match their schema: which fields, why, and never the input itself."""
+"""Errors of requests that do not match their schema: the fields and the reasons, never the input itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_TEXT = 200
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """What is wrong with one field."""
+    """An error of one field."""
 
     location: tuple[str | int, ...]
     kind: str
@@ -27,7 +27,7 @@ class FieldError:
 
 
 class SchemaError(ServiceError):
-    """The body is JSON, but not what the operation takes."""
+    """The request is valid JSON but does not match the operation's schema."""
 
     def __init__(self, fields: tuple[FieldError, ...]) -> None:
         super().__init__(ErrorCode.INVALID_REQUEST, str(fields[0]) if fields else "")
@@ -37,13 +37,13 @@ class SchemaError(ServiceError):
         return (type(self), (self.fields,))
 
     @classmethod
-    def at(cls, location: str, message: str, kind: str = "value_error") -> SchemaError:
-        """A mismatch of one field."""
+    def of_field(cls, location: str, message: str, kind: str = "value_error") -> SchemaError:
+        """Return the error of one field, ``a.b`` for a nested one."""
         return cls((FieldError(tuple(location.split(".")), kind, message),))
 
     @classmethod
-    def of(cls, errors: Iterable[Mapping[str, Any]]) -> SchemaError:
-        """From pydantic's errors; what the caller sent may be huge, so texts are cut."""
+    def from_pydantic(cls, errors: Iterable[Mapping[str, Any]]) -> SchemaError:
+        """Return the first errors that pydantic reports; texts are cut, since the input may be huge."""
         fields = [
             FieldError(
                 tuple(part if isinstance(part, int) else _cut(str(part)) for part in error["loc"]),

@@ -1,4 +1,4 @@
-"""Turns between tenants: who is served next where one has many clients and another has few."""
+"""The queue between tenants: which is served next when one has many clients and another has few."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import QuotaConfig, ServerConfig
 from sandbox_service.errors import CapacityError
 from sandbox_service.gateway.app import build_app
-from sandbox_service.gateway.turns import Turn, Turns
+from sandbox_service.gateway.fair_queue import FairQueue, Permit
 from sandbox_service.wire.frames import Frame, Op
 from tests.fakes.backend import EchoBackend
 from tests.harness.gateway import digest, make_registry
@@ -22,13 +22,13 @@ TWO = {digest("g"): "greedy", digest("q"): "quiet"}
 
 
 class Crowd:
-    """Requests of tenants that keep their turns until they are told to end."""
+    """Requests of tenants that keep their permits until ``end``."""
 
     def __init__(self, **quota: int) -> None:
         self.waits: list[float] = []
-        self.turns = Turns(QuotaConfig(**quota), self.waits.append)
+        self.queue = FairQueue(QuotaConfig(**quota), self.waits.append)
         self.order: list[str] = []
-        self.held: list[Turn] = []
+        self.held: list[Permit] = []
         self.tasks: list[asyncio.Task[None]] = []
 
     async def ask(self, *tenants: str) -> None:
@@ -38,19 +38,19 @@ class Crowd:
 
     async def end(self, count: int = 1) -> None:
         for _ in range(count):
-            self.turns.end(self.held.pop(0))
+            self.queue.release(self.held.pop(0))
             await settle(3)
 
     async def _one(self, tenant: str) -> None:
-        turn = await self.turns.take(tenant)
+        permit = await self.queue.acquire(tenant)
         self.order.append(tenant)
-        self.held.append(turn)
+        self.held.append(permit)
 
 
 @pytest.fixture(autouse=True)
-def turns_do_not_run_out(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    if "runs_out" not in request.node.name:
-        monkeypatch.setattr("sandbox_service.gateway.turns.TURN_S", 1e6)
+def permits_do_not_expire(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    if "expires" not in request.node.name:
+        monkeypatch.setattr("sandbox_service.gateway.fair_queue.PERMIT_S", 1e6)
 
 
 async def test_a_quiet_tenants_request_does_not_wait_behind_another_tenants_queue():
@@ -61,7 +61,7 @@ async def test_a_quiet_tenants_request_does_not_wait_behind_another_tenants_queu
     assert crowd.order == ["quiet", *["greedy"] * 3]
     await crowd.ask("quiet")
     assert crowd.order[4:] == ["quiet"]
-    assert crowd.turns.waiting == 47
+    assert crowd.queue.waiting == 47
 
 
 async def test_tenants_with_queues_take_turns_whatever_the_length_of_their_queues():
@@ -80,7 +80,7 @@ async def test_requests_of_one_tenant_keep_their_order():
     taken: list[int] = []
 
     async def one(number: int) -> None:
-        crowd.held.append(await crowd.turns.take("greedy"))
+        crowd.held.append(await crowd.queue.acquire("greedy"))
         taken.append(number)
 
     tasks = [asyncio.create_task(one(number)) for number in range(6)]
@@ -91,7 +91,7 @@ async def test_requests_of_one_tenant_keep_their_order():
         task.cancel()
 
 
-async def test_a_tenant_that_nobody_else_waits_beside_may_do_more_at_once():
+async def test_a_tenant_alone_may_have_more_requests_at_once():
     crowd = Crowd(requests_at_once=4)
     await crowd.ask(*["greedy"] * 20)
     assert crowd.order == ["greedy"] * 20
@@ -101,10 +101,10 @@ async def test_a_request_over_the_bound_of_its_tenants_queue_is_refused_with_a_t
     crowd = Crowd(requests_at_once=2, requests_waiting=3)
     await crowd.ask("quiet", *["greedy"] * 4)
     with pytest.raises(CapacityError) as caught:
-        await crowd.turns.take("greedy")
+        await crowd.queue.acquire("greedy")
     assert (caught.value.code, caught.value.retry_after_s) == (ErrorCode.QUEUE_FULL, 1.0)
     await crowd.ask("other")
-    assert crowd.turns.waiting == 4
+    assert crowd.queue.waiting == 4
 
 
 async def test_a_client_that_goes_away_leaves_the_queue():
@@ -112,32 +112,32 @@ async def test_a_client_that_goes_away_leaves_the_queue():
     await crowd.ask("quiet", "greedy", "greedy", "greedy")
     crowd.tasks[2].cancel()
     await settle(3)
-    assert crowd.turns.waiting == 1
-    crowd.turns.end(crowd.held.pop())
+    assert crowd.queue.waiting == 1
+    crowd.queue.release(crowd.held.pop())
     await settle(3)
     assert crowd.order == ["quiet", "greedy", "greedy"]
 
 
-async def test_a_turn_that_comes_as_its_client_goes_away_is_passed_on():
+async def test_a_permit_that_comes_as_its_client_disconnects_is_passed_on():
     crowd = Crowd(requests_at_once=2)
     await crowd.ask("quiet", "greedy", "greedy", "greedy")
-    crowd.turns.end(crowd.held.pop())
+    crowd.queue.release(crowd.held.pop())
     crowd.tasks[2].cancel()
     await settle(3)
     assert crowd.order == ["quiet", "greedy", "greedy"]
 
 
-async def test_a_turn_runs_out_while_the_operation_executes_in_its_box():
+async def test_a_permit_expires_while_the_operation_executes_in_its_box():
     crowd = Crowd(requests_at_once=2)
     await crowd.ask("quiet", *["greedy"] * 10)
     await until(lambda: len(crowd.order) == 11)
     await crowd.end(11)
-    assert crowd.turns.waiting == 0
+    assert crowd.queue.waiting == 0
     assert len(crowd.waits) == 9
 
 
 class HeldBackend(EchoBackend):
-    """Steps that end when they are told to."""
+    """Steps that end when ``open`` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -155,7 +155,7 @@ def step(instance: str) -> dict[str, object]:
     return {"instance_id": instance, "message": {"role": "assistant", "content": "x"}}
 
 
-async def test_the_gateway_makes_tenants_take_turns_and_tells_how_many_wait():
+async def test_the_gateway_serves_tenants_in_turn_and_counts_queued_requests():
     backend = HeldBackend()
     quota = QuotaConfig(requests_at_once=2, requests_waiting=5)
     app = build_app(ServerConfig(api_keys=TWO), make_registry(), backend, quota=quota)

@@ -1,4 +1,4 @@
-"""Where an episode stands, as AgentGym's answers tell it: read from results of our verbs. Pure functions."""
+"""The state of an episode as AgentGym reports it, read from results of native operations. Pure functions."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _INSTRUCTION = re.compile(r"Instruction:\s*(?:\[SEP\])?\s*(.+?)\s*(?:\[SEP\]|\n|
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
-    """An episode after its newest action, or at its beginning."""
+class EpisodeState:
+    """An episode after its latest action, or at its start."""
 
     task_id: str
     opening: str
-    """What the environment said first."""
+    """The text of the first observation."""
     start: JsonObject
-    """The info that came with it."""
+    """The info of the first observation."""
     text: str
-    """What the environment said last."""
+    """The text of the latest observation."""
     info: JsonObject
-    """The info that came with that."""
+    """The info of the latest observation."""
     reward: float = 0.0
     total: float = 0.0
     """Sum of all rewards."""
@@ -39,60 +39,60 @@ class Scene:
 
     @property
     def score(self) -> float:
-        """How the episode stands: the environment's own figure, else the rewards so far."""
+        """The environment's score, or else the sum of the rewards so far."""
         score = self.info.get("score")
         return float(score) if isinstance(score, (int, float)) else self.total
 
     @property
     def actions(self) -> list[str]:
-        """Actions that are offered now."""
+        """Actions that the environment offers now."""
         return strings(self.info.get("available_actions"))
 
     @property
     def clickables(self) -> list[str]:
-        """What can be clicked on a page."""
+        """Labels that can be clicked on the page."""
         matches = (_CLICK.fullmatch(action.strip()) for action in self.actions)
         return [match[1] for match in matches if match]
 
     @property
     def searchable(self) -> bool:
         """Whether the page has a search bar."""
-        told = self.info.get("has_search_bar")
-        if isinstance(told, bool):
-            return told
+        reported = self.info.get("has_search_bar")
+        if isinstance(reported, bool):
+            return reported
         return any(action.strip().lower().startswith("search[") for action in self.actions)
 
     @property
     def instruction(self) -> str:
-        """What is to be bought."""
-        told = self.told("instruction") or self.told("instruction_text")
+        """The shopping instruction."""
+        reported = self.text_of("instruction") or self.text_of("instruction_text")
         match = _INSTRUCTION.search(self.opening)
-        return told or (match[1] if match else self.opening)
+        return reported or (match[1] if match else self.opening)
 
     @property
     def description(self) -> str:
-        """What is to be done."""
-        return self.told("task_description") or self.opening
+        """The task description."""
+        return self.text_of("task_description") or self.opening
 
     @property
     def after_description(self) -> str:
-        """The newest text, without the task where that is told apart from it."""
-        description = self.told("task_description")
+        """The latest text, without the task description if the environment reports that separately."""
+        description = self.text_of("task_description")
         if self.moves or not description:
             return self.text if self.moves else ""
         return self.text.replace(description, "", 1).strip()
 
     @property
     def variation(self) -> int:
-        """Number of the task within its kind: told, or at the end of its id; -1 when it has none."""
-        told = self.start.get("variation")
+        """Number of the task within its kind, from the info or the end of its id; -1 if there is none."""
+        reported = self.start.get("variation")
         number = self.task_id.rpartition("-")[2]
-        if isinstance(told, int):
-            return told
+        if isinstance(reported, int):
+            return reported
         return int(number) if number.isascii() and number.isdigit() else -1
 
-    def told(self, name: str) -> str:
-        """A text of the newest info, or of the first; empty when neither has it."""
+    def text_of(self, name: str) -> str:
+        """Return a text of the latest info, or of the first; empty if neither has it."""
         for info in (self.info, self.start):
             value = info.get(name)
             if isinstance(value, str):
@@ -101,22 +101,22 @@ class Scene:
 
 
 def strings(value: JsonValue) -> list[str]:
-    """The texts of a list."""
+    """Return the strings of a list, none of any other value."""
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 
-def opened(result: Mapping[str, JsonValue]) -> Scene:
-    """From the result of create."""
+def state_after_create(result: Mapping[str, JsonValue]) -> EpisodeState:
+    """Return the state after a create with this result."""
     text, info = _observed(result), _object(result.get("info"))
-    return Scene(str(result.get("task_id", "")), text, info, text, info)
+    return EpisodeState(str(result.get("task_id", "")), text, info, text, info)
 
 
-def stepped(result: Mapping[str, JsonValue], before: Scene | None = None) -> Scene:
-    """From the result of a step; without what was before, the opening is not known."""
-    first = before or Scene("", "", {}, "", {})
+def state_after_step(result: Mapping[str, JsonValue], before: EpisodeState | None = None) -> EpisodeState:
+    """Return the state after a step with this result; without ``before``, the first observation is empty."""
+    first = before or EpisodeState("", "", {}, "", {})
     reward = result.get("reward")
     reward = float(reward) if isinstance(reward, (int, float)) else 0.0
-    return Scene(
+    return EpisodeState(
         task_id=first.task_id,
         opening=first.opening,
         start=first.start,
@@ -129,22 +129,22 @@ def stepped(result: Mapping[str, JsonValue], before: Scene | None = None) -> Sce
     )
 
 
-def recorded(events: Sequence[Event]) -> Scene | None:
-    """From an instance's history; operations that failed changed nothing. None when it never began."""
-    scene: Scene | None = None
+def state_from_events(events: Sequence[Event]) -> EpisodeState | None:
+    """Return the state from an instance's history, None before its create; failed operations are ignored."""
+    state: EpisodeState | None = None
     for event in events:
         result = event.result
         if result is None or "observation" not in result:
             continue
         if event.operation == "create":
-            scene = opened(result)
-        elif event.operation == "step" and scene is not None:
-            scene = stepped(result, scene)
-    return scene
+            state = state_after_create(result)
+        elif event.operation == "step" and state is not None:
+            state = state_after_step(result, state)
+    return state
 
 
 def _observed(result: Mapping[str, JsonValue]) -> str:
-    """Texts of the observation but for the system prompt, which these clients have of their own."""
+    """Return the texts of the observation without the system prompt, since these clients have their own."""
     messages = _object(result.get("observation")).get("messages")
     found = [_object(each) for each in messages] if isinstance(messages, list) else []
     texts = [each.get("content") for each in found if each.get("role") != "system"]

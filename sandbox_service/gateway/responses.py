@@ -1,4 +1,4 @@
-"""Answers: status, headers and bytes, the problem document of an error, and how they are sent."""
+"""HTTP responses outside of FastAPI: status, headers and body, problem documents, and sending them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Header = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What goes back to the client."""
+class HttpResponse:
+    """A complete response, except for the headers that every response has."""
 
     status: int
     body: bytes
@@ -34,16 +34,16 @@ class Answer:
     headers: tuple[Header, ...] = ()
 
 
-def problem_answer(exchange: Exchange, error: ServiceError) -> Answer:
-    """The RFC 9457 problem of an error."""
+def problem_response(exchange: Exchange, error: ServiceError) -> HttpResponse:
+    """Return the RFC 9457 problem of an error, and note its code on the exchange."""
     problem = error.problem(exchange.request_id, exchange.instance_id)
     exchange.error = problem.code
     body = problem.model_dump_json(exclude_none=True).encode()
-    return Answer(problem.status, body, _PROBLEM, error_headers(problem))
+    return HttpResponse(problem.status, body, _PROBLEM, error_headers(problem))
 
 
 def error_headers(problem: Problem) -> tuple[Header, ...]:
-    """Headers that belong to an error: Retry-After in whole seconds, and how to authenticate."""
+    """Return the headers of an error: Retry-After in whole seconds, and WWW-Authenticate."""
     headers: tuple[Header, ...] = ()
     if problem.retry_after_s is not None and problem.status in (429, 503):
         headers += ((b"retry-after", b"%d" % max(1, math.ceil(problem.retry_after_s))),)
@@ -52,23 +52,23 @@ def error_headers(problem: Problem) -> tuple[Header, ...]:
     return headers
 
 
-async def send_answer(send: Send, exchange: Exchange, answer: Answer) -> None:
-    """Send an answer, with the request's id on it; to HEAD the headers alone."""
-    exchange.status = answer.status
+async def send_response(send: Send, exchange: Exchange, response: HttpResponse) -> None:
+    """Send a response with the request's id; a HEAD request gets the headers alone."""
+    exchange.status = response.status
     headers = [
-        (b"content-type", answer.media_type),
-        (b"content-length", b"%d" % len(answer.body)),
+        (b"content-type", response.media_type),
+        (b"content-length", b"%d" % len(response.body)),
         (b"x-request-id", exchange.request_id.encode()),
-        *answer.headers,
+        *response.headers,
         *exchange.last_headers,
     ]
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    body = b"" if exchange.method == "HEAD" else answer.body
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    body = b"" if exchange.method == "HEAD" else response.body
     await send({"type": "http.response.body", "body": body})
 
 
 def timing_of(meta: Mapping[str, object]) -> dict[str, float]:
-    """Milliseconds by phase out of a reply's meta."""
+    """Return the milliseconds of each phase (queue, route, run) from the meta of a reply."""
     timing = {}
     for phase in ("queue", "route", "run"):
         value = meta.get(f"{phase}_ms")
@@ -78,7 +78,7 @@ def timing_of(meta: Mapping[str, object]) -> dict[str, float]:
 
 
 def server_timing(timing: Mapping[str, float]) -> tuple[Header, ...]:
-    """The Server-Timing header of an operation's phases."""
+    """Return the Server-Timing header of an operation's phases."""
     if not timing:
         return ()
     value = ", ".join(f"{phase};dur={ms:.3f}" for phase, ms in timing.items())

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox_service.gateway.compat.agentscope.messages import action_of, answer_of, declared, opening_of
+from sandbox_service.gateway.compat.agentscope.translation import (
+    action_of,
+    declared_params,
+    observation_of,
+    opening_of,
+)
 
 TOOL = {"type": "function", "function": {"name": "shout"}}
 
@@ -35,13 +40,13 @@ def test_tools_are_added_once():
 
 
 def test_answers_are_one_message_even_when_there_are_none():
-    assert answer_of([]) == [{"role": "user", "content": "", "tool_calls": []}]
+    assert observation_of([]) == [{"role": "user", "content": "", "tool_calls": []}]
     several = [
         {"role": "tool", "content": "a"},
         {"role": "tool", "content": None},
         {"role": "user", "content": "b"},
     ]
-    assert answer_of(several)[0]["content"] == "a\n\nb"
+    assert observation_of(several)[0]["content"] == "a\n\nb"
 
 
 def test_an_action_is_an_assistant_message():
@@ -61,5 +66,5 @@ def test_an_action_is_an_assistant_message():
 )
 def test_the_last_step_is_rewarded_with_the_score_where_an_environment_can(given, reached):
     schema = {"type": "object", "properties": {"final_reward": {}, "step_rewards": {}}}
-    assert declared(schema, given) == reached
-    assert declared({"type": "object"}, given) == {}
+    assert declared_params(schema, given) == reached
+    assert declared_params({"type": "object"}, given) == {}
