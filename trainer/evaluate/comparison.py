@@ -37,11 +37,6 @@ class Comparison:
         """After minus before."""
         return self.after - self.before
 
-    @property
-    def certain(self) -> bool:
-        """Whether the interval excludes zero."""
-        return self.interval.low > 0 or self.interval.high < 0
-
 
 def compare(
     before: EvaluationResult, after: EvaluationResult, *, draws: int = 5_000, seed: int = 0

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from trainer.errors import DataError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 When: TypeAlias = Literal["before", "during", "after", "alone"]
 """Position in a run; ``alone`` is an evaluation without training."""
 
-_NORMAL_95 = 1.959964
+_NORMAL_95 = NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,10 @@ def wilson(successes: int, episodes: int) -> Interval:
     centre = (share + square / (2 * episodes)) / scale
     spread = share * (1 - share) / episodes + square / (4 * episodes**2)
     half = _NORMAL_95 * math.sqrt(spread) / scale
-    return Interval(max(0.0, centre - half), min(1.0, centre + half))
+    # Without successes or failures a bound is exactly 0 or 1, from which the sums deviate by rounding.
+    low = centre - half if successes else 0.0
+    high = centre + half if successes < episodes else 1.0
+    return Interval(low, high)
 
 
 def summarise(

@@ -37,7 +37,6 @@ def test_no_common_task_is_an_error():
 def test_the_same_evaluation_twice_differs_by_nothing():
     comparison = compare(result([0, 1, 1]), result([0, 1, 1]))
     assert (comparison.interval.low, comparison.interval.high) == (0.0, 0.0)
-    assert not comparison.certain
 
 
 def test_the_interval_agrees_with_the_normal_approximation_of_paired_differences():
@@ -48,7 +47,7 @@ def test_the_interval_agrees_with_the_normal_approximation_of_paired_differences
     half = 1.96 * np.std(after - before) / 20
     assert comparison.interval.low == pytest.approx(comparison.difference - half, abs=0.01)
     assert comparison.interval.high == pytest.approx(comparison.difference + half, abs=0.01)
-    assert comparison.certain
+    assert comparison.interval.low > 0
 
 
 def test_pairing_makes_the_interval_narrower_than_two_independent_ones():

@@ -66,6 +66,21 @@ def test_the_interval_is_wilsons():
     assert (round(interval.low, 4), round(interval.high, 4)) == (0.2553, 0.3662)
 
 
+@pytest.mark.parametrize(
+    ("successes", "episodes", "low", "high"),
+    [
+        (81, 263, 0.2552885198782742, 0.36620957698280004),
+        (0, 20, 0.0, 0.16112515805281935),
+        (3, 6, 0.18761630648265054, 0.8123836935173494),
+        (131, 200, 0.5867558925905367, 0.7174020562325105),
+    ],
+)
+def test_the_interval_is_that_of_scipy(successes, episodes, low, high):
+    """``scipy.stats.binomtest(successes, episodes).proportion_ci(0.95, "wilson")`` of scipy 1.16.3."""
+    interval = wilson(successes, episodes)
+    assert (interval.low, interval.high) == pytest.approx((low, high), abs=1e-12)
+
+
 def test_the_interval_of_none_and_all_stays_within_its_bounds():
     assert wilson(0, 20).low == 0.0
     assert wilson(20, 20).high == 1.0
