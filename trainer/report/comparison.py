@@ -7,9 +7,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .about import facts
 from .figure import PALETTE, Figure, line, steps_axis
-from .overview import headline
+from .overview import facts, headline
 from .plots import SECTIONS
 from .run_data import read_run_data
 from .series import series, smoothed

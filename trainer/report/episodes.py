@@ -1,26 +1,41 @@
-"""Prepare episodes for the report's viewer: messages, rewards and costs."""
+"""Prepare episodes for the report's viewer: choose groups, list turns and costs, split messages into parts.
+
+Groups come from all over the run. A line of ``trajectories.jsonl`` is found by its offset and parsed only if
+it is chosen, so that a run of many gigabytes takes seconds. Groups with failures are rare and informative: a
+quarter of the sample is reserved for them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from trainer.chat.tool_formats import TOOL_FORMATS
+from trainer.chat.tool_formats.base import arguments_of
 from trainer.types import TrajectoryGroup
 
-from .sampling import chosen_groups, spread
-from .speech import MOST_OF_A_PART, parts_of
-
 if TYPE_CHECKING:
+    from sandbox_contract.messages import ToolCall
     from trainer.types import Segment, Trajectory, Turn
 
     from .figure import JsonTree
 
 
-_MOST_CHARACTERS = 10_000_000
+Item = TypeVar("Item")
+
+_MAX_CHARACTERS = 10_000_000
 """Limit of characters of all messages on a page."""
+_MAX_PART_CHARACTERS = 6_000
+_FAILURE = b'"failure_class"'
+_TEXT = "text"
+_AS_TEXT = "hermes"
+"""Environments parse this notation in plain text."""
+_FENCE = re.compile(r"^```(\w*)[^\n`]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 _GROUPS: TypeAdapter[TrajectoryGroup] = TypeAdapter(TrajectoryGroup)
 
 
@@ -34,7 +49,7 @@ def shown_episodes(
     """
     parsed, count = chosen_groups(file, most)
     groups = list(_valid(parsed))
-    while len(groups) > 1 and sum(map(_characters, groups)) > _MOST_CHARACTERS:
+    while len(groups) > 1 and sum(map(_characters, groups)) > _MAX_CHARACTERS:
         groups = spread(groups, len(groups) * 3 // 4)
     shown = [
         _episode(group.spec.index, steps_of_groups.get(group.spec.index), trajectory, tool_format)
@@ -46,7 +61,7 @@ def shown_episodes(
 
 def _characters(group: TrajectoryGroup) -> int:
     lines = [line for trajectory in group.trajectories for line in trajectory.lines]
-    return sum(min(len(line.content), MOST_OF_A_PART) for line in lines)
+    return sum(min(len(line.content), _MAX_PART_CHARACTERS) for line in lines)
 
 
 def _valid(groups: list[JsonTree]) -> Iterator[TrajectoryGroup]:
@@ -112,3 +127,92 @@ def _turn(segment: Segment, turn: Turn) -> JsonTree:
 
 def _short(value: float) -> float:
     return float(f"{value:.4g}")
+
+
+def chosen_groups(file: Path, episodes: int) -> tuple[list[JsonTree], int]:
+    """Return groups of about that many episodes, in their order, and the total number of groups.
+
+    Lines that a crash truncated are skipped.
+    """
+    if not file.exists():
+        return [], 0
+    with file.open("rb") as lines:
+        places, failing = _scan(lines)
+        first = next(_parsed(lines, places[:1]), {}).get("trajectories")
+        most = max(1, episodes // max(1, len(first) if isinstance(first, list) else 1))
+        reserved = spread(failing, most // 4)
+        chosen = sorted({*spread(places, most - len(reserved)), *reserved})
+        return list(_parsed(lines, chosen)), len(places)
+
+
+def spread(items: Sequence[Item], most: int) -> list[Item]:
+    """Return at most ``most`` elements, evenly spaced, the first and the last included."""
+    if len(items) <= most:
+        return list(items)
+    if most < 2:
+        return list(items[:most])
+    return [items[round(number * (len(items) - 1) / (most - 1))] for number in range(most)]
+
+
+def _scan(lines: BinaryIO) -> tuple[list[int], list[int]]:
+    places: list[int] = []
+    failing: list[int] = []
+    place = 0
+    for text in lines:
+        if text.strip():
+            places.append(place)
+            if _FAILURE in text:
+                failing.append(place)
+        place += len(text)
+    return places, failing
+
+
+def _parsed(lines: BinaryIO, places: Sequence[int]) -> Iterator[JsonTree]:
+    for place in places:
+        lines.seek(place)
+        try:
+            group = json.loads(lines.readline())
+        except ValueError:
+            continue
+        if isinstance(group, dict):
+            yield group
+
+
+def parts_of(role: str, content: str, tool_format: str) -> list[JsonTree]:
+    """Return the parts of a message; only the model's messages are split."""
+    if role != "assistant":
+        return [{"text": _cut(content)}]
+    format_name = _AS_TEXT if tool_format == _TEXT else tool_format
+    message = TOOL_FORMATS[format_name].parse(content)
+    text = message.content if isinstance(message.content, str) else ""
+    return [*_fenced(text), *map(_called, message.tool_calls or ())] or [{"text": ""}]
+
+
+def _fenced(text: str) -> Iterator[JsonTree]:
+    end = 0
+    for block in _FENCE.finditer(text):
+        if before := text[end : block.start()].strip("\n"):
+            yield {"text": _cut(before)}
+        yield {"code": _cut(block[2].rstrip("\n")), "language": block[1]}
+        end = block.end()
+    if rest := text[end:].strip("\n"):
+        yield {"text": _cut(rest)}
+
+
+def _called(call: ToolCall) -> JsonTree:
+    arguments = arguments_of(call)
+    given = arguments if isinstance(arguments, dict) else {"": arguments}
+    return {
+        "call": call.function.name,
+        "arguments": [[name, _cut(_plain(each))] for name, each in given.items()],
+    }
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _MAX_PART_CHARACTERS:
+        return text
+    return f"{text[:_MAX_PART_CHARACTERS]}\n[... {len(text) - _MAX_PART_CHARACTERS:,} characters more]"

@@ -1,18 +1,21 @@
-"""The head of a report: the main figures of the run, and its evaluations as a table."""
+"""The head of a report: a line about the run, its main figures, and its evaluations as a table."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING
 
+from trainer.config import TinyModel
 from trainer.errors import DataError
 from trainer.evaluate.comparison import compare
 
 from .series import series
 
 if TYPE_CHECKING:
+    from trainer.config import RunConfig
     from trainer.evaluate.results import EvaluationResult, Interval
 
     from .run_data import RunData
@@ -20,6 +23,47 @@ if TYPE_CHECKING:
 
 _LAST = 10
 _PHASES = ("time/take", "time/annotate", "time/update", "time/publish")
+
+
+def about(run: RunData) -> str:
+    """Return a line about the run as HTML: its model and tasks, when and where it ran, its code version."""
+    shown = (f"<span>{escape(name)} <b>{escape(value)}</b></span>" for name, value in facts(run).items())
+    return " ".join(shown)
+
+
+def facts(run: RunData) -> dict[str, str]:
+    """Return the same by name, as far as it is known."""
+    return dict(_facts(run))
+
+
+def _facts(run: RunData) -> Iterator[tuple[str, str]]:
+    if run.config is not None:
+        yield "model", _model(run.config)
+        splits = ", ".join(run.config.tasks.splits)
+        yield "tasks", ": ".join(filter(None, (run.config.tasks.environment, splits)))
+    clocks = [values["clock"] for values in run.steps if "clock" in values]
+    started = run.origin.started if run.origin is not None else min(clocks, default=None)
+    if started is not None:
+        yield "started", _date(started)
+    if clocks:
+        yield "last step", _date(max(clocks))
+    if run.origin is not None:
+        yield "host", run.origin.host
+        if run.origin.version:
+            yield "version", run.origin.version
+        if run.origin.commit:
+            yield "commit", run.origin.commit
+
+
+def _model(config: RunConfig) -> str:
+    model = config.model
+    if isinstance(model, TinyModel):
+        return f"tiny {model.family}, {model.layers} layers of {model.hidden}"
+    return model.path
+
+
+def _date(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def tiles(run: RunData, groups: int) -> str:

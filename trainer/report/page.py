@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from sandbox_settings import to_toml
 
-from .about import about
 from .episodes import shown_episodes
-from .overview import evaluation_table, tiles
+from .overview import about, evaluation_table, tiles
 from .plots import SECTIONS, WARM_START, draw
 from .run_data import read_run_data
 from .special_plots import held_out, reward, time_spent
