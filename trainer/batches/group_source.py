@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trainer.rollout.collector import GroupEnd
-from trainer.tasks.horizon import horizon
+from trainer.tasks.curriculum import horizon
 from trainer.types import GroupSpec
 
 from .admission import choose, fresh_groups, lag, left_over, may_begin, spare_groups

@@ -15,13 +15,14 @@ from sandbox_contract.messages import FunctionCall, Message, ToolCall
 from trainer.errors import ConfigError
 
 from .arguments import warn_of_unknown
-from .coder import Coder
 from .folder import check_vocabulary, context_tokens, declared_ends, load_tokenizer
 from .template import Template, template_source
 from .thoughts import CLOSE, OPEN, marked, opened
 from .tool_formats import TOOL_FORMATS
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
     from sandbox_contract.messages import Tool
     from trainer.config.model import ChatConfig
 
@@ -43,7 +44,7 @@ class ChatTokenizer:
     def __init__(self, folder: Path, config: ChatConfig) -> None:
         self._config = config
         self._tokenizer = load_tokenizer(folder)
-        self._coder = Coder(self._tokenizer)
+        self._coder = _Coder(self._tokenizer)
         self.format = TOOL_FORMATS[config.tool_format]
         """The notation of tool calls."""
         by_template = config.tools == "template"
@@ -221,3 +222,39 @@ def _read(path: Path | None) -> str | None:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"chat.template: {path} cannot be read: {error}") from error
+
+
+class _Coder:
+    """Encodes and decodes without adding or skipping tokens.
+
+    It uses the tokenizer's own library, which releases the GIL: transformers sets truncation and padding for
+    each text, which is not thread-safe, and requests offsets that are not used. Tokenizers written in Python
+    go through transformers.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        self._backend = getattr(tokenizer, "backend_tokenizer", None)
+        if self._backend is not None:
+            self._backend.no_truncation()
+            self._backend.no_padding()
+            self._backend.encode_special_tokens = False
+        self.threaded = self._backend is not None
+        """Whether several threads may use it at a time."""
+
+    def encode(self, text: str) -> list[int]:
+        """Return the tokens of a text. Lone surrogates, which tokenizers reject, become ``?``."""
+        clean = text.encode("utf-8", "replace").decode()
+        if self._backend is None:
+            return list(self._tokenizer.encode(clean, add_special_tokens=False))
+        (encoding,) = self._backend.encode_batch_fast([clean], add_special_tokens=False)
+        return list(encoding.ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of tokens, special ones included."""
+        if self._backend is None:
+            given = list(ids)
+            return str(
+                self._tokenizer.decode(given, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+            )
+        return str(self._backend.decode(ids, skip_special_tokens=False))

@@ -9,10 +9,9 @@ import typer
 from trainer.config.reading import read_run
 from trainer.errors import ConfigError
 
-from .beginning import Beginning
 from .options import ForceOption, JsonOption, OverridesArgument, RunArgument, driver_of
 from .placing import on_this_machine
-from .progress import RunProgress
+from .progress import RunProgress, StartProgress
 from .tables import run_json, run_view
 from .terminal import explained, notes, results, warn, write_json
 
@@ -97,11 +96,11 @@ def _run(driver: Driver, config: RunConfig, *, resume: bool, force: bool, as_jso
             console = notes()
             with (
                 RunProgress(config, console) as progress,
-                Beginning(config.folder / "logs" / "service.log", console) as beginning,
+                StartProgress(config.folder / "logs" / "service.log", console) as start,
             ):
 
                 def on_metrics(step: int, metrics: dict[str, float]) -> None:
-                    beginning.end()
+                    start.end()
                     progress(step, metrics)
 
                 summary = driver.train(config, resume=resume, on_metrics=on_metrics, on_warning=progress.warn)

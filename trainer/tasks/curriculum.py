@@ -1,4 +1,4 @@
-"""Samplers that adapt to success: levels of difficulty, and tasks with a target success rate."""
+"""Curricula: samplers that adapt to success, by level or by task, and a growing limit of turns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainer.errors import DataError
 from .sampler import Cycle, Sampler, ShuffleSampler
 
 if TYPE_CHECKING:
-    from trainer.config import CurriculumConfig
+    from trainer.config import CurriculumConfig, HorizonConfig
     from trainer.types import GroupSpec, TaskRef
 
 
@@ -157,3 +157,13 @@ def make_sampler(tasks: Sequence[TaskRef], config: CurriculumConfig, seed: int) 
     if not tasks:
         raise DataError("there are no tasks to train on; check tasks.splits and tasks.limit")
     return _SAMPLERS[config.kind](tasks, config, seed)
+
+
+def horizon(config: HorizonConfig | None, step: int, bound: int) -> int:
+    """Return the limit of turns of an episode that begins at a step, at most ``bound``.
+
+    It grows with the steps (AgentGym-RL, Xi et al. 2025).
+    """
+    if config is None:
+        return bound
+    return min(bound, config.first + config.add * (step // config.every))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-
-from .identity import remembered_id
 
 _STEP = "step"
 
@@ -21,7 +20,7 @@ class WandbTracker:
         self._run: Any = wandb.init(
             project=project,
             name=name,
-            id=remembered_id(folder / "wandb_run"),
+            id=_remembered_id(folder / "wandb_run"),
             resume="allow",
             dir=str(folder),
             config=dict(settings),
@@ -36,3 +35,12 @@ class WandbTracker:
         if self._open:
             self._open = False
             self._run.finish()
+
+
+def _remembered_id(file: Path) -> str:
+    """Return the run's id from the file, which a resumed run continues, or generate and write one."""
+    if file.exists():
+        return file.read_text(encoding="utf-8").strip()
+    made = uuid.uuid4().hex[:16]
+    file.write_text(made + "\n", encoding="utf-8")
+    return made

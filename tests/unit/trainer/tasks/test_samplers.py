@@ -7,8 +7,7 @@ import pytest
 
 from trainer.config import CurriculumConfig, HorizonConfig
 from trainer.errors import DataError
-from trainer.tasks.curriculum import make_sampler
-from trainer.tasks.horizon import horizon
+from trainer.tasks.curriculum import horizon, make_sampler
 from trainer.types import GroupSpec, TaskRef
 
 EASY = [TaskRef("code", "train", f"e{number}", "easy") for number in range(6)]
