@@ -56,28 +56,31 @@ class Creation:
         """Create an instance, or answer from the key."""
         self._journal.write_backlog()
         key, cache = frame.meta.get("key"), self._keys.cache
-        slot: tuple[str, str] | None = None if key is None else (frame.meta["tenant"], key)
+        tenant_key: tuple[str, str] | None = None if key is None else (frame.meta["tenant"], key)
         request, digest = await identify_request(frame)
         # From here to the task nothing is awaited, or two creates under one key would both begin.
-        if slot is not None and digest is not None and (entry := cache.get(slot)) is not None:
-            known = await cache.repeat(entry, frame, request, digest, lambda: self._keys.find_recorded(*slot))
+        if tenant_key is not None and digest is not None and (entry := cache.get(tenant_key)) is not None:
+            known = await cache.repeat(
+                entry, frame, request, digest, lambda: self._keys.find_recorded(*tenant_key)
+            )
+            # The record of the first call may not be durable yet, and no answer is sent before it is.
             await self._journal.committed()
             return known
         self._admission.check_open()
         # The create has a task of its own, so that it ends properly when its caller disconnects.
-        task = self._tasks.spawn(self._run(slot, frame))
-        if slot is not None and digest is not None:
-            cache.begin(slot, digest, task)
+        task = self._tasks.spawn(self._run(tenant_key, frame))
+        if tenant_key is not None and digest is not None:
+            cache.begin(tenant_key, digest, task)
         return await asyncio.shield(task)
 
-    async def _run(self, slot: tuple[str, str] | None, frame: Frame) -> Frame:
+    async def _run(self, tenant_key: tuple[str, str] | None, frame: Frame) -> Frame:
         """Create an instance and keep the answer under the key.
 
         Never raises, so that all calls that join it get the same answer.
         """
         answer: Frame | None = None
         try:
-            earlier = None if slot is None else await self._keys.find_earlier(*slot)
+            earlier = None if tenant_key is None else await self._keys.find_earlier(*tenant_key)
             if earlier is not None:
                 answer = recorded_answer(earlier, frame, frame.body)
             else:
@@ -86,7 +89,7 @@ class Creation:
         except Exception as error:  # noqa: BLE001  # capture point: a create's own failure is an answer
             return error_answer(frame, error)
         finally:
-            self._keys.cache.finish(frame.meta["tenant"], slot, answer)
+            self._keys.cache.finish(frame.meta["tenant"], tenant_key, answer)
         return answer
 
 

@@ -42,6 +42,8 @@ class Termination:
         key = frame.meta.get("key")
         if not self._table.end(instance, InstanceState.RELEASED, key=key):
             return
+        # The end is recorded before the slot is cleared: after a crash in between the instance has ended,
+        # and the next run destroys its box.
         event = self._journal.event(instance, EventKind.RELEASE, request=frame.body, response=body, key=key)
         self._journal.write_eventually(event)
         cleared = self.clear_slot(instance)
@@ -81,6 +83,7 @@ class Termination:
 
         A timeout of the request ``received`` is recorded: it stays the answer to its idempotency key.
         """
+        # Before the loss of state is handled, which may end the instance as lost.
         released = instance.ended and instance.state is not InstanceState.LOST
         if error.code is ErrorCode.STEP_TIMEOUT and received is not None and not instance.ended:
             # First, because nothing is recorded of an instance after its end.
