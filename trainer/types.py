@@ -42,7 +42,7 @@ class StopReason(StrEnum):
 class Objective(StrEnum):
     """The loss that a batch is trained with."""
 
-    IMITATE = "imitate"
+    SFT = "sft"
     """Negative log-likelihood of the masked tokens."""
     REINFORCE = "reinforce"
     """The configured policy loss."""

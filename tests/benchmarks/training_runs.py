@@ -170,7 +170,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def warm_model(at: Place, steps: int, words: Sequence[str] = (), name: str = "warm") -> Path:
-    """The folder of a model that has imitated for so many steps; made once in a root."""
+    """The folder of a model that was fine-tuned for so many steps; made once in a root."""
     name = f"{name}-{steps}-{at.seed}"
     model = at.root / name / "model"
     if not (model / "config.json").exists():

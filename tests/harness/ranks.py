@@ -28,7 +28,7 @@ CASES = {
     "packed": {"learner": {"layout": "packed"}},
     "sequences": {"algorithm": {"loss": {"kind": "gspo"}, "entropy": 0.01}, "learner": {"layout": "packed"}},
     "ppo": {"algorithm": PPO, "learner": SEVERAL},
-    "imitation": {"algorithm": PPO, "objective": "imitate"},
+    "sft": {"algorithm": PPO, "objective": "sft"},
     "lora": {"algorithm": {"kl": {"place": "reward"}}, "learner": LORA},
     "checkpointing": {"learner": {"gradient_checkpointing": True}},
     "a row for one": {"algorithm": PPO, "rows": 1},

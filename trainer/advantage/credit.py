@@ -38,7 +38,7 @@ def credit(batch: Batch, config: AlgorithmConfig, kl_coefficient: float = 0.0) -
     Raises ValueError when a required annotation is missing.
     """
     samples = batch.samples
-    if batch.objective is Objective.IMITATE:
+    if batch.objective is Objective.SFT:
         return replace(
             batch,
             samples=tuple(replace(each, advantages_T=each.mask_T.astype(np.float32)) for each in samples),

@@ -81,7 +81,7 @@ async def build(
             score=partial(_score, config.reward, own.context_tokens),
             tracker=open_tracker(config, folder),
             prepare=player.prepare,
-            imitation=warm_start if config.warm_start is not None else None,
+            warm_start=warm_start if config.warm_start is not None else None,
             close=let_go,
         )
         producer = BatchProducer(config, folder, parts)

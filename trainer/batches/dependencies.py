@@ -26,7 +26,7 @@ class SandboxService(TaskService, StatsService, Protocol):
     """The methods of the service's client that the producer calls; episodes use their own client."""
 
 
-class Imitation(Protocol):
+class DemonstrationBatches(Protocol):
     """Batches of the warm start."""
 
     def batch(self, step: int) -> Batch:
@@ -46,7 +46,7 @@ class Dependencies:
     tracker: Tracker
     prepare: Callable[[GroupSpec, int], None] | None = None
     """Creates the instance of a member's episode before it may begin."""
-    imitation: Callable[[], Awaitable[Imitation]] | None = None
+    warm_start: Callable[[], Awaitable[DemonstrationBatches]] | None = None
     """Plays the demonstrations, when they are first asked for."""
     close: Callable[[], Awaitable[None]] | None = None
     """Closes client and policy."""

@@ -39,7 +39,7 @@ from .writer import JournalWriter
 if TYPE_CHECKING:
     from trainer.config import RunConfig
 
-    from .dependencies import Dependencies, Imitation
+    from .dependencies import DemonstrationBatches, Dependencies
 
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class BatchProducer:
         self._groups = GroupCache(self._writer, parts.score)
         self._collecting: asyncio.Task[None] | None = None
         self._evaluations: dict[int, asyncio.Task[Mapping[str, float]]] = {}
-        self._imitation: asyncio.Task[Imitation] | None = None
+        self._warm_start: asyncio.Task[DemonstrationBatches] | None = None
         self._latest: Batch | None = None
         self._serving = asyncio.Lock()
         self._commits: list[int] = []
@@ -111,7 +111,7 @@ class BatchProducer:
         Raises NoProgress without progress, CheckpointError for a step that is neither the next one nor kept,
         ConfigError or DataError when playing cannot go on, and DataError when the run has no warm start.
         """
-        if objective is Objective.IMITATE:
+        if objective is Objective.SFT:
             return await self._demonstrations(step)
         if step > self._ledger.next_step:
             raise CheckpointError(f"batch {step} was asked for, and the next one is {self._ledger.next_step}")
@@ -188,7 +188,7 @@ class BatchProducer:
 
     async def close(self) -> None:
         """End what is being played and let go of everything; may be called twice."""
-        others = [*self._evaluations.values(), *([self._imitation] if self._imitation else [])]
+        others = [*self._evaluations.values(), *([self._warm_start] if self._warm_start else [])]
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
@@ -206,11 +206,11 @@ class BatchProducer:
 
     async def _demonstrations(self, step: int) -> Batch:
         warm_start = self._config.warm_start
-        if self._parts.imitation is None or warm_start is None:
+        if self._parts.warm_start is None or warm_start is None:
             raise DataError("the run has no warm start")
-        if self._imitation is None:
-            self._imitation = asyncio.ensure_future(self._parts.imitation())
-        batches = await self._waiter.wait_for("the warm start", self._imitation, warm_start.timeout_s)
+        if self._warm_start is None:
+            self._warm_start = asyncio.ensure_future(self._parts.warm_start())
+        batches = await self._waiter.wait_for("the warm start", self._warm_start, warm_start.timeout_s)
         return batches.batch(step)
 
     def _is_ready(self, step: int) -> bool:

@@ -186,7 +186,7 @@ class TrainingLoop:
     def _sync_weights(self, done: int, stage: Stage, batch: Batch) -> Mapping[str, float]:
         version = stage.local(done)
         due = version % self.config.sync.every == 0 or done == stage.last
-        if stage.objective is Objective.IMITATE:
+        if stage.objective is Objective.SFT:
             return {}
         if not due:
             self.weight_sync.wake()

@@ -53,7 +53,7 @@ def plan_of(config: RunConfig) -> StagePlan:
     first = 0
     if config.warm_start is not None and config.warm_start.steps:
         first = config.warm_start.steps
-        stages.append(Stage(0, Objective.IMITATE, 0, first, config.warm_start.optimizer))
+        stages.append(Stage(0, Objective.SFT, 0, first, config.warm_start.optimizer))
     if config.steps:
         optimizer = config.learner.optimizer
         stages.append(Stage(len(stages), Objective.REINFORCE, first, first + config.steps, optimizer))

@@ -42,7 +42,7 @@ class RemoteBatchSource:
         self._version: int | None = None
 
     def take(self, step: int, objective: Objective) -> Batch:
-        limit_s = self._warm_start_s if objective is Objective.IMITATE else None
+        limit_s = self._warm_start_s if objective is Objective.SFT else None
         return cast("Outline", self._call("outline", step, objective, timeout_s=limit_s)).batch()
 
     def tokens(self, step: int, objective: Objective, places: Sequence[int]) -> RowTokens:

@@ -118,6 +118,6 @@ def _restore(learner: Learner, plan: StagePlan) -> Position | None:
 
 def _trained(position: Position | None, plan: StagePlan) -> int:
     """Return the number of reinforcement learning steps before the checkpoint."""
-    if position is None or plan.stages[position.stage].objective is Objective.IMITATE:
+    if position is None or plan.stages[position.stage].objective is Objective.SFT:
         return 0
     return plan.stages[position.stage].local(position.step)

@@ -69,8 +69,8 @@ def _sections(run: RunData) -> Sections:
         figures = [figure for figure in candidates if figure is not None]
         if figures:
             drawn.append((name, figures))
-    imitation = draw(WARM_START, run.warm, "step of the warm start")
-    return [*drawn, ("Warm start", [imitation])] if imitation is not None else drawn
+    loss = draw(WARM_START, run.warm, "step of the warm start")
+    return [*drawn, ("Warm start", [loss])] if loss is not None else drawn
 
 
 def _episodes_note(shown: int, groups: int) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """A conversation to imitate, whether it solves its task or not."""
+    """A conversation to train on, whether it solves its task or not."""
 
     environment: str
     """Empty where the file does not name it."""

@@ -65,7 +65,7 @@ class SFTBatches:
         chosen = [self.demonstrations[orders[place // count][place % count]] for place in places]
         samples = tuple(sample for demonstration in chosen for sample in demonstration)
         facts = {**self.facts, "demonstrations/epoch": places.stop / count}
-        return Batch(step, Objective.IMITATE, samples, facts)
+        return Batch(step, Objective.SFT, samples, facts)
 
     def _order(self, number: int) -> list[int]:
         """Return the order of the demonstrations in one pass."""

@@ -114,7 +114,7 @@ class Learner:
         When a batch gets a single update and nothing else needs them, the model's log-probabilities are left
         to the update, whose first forward pass computes the same.
         """
-        if batch.objective is Objective.IMITATE:
+        if batch.objective is Objective.SFT:
             return batch
         rows = [Row(sample.token_ids_T, sample.mask_T) for sample in batch.samples]
         samples = list(batch.samples)
@@ -249,7 +249,7 @@ class Learner:
 
     def _minibatches(self, batch: Batch, rows: int) -> Iterator[list[int]]:
         """Yield the rows of each update; repeating a step gives the same rows."""
-        if batch.objective is Objective.IMITATE:
+        if batch.objective is Objective.SFT:
             yield from minibatches(rows, 1, (self.config.seed, batch.step))
             return
         for epoch in range(self.config.learner.epochs):

@@ -47,7 +47,7 @@ def metrics(folder, name):
     return [json.loads(line)["metrics"] for line in lines]
 
 
-def test_questions_and_answers_become_a_model_that_has_imitated_them(tmp_path):
+def test_questions_and_answers_become_a_model_that_was_fine_tuned_on_them(tmp_path):
     (tmp_path / "questions.jsonl").write_text(sample("docs/trainer/recipes.md", '"question"'))
     text = sample("docs/trainer/recipes.md", "questions.demonstrations.jsonl", "[service]")
     (tmp_path / "RUN.toml").write_text(text)

@@ -26,8 +26,8 @@ def advantages(given: Batch) -> list[list[float]]:
     return [each.advantages_T.tolist() for each in given.samples]
 
 
-def test_imitation_gets_one_on_every_token_of_the_mask() -> None:
-    done = credit(batch(sample("0.0", [-1, 0, -1, 1], [0] * 4), objective=Objective.IMITATE), DR)
+def test_fine_tuning_gets_one_on_every_token_of_the_mask() -> None:
+    done = credit(batch(sample("0.0", [-1, 0, -1, 1], [0] * 4), objective=Objective.SFT), DR)
     assert advantages(done) == [[0, 1, 0, 1]]
     assert done.samples[0].returns_T is None
 

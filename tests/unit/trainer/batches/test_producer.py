@@ -188,10 +188,10 @@ async def test_metrics_go_to_the_tracker_and_close_may_come_twice(tmp_path):
     assert tracker.closed
 
 
-async def test_a_run_without_a_warm_start_has_nothing_to_imitate(tmp_path):
+async def test_a_run_without_a_warm_start_has_no_demonstrations(tmp_path):
     made = await started(run_config(), tmp_path, FakePlayer())
     with pytest.raises(DataError, match="no warm start"):
-        await made.get_batch(0, Objective.IMITATE)
+        await made.get_batch(0, Objective.SFT)
     await made.close()
 
 
@@ -208,10 +208,11 @@ async def test_demonstrations_are_played_once_for_all_steps(tmp_path):
 
     demonstrations = Demonstrations()
     config = run_config(warm_start={"demonstrations": "none.jsonl"})
-    made = await started(config, tmp_path, FakePlayer(), imitation=demonstrations.play)
-    assert await asyncio.gather(
-        made.get_batch(0, Objective.IMITATE), made.get_batch(1, Objective.IMITATE)
-    ) == ["batch 0", "batch 1"]
+    made = await started(config, tmp_path, FakePlayer(), warm_start=demonstrations.play)
+    assert await asyncio.gather(made.get_batch(0, Objective.SFT), made.get_batch(1, Objective.SFT)) == [
+        "batch 0",
+        "batch 1",
+    ]
     assert demonstrations.played == 1
     await made.close()
 

@@ -43,8 +43,8 @@ class Journal:
     kl_coefficient: float = 0.0
 
     def take(self, step, objective):
-        if objective is Objective.IMITATE:
-            self.calls.append(("imitation", step))
+        if objective is Objective.SFT:
+            self.calls.append(("take_sft", step))
             return Batch(step, objective, (row(),))
         self.calls.append(("take", step))
         batch = Batch(step, Objective.REINFORCE, (row(),), {"reward/mean": 0.5})
@@ -191,7 +191,7 @@ def test_the_warm_start_has_its_own_optimizer_and_syncs_nothing():
     calls = played(RunConfig(steps=1, warm_start=WARM))
     first_sync = [call[0] for call in calls].index("publish")
     before = [call[0] for call in calls[:first_sync]]
-    assert before == ["begin", *["imitation", "update", "record"] * 2, "checkpoint", "begin"]
+    assert before == ["begin", *["take_sft", "update", "record"] * 2, "checkpoint", "begin"]
     assert calls[0] == ("begin", 1e-5, 2)
 
 

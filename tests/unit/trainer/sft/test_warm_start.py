@@ -121,7 +121,7 @@ def test_a_pass_has_every_demonstration_once_with_all_its_samples_and_passes_dif
     assert Counter(ids) == {each.id: 2 for row in ROWS for each in row}
     assert ids[:10] != ids[10:]
     assert [batch.step for batch in taken] == list(range(5))
-    assert all(batch.objective is Objective.IMITATE and len(batch.samples) == 4 for batch in taken)
+    assert all(batch.objective is Objective.SFT and len(batch.samples) == 4 for batch in taken)
     assert taken[4].facts == {"demonstrations/success": 0.5, "demonstrations/epoch": 2.0}
 
 

@@ -83,9 +83,9 @@ def test_an_update_makes_good_actions_likelier_and_bad_ones_less(folder):
         assert (other - one)[sample.mask_T].sum() * advantage > 0
 
 
-def test_imitation_lowers_its_loss(folder):
+def test_fine_tuning_lowers_its_loss(folder):
     learner = learner_on(folder, algorithm=PPO)
-    batch = small_batch(objective=Objective.IMITATE)
+    batch = small_batch(objective=Objective.SFT)
     ones = [
         replace(sample, advantages_T=sample.mask_T.astype(np.float32), returns_T=None)
         for sample in batch.samples

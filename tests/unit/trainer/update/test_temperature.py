@@ -71,7 +71,7 @@ def test_an_engine_that_samples_with_the_same_weights_does_not_differ_from_the_l
 
 
 def test_demonstrations_and_probes_are_at_temperature_one(folder):
-    batch = small_batch(objective="imitate")
+    batch = small_batch(objective="sft")
     losses = [learner_of(folder, temperature).update(batch) for temperature in (TEMPERATURE, 1.0)]
     assert losses[0]["policy/grad_norm"] == losses[1]["policy/grad_norm"]
     probes = [learner_of(folder, temperature).probe([(1, 2, 3)]) for temperature in (TEMPERATURE, 1.0)]

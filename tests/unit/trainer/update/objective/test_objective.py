@@ -111,7 +111,7 @@ def test_a_critic_without_targets_is_refused() -> None:
         objective(rows, PLAIN, halves(rows))
 
 
-def test_imitation_is_the_negative_log_likelihood_weighed_by_advantages() -> None:
+def test_the_loss_of_fine_tuning_is_the_negative_log_likelihood_weighed_by_advantages() -> None:
     rows = inputs([[-1.0, -3.0, -50.0]], advantages=[[1.0, 2.0, 1.0]], mask=[[1, 1, 0]])
     found = sft_loss(rows, halves(rows))
     assert found.loss.item() == pytest.approx((1 + 6) / 2)
