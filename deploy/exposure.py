@@ -37,10 +37,14 @@ def listening_with_serve(config: ServiceConfig, *, exactly: bool = False) -> Ser
     client = _get_global_client()
     assert client is not None, "Serve runs before its applications are built"
     options = client.http_config
-    return _listening(config, options.host or "0.0.0.0", options.port, exactly=exactly)
+    return listening_on(config, options.host or "0.0.0.0", options.port, exactly=exactly)
 
 
-def _listening(config: ServiceConfig, host: str, port: int, *, exactly: bool = False) -> ServiceConfig:
+def listening_on(config: ServiceConfig, host: str, port: int, *, exactly: bool = False) -> ServiceConfig:
+    """Return the configuration with this address, checked as ``listening_with_serve`` does.
+
+    Raises ExposureError.
+    """
     where = {"host": host, "port": port}
     for name in where if exactly else config.server.model_fields_set & where.keys():
         if getattr(config.server, name) != where[name]:

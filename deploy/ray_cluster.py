@@ -73,7 +73,7 @@ def _own(config: ServiceConfig, *, show_logs: bool) -> Iterator[Callable[[], boo
         family.adopting(),
     ):
         try:
-            _start_in_time(config, folder, family, run, show_logs=show_logs)
+            start_in_time(config, folder, family, run, show_logs=show_logs)
             yield lambda: {process.name for process in family.alive()} >= HEART
         finally:
             family.alive()
@@ -83,7 +83,7 @@ def _own(config: ServiceConfig, *, show_logs: bool) -> Iterator[Callable[[], boo
                 logger.warning("killed what was left of Ray: %s", ", ".join(one.name for one in killed))
 
 
-def _start_in_time(
+def start_in_time(
     config: ServiceConfig, folder: Path, family: Descendants, run: str, *, show_logs: bool
 ) -> None:
     """Start Ray, again while there is time: it gives a node 30 s, which a busy machine may not have."""

@@ -75,8 +75,8 @@ def run_service(config: ServiceConfig, *, show_logs: bool = False) -> Iterator[R
     and set ``stopping`` afterwards. At the end running operations finish first, then boxes are destroyed.
     """
     check_reach(config)
-    _check_port(config)
-    config = _settled(config)
+    check_port(config)
+    config = with_absolute_paths(config)
     handlers = SignalHandlers()
     with handlers.open(), ray_cluster(config, show_logs=show_logs) as alive:
         handlers.enter(Phase.STARTING)
@@ -84,14 +84,14 @@ def run_service(config: ServiceConfig, *, show_logs: bool = False) -> Iterator[R
         try:
             _start(config, roster)
             handlers.enter(Phase.RUNNING)
-            yield RunningService(_url(config), roster.fleet, handlers.stopping)
+            yield RunningService(service_url(config), roster.fleet, handlers.stopping)
         finally:
             handlers.enter(Phase.STOPPING)
             take_down(_last_steps(config, roster), alive)
 
 
-def _settled(config: ServiceConfig) -> ServiceConfig:
-    """The configuration with paths that mean the same in every process of this node."""
+def with_absolute_paths(config: ServiceConfig) -> ServiceConfig:
+    """Return the configuration with paths that mean the same in every process of this node."""
     store, sandbox = config.store, config.sandbox
     prefix = "sqlite:///"
     if store.url.startswith(prefix) and not store.url.startswith(prefix + "/"):
@@ -106,7 +106,8 @@ def _settled(config: ServiceConfig) -> ServiceConfig:
     return config.model_copy(update={"store": store, "sandbox": sandbox, "environments": environments})
 
 
-def _check_port(config: ServiceConfig) -> None:
+def check_port(config: ServiceConfig) -> None:
+    """Raise NotReadyError if the server's address cannot be listened on."""
     host, port = config.server.host, config.server.port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -180,6 +181,7 @@ def _last_steps(config: ServiceConfig, roster: Roster) -> list[Callable[[], obje
     ]
 
 
-def _url(config: ServiceConfig) -> str:
+def service_url(config: ServiceConfig) -> str:
+    """Return the URL at which this machine reaches the service."""
     host = reachable_host(config.server.host)
     return f"http://{f'[{host}]' if ':' in host else host}:{config.server.port}"

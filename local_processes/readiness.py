@@ -61,10 +61,10 @@ def _ask(host: str, port: int) -> str | None:
         return f"{type(error).__name__}: {error}"
     finally:
         connection.close()
-    return None if response.status == 200 else f"HTTP {response.status}: {_sentence(body)}"
+    return None if response.status == 200 else f"HTTP {response.status}: {problem_detail(body)}"
 
 
-def _sentence(body: bytes) -> str:
+def problem_detail(body: bytes) -> str:
     """Return the detail of a problem document, or the beginning of any other body."""
     try:
         problem = json.loads(body)

@@ -33,7 +33,7 @@ class WorkProcess:
 
         The process ends when it had nothing to do for ``idle_s`` seconds; None to keep it.
         """
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._idle_s = idle_s
         self._rest: asyncio.TimerHandle | None = None
         # One thread speaks to the process. It waits without the interpreter.
@@ -78,10 +78,10 @@ class WorkProcess:
             if child is None or child.process.poll() is not None:
                 child = self._child = _Child()
             try:
-                answered = child.exchange(work, self._timeout_s)
+                answered = child.exchange(work, self.timeout_s)
             except TimeoutError:
                 self._drop(child)
-                raise TimeoutError(f"the work was not done within {self._timeout_s:g} s") from None
+                raise TimeoutError(f"the work was not done within {self.timeout_s:g} s") from None
             except (OSError, EOFError):
                 self._drop(child)
                 continue

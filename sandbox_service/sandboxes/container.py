@@ -152,7 +152,7 @@ class ContainerFactory:
         self._start_timeout_s = start_timeout_s
         self._runtime = runtime
         self._image_prefix = image_prefix
-        self._ranges = UidRanges(node)
+        self.uid_ranges = UidRanges(node)
         self._references: dict[str, str] = {}
         self._left: set[str] = set()
         """Containers that could not be removed because the engine did not answer."""
@@ -177,7 +177,7 @@ class ContainerFactory:
         name = _NAME_PREFIX + secrets.token_hex(8)
         folder = self._state.make_socket_dir(name, self._facts.remapped_root, self._socket_group())
         try:
-            uids = self._ranges.take()
+            uids = self.uid_ranges.take()
         except ServiceError:
             folder.rmdir()
             raise
@@ -188,7 +188,7 @@ class ContainerFactory:
         )
         request = self._request(spec, folder, limits)
         body = ContainerBody(
-            name, self._engine, request, folder, lambda: self._ranges.give_back(uids), self._left.add
+            name, self._engine, request, folder, lambda: self.uid_ranges.give_back(uids), self._left.add
         )
         bounds = RunnerLimits(
             open_files=limits.open_files,
@@ -241,7 +241,7 @@ class ContainerFactory:
     async def close(self) -> None:
         await self._engine.close()
         self._state.close()
-        self._ranges.close()
+        self.uid_ranges.close()
 
     def _socket_group(self) -> int | None:
         """Return our group if it must enter the socket's folder: root of the box is not our user."""

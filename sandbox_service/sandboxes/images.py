@@ -164,7 +164,7 @@ async def _bootstrap(tarball: Path, progress: Callable[[str], None]) -> None:
     last = ""
     try:
         async with asyncio.timeout(_BOOTSTRAP_S):
-            last = await _logged(process.stdout, log, progress)
+            last = await copy_to_log(process.stdout, log, progress)
             status = await process.wait()
     except TimeoutError:
         last, status = f"not done within {_BOOTSTRAP_S:g} s, see {log}", -1
@@ -176,7 +176,7 @@ async def _bootstrap(tarball: Path, progress: Callable[[str], None]) -> None:
         raise ServiceError(ErrorCode.SANDBOX_FAILED, f"the base image could not be built: {last}")
 
 
-async def _logged(output: asyncio.StreamReader, log: Path, progress: Callable[[str], None]) -> str:
+async def copy_to_log(output: asyncio.StreamReader, log: Path, progress: Callable[[str], None]) -> str:
     """Write the output to a log, report progress every few seconds, and return the last line."""
     last, lines, reported = "", 0, time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)

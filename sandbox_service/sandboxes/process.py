@@ -69,14 +69,15 @@ class ProcessFactory:
             workspace_mib=limits.workspace_mib * instances_per_box,
             workspace_inodes=limits.workspace_inodes * instances_per_box,
         )
-        self._ranges = UidRanges(node)
+        self.uid_ranges = UidRanges(node)
         self._code: dict[str, Path] = {}
-        self._hosts: dict[bool, Host] = {}
+        self.hosts: dict[bool, Host] = {}
+        """What the machine offers to boxes, by whether they have packages, once detected."""
         self._detecting = asyncio.Lock()
 
     def protections(self) -> dict[str, bool]:
         # Boxes with packages may have another interpreter; a protection counts if both kinds have it.
-        found = [host.protections() for host in self._hosts.values()]
+        found = [host.protections() for host in self.hosts.values()]
         return {name: all(each[name] for each in found) for name in (found[0] if found else ())}
 
     def capacity(self, spec: EnvironmentSpec) -> int:
@@ -95,16 +96,16 @@ class ProcessFactory:
                 self._code[spec.name] = await asyncio.to_thread(self._state.lay_out, digest(files), files)
             code = self._code[spec.name]
             packages = spec.provisions is not None
-            if packages not in self._hosts:
-                self._hosts[packages] = await detect_host(
+            if packages not in self.hosts:
+                self.hosts[packages] = await detect_host(
                     self._state, code, self._limits, packages=packages, secret=self._secret
                 )
-                _log_protections(self._hosts[packages])
-            host = self._hosts[packages]
+                _log_protections(self.hosts[packages])
+            host = self.hosts[packages]
         name = _NAME_PREFIX + secrets.token_hex(5)
         # From here to the box, whose ``open`` cleans up after itself, nothing is awaited: a cancellation
         # in between would leak the range of user ids.
-        uids = self._ranges.take()
+        uids = self.uid_ranges.take()
         box = self._box(host, spec, name, code, uids, on_event, on_death)
         await box.open(self._start_timeout_s)
         return box
@@ -139,7 +140,7 @@ class ProcessFactory:
             command = enclosure.around(command)
             private_folders = enclosure.private_folders(self._limits)
         body = ProcessBody(
-            self._state, name, command, own_uids, self._limits, lambda: self._ranges.give_back(uids)
+            self._state, name, command, own_uids, self._limits, lambda: self.uid_ranges.give_back(uids)
         )
         limits = RunnerLimits(
             open_files=self._limits.open_files,
@@ -166,7 +167,7 @@ class ProcessFactory:
 
     async def close(self) -> None:
         self._state.close()
-        self._ranges.close()
+        self.uid_ranges.close()
 
 
 def _log_protections(host: Host) -> None:

@@ -43,6 +43,11 @@ class UidRanges:
         """All ids that a box of this node can have."""
         return range(self._first, self._first + _BOXES_PER_NODE * RANGE)
 
+    @property
+    def free(self) -> int:
+        """Number of ranges that no box has."""
+        return len(self._free)
+
     def take(self) -> range:
         """Return a range that no living box has. Raises ServiceError(SANDBOX_FAILED) when all are taken."""
         if not self._free:

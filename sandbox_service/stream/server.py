@@ -44,14 +44,15 @@ class StreamServer:
         self._closed = False
         self._listeners: list[asyncio.Server] = []
         self._socket_files: list[Path] = []
-        self._peers: set[Peer] = set()
+        self.peers: set[Peer] = set()
+        """Connections that are open, those in their handshake included."""
         self._handshakes: set[asyncio.Task[None]] = set()
         self._requests: set[asyncio.Task[None]] = set()
 
     @property
     def connections(self) -> int:
-        """Connections that are open, those in their handshake included."""
-        return len(self._peers)
+        """Number of open connections, those in their handshake included."""
+        return len(self.peers)
 
     async def listen_unix(self, path: Path) -> None:
         """Serve a unix socket to which only this user may connect."""
@@ -83,30 +84,30 @@ class StreamServer:
         await _stop_accepting(listeners)
         _unlink(self._socket_files)
         # Announced before the wait: peers send their next requests elsewhere while these finish.
-        for peer in self._peers:
+        for peer in self.peers:
             peer.draining = True
             peer.send(Frame(Op.EVENT, 0, "", {"event": "closing"}))
         if self._requests and drain_s > 0:
             await asyncio.wait(self._requests, timeout=drain_s)
         await _cancel(self._handshakes | self._requests)
-        peers = list(self._peers)
+        peers = list(self.peers)
         for peer in peers:
             peer.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_HANG_UP_S):
                 await asyncio.gather(*(peer.wait_closed() for peer in peers))
-        for peer in list(self._peers):
+        for peer in list(self.peers):
             peer.abort("the peer did not read its last answers")
             await peer.wait_closed()
         for listener in listeners:
             await listener.wait_closed()
 
     def _new_peer(self) -> Peer:
-        return Peer(self._handler, self._options, self._requests, self._peer_made, self._peers.discard)
+        return Peer(self._handler, self._options, self._requests, self._peer_made, self.peers.discard)
 
     def _peer_made(self, peer: Peer) -> None:
-        self._peers.add(peer)
-        if self._closed or len(self._peers) > self._options.max_connections:
+        self.peers.add(peer)
+        if self._closed or len(self.peers) > self._options.max_connections:
             peer.abort("closed, or too many connections")
             return
         if self._handshake is None:

@@ -40,12 +40,12 @@ class ModelPolicy:
     """Asks one model on one server."""
 
     def __init__(self, model: str, server: ChatServer, sampling: Sampling | None = None) -> None:
-        self._model = model
+        self.model = model
         self._server = server
         self._sampling = sampling or Sampling()
 
     def actor(self, task_id: str, seed: int) -> Actor:
-        return _ModelActor(self._model, self._server, self._sampling)
+        return _ModelActor(self.model, self._server, self._sampling)
 
     async def prepare(self) -> None:
         await self._server.probe()

@@ -4,12 +4,14 @@ The numbers in brackets are those of the list of attacks in the security documen
 """
 
 import asyncio
+import contextlib
 import json
 import secrets
 import shutil
 import tempfile
 from pathlib import Path
 
+import docker
 import pytest
 
 from sandbox_service.config import LimitsConfig, SandboxConfig
@@ -58,11 +60,9 @@ def container():
     """How the engine itself sees a started box."""
     need_engine()
 
-    async def inspect(one, factory):
-        client = factory._engine._client
-        return await factory._engine._call(
-            "inspect", lambda: client.inspect_container(one.box.sandbox_id), 10
-        )
+    async def inspect(one, _):
+        with contextlib.closing(docker.from_env()) as engine:
+            return await asyncio.to_thread(engine.api.inspect_container, one.box.sandbox_id)
 
     return asyncio.run(in_a_box(inspect))
 

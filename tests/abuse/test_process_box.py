@@ -40,7 +40,7 @@ async def in_a_box(actions, secret=()):
     factory = await open_factory(config, f"abuse{secrets.token_hex(4)}", secret=secret)
     try:
         box = await factory.start(PROBE, lambda _: None, lambda _: None)
-        missing = [name for name, on in factory._hosts[False].protections().items() if not on]
+        missing = [name for name, on in factory.protections().items() if not on]
         try:
             if missing:
                 pytest.skip(f"not here: {', '.join(missing)}")

@@ -95,6 +95,10 @@ class FakeCandidate:
     def usage(self) -> Usage:
         return usage_of([self.pid])
 
+    @property
+    def closed(self) -> bool:
+        return self._socket.fileno() == -1
+
     def close(self) -> None:
         self._socket.close()
         os.kill(self.pid, signal.SIGKILL)

@@ -43,23 +43,23 @@ class ChatTokenizer:
 
     def __init__(self, folder: Path, config: ChatConfig) -> None:
         self._config = config
-        self._tokenizer = load_tokenizer(folder)
-        self._coder = _Coder(self._tokenizer)
+        self.tokenizer = load_tokenizer(folder)
+        self._coder = _Coder(self.tokenizer)
         self.format = TOOL_FORMATS[config.tool_format]
         """The notation of tool calls."""
         by_template = config.tools == "template"
-        source = _read(config.template) or template_source(self._tokenizer, tools=by_template)
+        source = _read(config.template) or template_source(self.tokenizer, tools=by_template)
         if source is None:
             raise ConfigError("the model's tokenizer has no chat template; set chat.template to one")
         warn_of_unknown(source, config.template_kwargs)
-        declared = declared_ends(folder, self._tokenizer)
+        declared = declared_ends(folder, self.tokenizer)
         ends = [self.decode([end]) for end in declared]
-        self._template = Template(self._tokenizer, source, config.template_kwargs, ends, self.format.render)
+        self._template = Template(self.tokenizer, source, config.template_kwargs, ends, self.format.render)
         self.stop_ids = self._found_stop_ids(declared)
         """Token ids that end a turn; the template's own is the first."""
         self.context_tokens = context_tokens(folder)
         """Number of positions of the model; None when its config does not have it."""
-        check_vocabulary(folder, self._tokenizer, self.stop_ids)
+        check_vocabulary(folder, self.tokenizer, self.stop_ids)
         self._by_template = by_template and self._template.renders_tools()
         self._warned = False
         self._warn_of_notation()

@@ -41,14 +41,15 @@ class Codec(Generic[M]):
     """Decodes the messages that may arrive at one end of a connection."""
 
     def __init__(self, *classes: type[M]) -> None:
-        self._kinds = {each.kind: (each, _field_types(each)) for each in classes}
-        if len(self._kinds) != len(classes):
+        self.kinds = {each.kind: (each, _field_types(each)) for each in classes}
+        """Message classes by kind, each with the types of its fields."""
+        if len(self.kinds) != len(classes):
             raise ValueError("two messages of a connection have the same kind")
 
     def decode(self, value: JsonObject) -> M:
         """Return the message that a JSON object stands for. Raises MessageError when it is none."""
         kind = value.get("kind")
-        known = self._kinds.get(kind) if isinstance(kind, str) else None
+        known = self.kinds.get(kind) if isinstance(kind, str) else None
         if known is None:
             raise MessageError(f"no message of kind {str(kind)[:50]!r} is expected here")
         message, allowed = known

@@ -7,10 +7,12 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
 
+import docker
 import pytest
 
 from sandbox_contract.problems import ErrorCode
@@ -58,11 +60,11 @@ async def factory(kind, state_dir):
     limits = LimitsConfig(memory_mib=256, pids=64, workspace_mib=16, workspace_inodes=2000)
     node = f"test{secrets.token_hex(4)}"
     made = await open_factory(configuration(kind, state_dir, limits=limits), node)
-    made.node = node
+    made.node, made.boxes = node, state_dir / node / "boxes"
     if kind == "plain":
-        made._hosts[False] = Host(OWN_PYTHON, drops_uids=False, namespaces=False)
+        made.hosts[False] = Host(OWN_PYTHON, drops_uids=False, namespaces=False)
     if kind == "one user":
-        made._hosts[False] = Host(OWN_PYTHON, drops_uids=False, namespaces=True)
+        made.hosts[False] = Host(OWN_PYTHON, drops_uids=False, namespaces=True)
     yield made
     await made.sweep()
     await made.close()
@@ -86,9 +88,11 @@ async def start(factory):
 async def kill(factory, box):
     """End a box from outside, as an operator or a broken machine would."""
     if factory.kind == "docker":
-        await factory._engine._call("kill", lambda: factory._engine._client.kill(box.sandbox_id), 20)
+        with contextlib.closing(docker.from_env()) as engine:
+            await asyncio.to_thread(engine.api.kill, box.sandbox_id)
     else:
-        box._body._process.kill()
+        record = json.loads((factory.boxes / box.sandbox_id / "record.json").read_bytes())
+        os.kill(record["pid"], signal.SIGKILL)
 
 
 async def test_an_episode_runs_from_create_to_release(start):

@@ -74,7 +74,7 @@ def theirs(form: str, text: str) -> list[tuple[str, object]]:
             "tools": [TOOL.model_dump(mode="json")],
         }
     )
-    tokenizer = chat_with(template)._tokenizer
+    tokenizer = chat_with(template).tokenizer
     parser = ToolParserManager.get_tool_parser(name)(tokenizer, request.tools)
     read = parser.extract_tool_calls(text, request)
     return [(call.function.name, json.loads(call.function.arguments)) for call in read.tool_calls or ()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.exposure import ExposureError, _listening, check_reach
+from deploy.exposure import ExposureError, check_reach, listening_on
 from sandbox_service.config import ServiceConfig
 
 
@@ -23,21 +23,21 @@ def test_process_sandboxes_are_not_served_to_other_machines_whatever_was_asked_f
 @pytest.mark.parametrize("kind", ["auto", "docker", "process"])
 def test_the_address_that_serve_listens_on_is_the_one_that_is_checked(kind: str):
     with pytest.raises(ExposureError, match=r"0\.0\.0\.0 can be reached from other machines"):
-        _listening(config(sandbox={"kind": kind}), "0.0.0.0", 8080)
+        listening_on(config(sandbox={"kind": kind}), "0.0.0.0", 8080)
 
 
 def test_the_service_has_the_address_of_serve():
-    served = _listening(config(), "127.0.0.2", 9000).server
+    served = listening_on(config(), "127.0.0.2", 9000).server
     assert (served.host, served.port) == ("127.0.0.2", 9000)
 
 
 @pytest.mark.parametrize("server", [{"host": "127.0.0.1"}, {"port": 8081}])
 def test_another_address_than_serves_is_refused(server: dict[str, object]):
     with pytest.raises(ExposureError, match=r"Ray Serve listens on 127\.0\.0\.2:8080"):
-        _listening(config(server=server), "127.0.0.2", 8080)
-    _listening(config(server={"port": 8080}), "127.0.0.2", 8080)
+        listening_on(config(server=server), "127.0.0.2", 8080)
+    listening_on(config(server={"port": 8080}), "127.0.0.2", 8080)
 
 
 def test_a_service_that_joins_a_cluster_does_not_take_over_an_address_silently():
     with pytest.raises(ExposureError, match=r"but Ray Serve listens on 0\.0\.0\.0:8080"):
-        _listening(config(), "0.0.0.0", 8080, exactly=True)
+        listening_on(config(), "0.0.0.0", 8080, exactly=True)

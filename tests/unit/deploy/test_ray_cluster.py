@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import pytest
 
 from deploy import ray_cluster
-from deploy.ray_cluster import STARTS, _start_in_time, node_variables
+from deploy.ray_cluster import STARTS, node_variables, start_in_time
 from local_processes.descendants import Descendants
 from local_processes.readiness import NotReadyError
 from sandbox_service.config import ServiceConfig
@@ -49,7 +49,7 @@ def start(monkeypatch):
         config = ServiceConfig.model_validate({"fleet": fleet})
         family = Descendants(ray_cluster.MARKER, "run")
         try:
-            _start_in_time(config, None, family, "run", show_logs=False)
+            start_in_time(config, None, family, "run", show_logs=False)
         finally:
             for process in starts.left:
                 process.kill()

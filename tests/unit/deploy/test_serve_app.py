@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.serve_app import _check_port, _settled, _url, fleet_name
+from deploy.serve_app import check_port, fleet_name, service_url, with_absolute_paths
 from local_processes.readiness import NotReadyError
 from sandbox_service.config import ServiceConfig
 
@@ -28,7 +28,7 @@ def test_services_of_different_ports_are_different_fleets():
 
 def test_paths_mean_the_same_in_every_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    settled = _settled(
+    settled = with_absolute_paths(
         config(
             store={"url": "sqlite:///var/t.sqlite"},
             sandbox={"state_dir": "state"},
@@ -43,7 +43,7 @@ def test_paths_mean_the_same_in_every_process(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize("url", ["sqlite:////var/t.sqlite", "postgresql+psycopg://host/db"])
 def test_urls_without_a_relative_path_stay(url: str):
-    assert _settled(config(store={"url": url})).store.url == url
+    assert with_absolute_paths(config(store={"url": url})).store.url == url
 
 
 def test_a_port_in_use_is_told_before_anything_is_started():
@@ -51,7 +51,7 @@ def test_a_port_in_use_is_told_before_anything_is_started():
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(NotReadyError, match="in use"):
-            _check_port(config(server={"port": taken.getsockname()[1]}))
+            check_port(config(server={"port": taken.getsockname()[1]}))
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_a_port_in_use_is_told_before_anything_is_started():
     [("127.0.0.1", "http://127.0.0.1:80"), ("0.0.0.0", "http://127.0.0.1:80"), ("::1", "http://[::1]:80")],
 )
 def test_the_url_is_how_this_machine_reaches_it(host: str, url: str):
-    assert _url(config(server={"host": host, "port": 80})) == url
+    assert service_url(config(server={"host": host, "port": 80})) == url

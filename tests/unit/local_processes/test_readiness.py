@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from local_processes.readiness import NotReadyError, _sentence, reachable_host, wait_until_ready
+from local_processes.readiness import NotReadyError, problem_detail, reachable_host, wait_until_ready
 from local_processes.waiting import Deadline
 
 
@@ -67,8 +67,8 @@ def test_a_wait_that_began_late_tells_the_time_since_the_start(ready_after):
 
 def test_of_a_problem_document_the_detail_is_told():
     body = b'{"title": "No supervisor", "detail": "no supervisor answers", "code": "supervisor_unavailable"}'
-    assert _sentence(body) == "no supervisor answers"
-    assert _sentence(b"<html>") == "<html>"
+    assert problem_detail(body) == "no supervisor answers"
+    assert problem_detail(b"<html>") == "<html>"
 
 
 def test_nobody_listening_is_told_as_well():

@@ -75,11 +75,11 @@ async def test_work_that_hangs_is_ended_and_the_next_is_done():
     worker = WorkProcess("work", timeout_s=5.0)
     await worker.run(os.getpid)
     hung = worker.pid
-    worker._timeout_s = 0.05
+    worker.timeout_s = 0.05
     with pytest.raises(TimeoutError):
         await worker.run(time.sleep, 600)
     assert process_of(hung) is None
-    worker._timeout_s = 60.0
+    worker.timeout_s = 60.0
     assert await worker.run(abs, -1) == 1
 
 

@@ -92,7 +92,7 @@ async def test_what_a_bootstrap_prints_goes_to_a_log_and_its_last_line_is_kept(t
     output.feed_eof()
     said: list[str] = []
     log = tmp_path / "images" / "base-bookworm.log"
-    assert await images._logged(output, log, said.append) == "I: Retrieving package 499"
+    assert await images.copy_to_log(output, log, said.append) == "I: Retrieving package 499"
     assert len(log.read_text().splitlines()) == 500
     assert said == []
 
@@ -106,5 +106,5 @@ async def test_a_quiet_bootstrap_says_how_far_it_is(tmp_path, monkeypatch):
         said.append(line)
         output.feed_eof()
 
-    await images._logged(output, tmp_path / "base.log", hear)
+    await images.copy_to_log(output, tmp_path / "base.log", hear)
     assert said[0].startswith("building the base image, 0 lines so far")

@@ -51,7 +51,7 @@ async def test_a_start_that_is_cancelled_while_its_folder_is_made_leaves_nothing
     state = SlowState.open(tmp_path, "n1")
     state.box_dirs_may_be_made = threading.Event()
     factory = ProcessFactory(state, f"cancelled{secrets.token_hex(4)}", SandboxLimits())
-    free = len(factory._ranges._free)
+    free = factory.uid_ranges.free
     try:
         start = asyncio.create_task(factory.start(ECHO, lambda _: None, lambda _: None))
         await until(lambda: state.entered)
@@ -59,7 +59,7 @@ async def test_a_start_that_is_cancelled_while_its_folder_is_made_leaves_nothing
         state.box_dirs_may_be_made.set()
         with pytest.raises(asyncio.CancelledError):
             await start
-        await until(lambda: len(factory._ranges._free) == free)
+        await until(lambda: factory.uid_ranges.free == free)
         assert list(state.boxes.iterdir()) == []
     finally:
         await factory.close()

@@ -117,7 +117,7 @@ async def test_a_request_in_flight_when_the_connection_breaks_has_an_unknown_out
     client = MultiplexedClient(UnixAddress(str(socket_path)), on_lost=lost.append)
     request = asyncio.create_task(client.request(step(), 5))
     await arrived.wait()
-    for peer in list(server._peers):
+    for peer in list(server.peers):
         peer.abort("pulled the plug")
     with pytest.raises(ServiceError) as caught:
         await request

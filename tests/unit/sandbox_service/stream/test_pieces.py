@@ -146,7 +146,7 @@ async def test_a_peer_that_stops_reading_a_large_answer_is_cut(socket_path):
     writer.transport.pause_reading()
     writer.write(Frame(Op.STEP, 1).encode())
     await handled.wait()
-    (peer,) = server._peers
+    (peer,) = server.peers
     await asyncio.wait_for(peer.wait_closed(), 5)
     writer.close()
     await server.close()

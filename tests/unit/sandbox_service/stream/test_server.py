@@ -275,7 +275,7 @@ async def test_a_peer_that_leaves_its_answers_unread_is_cut(socket_path):
     writer.transport.pause_reading()
     writer.write(step().encode())
     await handled.wait()
-    (peer,) = server._peers
+    (peer,) = server.peers
     await asyncio.wait_for(peer.wait_closed(), 5)
     assert server.connections == 0
     writer.close()

@@ -44,7 +44,7 @@ async def test_names_of_models_may_have_slashes_and_at_signs() -> None:
     policy = make_policy(choice, "echo", CONFIG)
     assert choice.label == "openai:org/m@v2@http://h:1/v1"
     assert isinstance(policy, ModelPolicy)
-    assert policy._model == "org/m@v2"
+    assert policy.model == "org/m@v2"
     await policy.aclose()
 
 

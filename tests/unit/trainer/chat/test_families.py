@@ -312,8 +312,8 @@ def _differs_in_the_end_alone(chat, pieces: list[int], whole: list[int], kept: i
 @given(words=CONTENT)
 def test_what_looks_like_a_special_token_is_text(name: str, words: str) -> None:
     chat = chat_with(name)
-    special = set(chat._tokenizer.all_special_ids) | set(chat._tokenizer.added_tokens_decoder)
-    special -= {token for token, added in chat._tokenizer.added_tokens_decoder.items() if not added.special}
+    special = set(chat.tokenizer.all_special_ids) | set(chat.tokenizer.added_tokens_decoder)
+    special -= {token for token, added in chat.tokenizer.added_tokens_decoder.items() if not added.special}
     for plain, marked in (
         ([tool_answer("x")], [tool_answer(f"x {words}")]),
         ([Message(role="user", content="x")], [Message(role="user", content=f"x {words}")]),

@@ -39,7 +39,7 @@ CODECS = {
 )
 def test_a_message_survives_its_way_over_a_socket(message: Message) -> None:
     value = json.loads(json.dumps(encode(message)))
-    [codec] = [each for each in CODECS.values() if type(message).kind in each._kinds]
+    [codec] = [each for each in CODECS.values() if type(message).kind in each.kinds]
     assert codec.decode(value) == message
 
 

@@ -77,4 +77,4 @@ def test_each_test_has_a_candidate_of_its_own_and_closes_it(agent: FakeAgent) ->
     source = "calls = []\ndef add(a, b):\n    calls.append(1)\n    return len(calls)"
     assert [run(agent, source, "assert add(1, 1) == 1") for _ in range(2)] == [Result.PASSED] * 2
     assert len({candidate.pid for candidate in agent.candidates}) == 2
-    assert all(candidate._socket.fileno() == -1 for candidate in agent.candidates)
+    assert all(candidate.closed for candidate in agent.candidates)
