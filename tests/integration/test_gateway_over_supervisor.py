@@ -10,6 +10,7 @@ import pytest
 
 from sandbox_client.async_client import AsyncSandboxClient
 from sandbox_client.errors import ConflictError, NotFoundError
+from sandbox_contract.inspection import Trajectory
 from sandbox_service.config import PoolConfig, ServerConfig
 from sandbox_service.gateway.app import build_app
 from tests.fakes.environments import fake_registry
@@ -102,6 +103,22 @@ async def test_a_history_of_any_length_is_read_page_by_page(client, http):
     whole = (await http.get(path)).json()
     assert whole == {**first, "events": first["events"] + rest["events"], "next_cursor": None}
     assert (await client.trajectory(created.instance_id)).model_dump(mode="json") == whole
+
+
+async def test_a_history_of_megabytes_arrives_whole(client, http):
+    created = await client.create_instance("echo", "echo-10")
+    said = "x" * 3_000_000
+    await client.step(created.instance_id, said)
+    path = f"/v1/instances/{created.instance_id}/trajectory"
+    answer = await http.get(path)
+    assert int(answer.headers["content-length"]) == len(answer.content)
+    assert answer.headers["content-type"] == "application/json"
+    events = Trajectory.model_validate_json(answer.content).events
+    assert [event.operation for event in events] == ["create", "step"]
+    assert events[1].request is not None
+    assert events[1].request["message"] == {"role": "assistant", "content": said}
+    head = await http.head(path)
+    assert (head.headers["content-length"], head.content) == (answer.headers["content-length"], b"")
 
 
 async def test_instances_are_listed_page_by_page(client, http):
