@@ -28,8 +28,9 @@ _SQLITE_PRAGMAS = (
     "PRAGMA journal_mode=WAL",
     "PRAGMA busy_timeout=5000",
     "PRAGMA journal_size_limit=67108864",
-    # Each checkpoint waits for the disk, and answers wait for it; small transactions write many pages.
-    "PRAGMA wal_autocheckpoint=8000",
+    # A checkpoint within a commit waits for the disk, and answers for the commit: ``checkpoints`` makes them
+    # earlier. This limit, 250 MiB, is for commits that leave it no pause.
+    "PRAGMA wal_autocheckpoint=64000",
 )
 
 

@@ -23,6 +23,7 @@ from sandbox_service.config import Durability
 from sandbox_service.errors import ServiceError
 from sandbox_service.telemetry import get_logger
 
+from .checkpoints import Checkpoints
 from .commits import unwritable
 from .inserts import write_batch
 from .records import EventRecord
@@ -69,7 +70,9 @@ class Writer:
 
     def __init__(self, engine: Engine, config: StoreConfig) -> None:
         self._engine = engine
-        self._sqlite = SqliteBatches(engine) if engine.dialect.name == "sqlite" else None
+        is_sqlite = engine.dialect.name == "sqlite"
+        self._sqlite = SqliteBatches(engine) if is_sqlite else None
+        self._checkpoints = Checkpoints(engine) if is_sqlite else None
         self._config = config
         self._lock = threading.Lock()
         self._queue: deque[Record] = deque()
@@ -192,6 +195,8 @@ class Writer:
         finally:
             if self._sqlite is not None:
                 self._sqlite.close()
+            if self._checkpoints is not None:
+                self._checkpoints.stop()
 
     def _write_until_stopped(self) -> None:
         while True:
@@ -272,6 +277,8 @@ class Writer:
             self._last_error = ""
         if self.on_commit is not None:
             self.on_commit()
+        if self._checkpoints is not None:
+            self._checkpoints.committed(sum(map(_size, batch)))
         for future in due:
             future.set_result(None)
 
