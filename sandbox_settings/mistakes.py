@@ -33,8 +33,8 @@ def mistakes(errors: Sequence[ErrorDetails], model: type[BaseModel], tree: Tree)
         clauses = by_key.setdefault(".".join(names), [])
         if (clause := _clause(error)) not in clauses:
             clauses.append(clause)
-    told = [": ".join(filter(None, (key, ", or ".join(clauses)))) for key, clauses in by_key.items()]
-    return "; ".join([*told, *(_unknown(model, tree, group, names) for group, names in unknown.items())])
+    sentences = [": ".join(filter(None, (key, ", or ".join(clauses)))) for key, clauses in by_key.items()]
+    return "; ".join([*sentences, *(_unknown(model, tree, group, names) for group, names in unknown.items())])
 
 
 def _clause(error: ErrorDetails) -> str:
@@ -54,18 +54,18 @@ def _not_one_of(value: str, choices: Sequence[str]) -> str:
 
 
 def _unknown(model: type[BaseModel], tree: Tree, group: tuple[str, ...], names: Sequence[str]) -> str:
-    """Tell of settings that a group does not have, together: they may be those of another kind."""
+    """Describe the unknown settings of a group together: they may be those of another kind."""
     known = _known(model, tree, group)
     where = ".".join(group)
     if len(names) > 1 and known:
         kind = _at(tree, (*group, "kind"))
         what = f"{where or 'the configuration'}{f' of kind {kind}' if kind else ''}"
         return f"{what} has no settings {', '.join(names)}; it has: {', '.join(known)}"
-    told = [
+    sentences = [
         f"{'.'.join((*group, name))}: there is no such setting{_proposal(model, name, known)}"
         for name in names
     ]
-    return "; ".join(told)
+    return "; ".join(sentences)
 
 
 def _proposal(model: type[BaseModel], name: str, known: Sequence[str]) -> str:

@@ -79,7 +79,7 @@ async def difficulties(
     """
     room = asyncio.Semaphore(_AT_ONCE)
 
-    async def told(task: TaskRef) -> TaskRef:
+    async def with_difficulty(task: TaskRef) -> TaskRef:
         async with room:
             try:
                 created = await service.create_instance(task.environment, task.task_id, params=params)
@@ -92,7 +92,7 @@ async def difficulties(
 
     try:
         async with asyncio.TaskGroup() as group:
-            asked = [group.create_task(told(task)) for task in tasks]
+            asked = [group.create_task(with_difficulty(task)) for task in tasks]
     except* ServiceUnavailable as errors:
         failed = errors.exceptions[0]
     else:

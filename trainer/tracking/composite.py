@@ -18,23 +18,23 @@ class CompositeTracker:
     a run.
     """
 
-    def __init__(self, own: Tracker, guests: Iterable[Tracker] = ()) -> None:
+    def __init__(self, own: Tracker, optional: Iterable[Tracker] = ()) -> None:
         self._own = own
-        self._guests = list(guests)
+        self._optional = list(optional)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         self._own.log(step, metrics)
-        for guest in tuple(self._guests):
+        for tracker in tuple(self._optional):
             try:
-                guest.log(step, metrics)
+                tracker.log(step, metrics)
             except Exception as error:  # noqa: BLE001 - services of others fail in ways of their own
-                self._guests.remove(guest)
-                logger.warning("tracker %s failed and was disabled: %s", type(guest).__name__, error)
+                self._optional.remove(tracker)
+                logger.warning("tracker %s failed and was disabled: %s", type(tracker).__name__, error)
 
     def close(self) -> None:
         self._own.close()
-        for guest in self._guests:
+        for tracker in self._optional:
             try:
-                guest.close()
+                tracker.close()
             except Exception as error:  # noqa: BLE001 - as above
-                logger.warning("tracker %s could not be closed: %s", type(guest).__name__, error)
+                logger.warning("tracker %s could not be closed: %s", type(tracker).__name__, error)

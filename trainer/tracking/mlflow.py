@@ -42,13 +42,13 @@ class MlflowTracker:
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         now = int(time.time() * 1000)
-        told = [
+        logged = [
             self._entities.Metric(name, value, now, step)
             for name, value in metrics.items()
             if math.isfinite(value)
         ]
-        for first in range(0, len(told), _BATCH):
-            self._client.log_batch(self._run_id, metrics=told[first : first + _BATCH])
+        for first in range(0, len(logged), _BATCH):
+            self._client.log_batch(self._run_id, metrics=logged[first : first + _BATCH])
 
     def close(self) -> None:
         if self._open:

@@ -33,17 +33,18 @@ def open_tracker(config: RunConfig, folder: Path, importer: Importer = importlib
     """
     folder.mkdir(parents=True, exist_ok=True)
     own = JsonlTracker(folder / "metrics.jsonl")
-    guests: list[Tracker] = []
+    opened: list[Tracker] = []
     try:
-        for guest in _guests(config, folder, importer):
-            guests.append(guest)  # one by one, so that those already open are closed when the next one fails
+        for tracker in _optional_trackers(config, folder, importer):
+            # One by one, so that those already open are closed when the next one fails.
+            opened.append(tracker)
     except TrainerError:
-        CompositeTracker(own, guests).close()
+        CompositeTracker(own, opened).close()
         raise
-    return CompositeTracker(own, guests)
+    return CompositeTracker(own, opened)
 
 
-def _guests(config: RunConfig, folder: Path, importer: Importer) -> Iterator[Tracker]:
+def _optional_trackers(config: RunConfig, folder: Path, importer: Importer) -> Iterator[Tracker]:
     tracking = config.tracking
     settings = flat(config.model_dump(mode="json"))
     if tracking.tensorboard:

@@ -7,15 +7,15 @@ from trainer.tracking.composite import CompositeTracker
 
 
 def test_all_are_told_and_closed():
-    own, guest = MemoryTracker(), MemoryTracker()
-    both = CompositeTracker(own, [guest])
+    own, other = MemoryTracker(), MemoryTracker()
+    both = CompositeTracker(own, [other])
     both.log(1, {"a": 2.0})
     both.close()
-    assert own.lines == guest.lines == [(1, {"a": 2.0})]
-    assert own.closed == guest.closed == 1
+    assert own.lines == other.lines == [(1, {"a": 2.0})]
+    assert own.closed == other.closed == 1
 
 
-def test_a_guest_that_fails_is_left_out_and_said_so_once(caplog):
+def test_an_optional_tracker_that_fails_is_disabled_with_one_warning(caplog):
     own, broken, well = MemoryTracker(), MemoryTracker(fails_at=1), MemoryTracker()
     tracker = CompositeTracker(own, [broken, well])
     with caplog.at_level(logging.WARNING):
