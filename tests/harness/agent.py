@@ -41,7 +41,7 @@ def say(value):
 def ask(request):
     say({"ask": request})
     return json.loads(sys.stdin.readline())
-ask_world.connect(ask)
+ask_world.WORLD.connect(ask)
 for line in sys.stdin:
     output = io.StringIO()
     sys.stdout = sys.stderr = output

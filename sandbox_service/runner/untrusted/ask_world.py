@@ -20,25 +20,31 @@ if TYPE_CHECKING:
     import socket
 
 
-_connected: list[Callable[[JsonObject], JsonObject]] = []
-"""What answers the cell that runs, if anything does. It belongs to the module because cells, and what they
-import, find it by importing ``ask``; a session is a process of its own and runs one cell at a time."""
+class WorldConnection:
+    """Passes questions on to what answers the cell that runs, if anything does."""
+
+    def __init__(self) -> None:
+        self._answer: Callable[[JsonObject], JsonObject] | None = None
+
+    def connect(self, answer: Callable[[JsonObject], JsonObject] | None) -> None:
+        """Have ``answer`` answer the calls of ``ask`` from now on; with None they fail."""
+        self._answer = answer
+
+    def ask(self, request: JsonObject) -> JsonObject:
+        """Return the world's answer.
+
+        Raises TypeError when ``request`` is no dictionary, RuntimeError when the world answers no questions,
+        and EOFError when the world is gone.
+        """
+        if self._answer is None:
+            raise RuntimeError("the world answers no questions here")
+        return self._answer(request)
 
 
-def ask(request: JsonObject) -> JsonObject:
-    """Return the world's answer.
-
-    Raises TypeError when ``request`` is no dictionary, RuntimeError when the world answers no questions, and
-    EOFError when the world is gone.
-    """
-    if not _connected:
-        raise RuntimeError("the world answers no questions here")
-    return _connected[0](request)
-
-
-def connect(answer: Callable[[JsonObject], JsonObject] | None) -> None:
-    """Have ``answer`` answer the calls of ``ask`` from now on; with None they fail."""
-    _connected[:] = [] if answer is None else [answer]
+WORLD = WorldConnection()
+"""The session's connection. It belongs to the module because cells, and what they import, find it by
+importing ``ask``; a session is a process of its own and runs one cell at a time."""
+ask = WORLD.ask
 
 
 class CellQuestions:

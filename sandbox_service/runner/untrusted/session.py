@@ -36,7 +36,7 @@ from sandbox_service.runner.messages.session import (
     SessionForked,
 )
 
-from .ask_world import CellQuestions, connect
+from .ask_world import WORLD, CellQuestions
 
 if TYPE_CHECKING:
     from sandbox_service.runner.messages.codec import Message
@@ -92,9 +92,9 @@ class Session:
             send_packet(self._control, encode(message))
 
     def _run_cell(self, request: RunCell, code: bytes, descriptors: list[int]) -> None:
-        connect(CellQuestions(self._control, request.number).ask if request.serves else None)
+        WORLD.connect(CellQuestions(self._control, request.number).ask if request.serves else None)
         ok = self._cell(code.decode("utf-8", "replace"), descriptors[0])
-        connect(None)
+        WORLD.connect(None)
         self._reply(CellDone(request.number, ok))
 
     def _cell(self, source: str, output: int) -> bool:

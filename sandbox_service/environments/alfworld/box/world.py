@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import textworld
 from textworld.envs import PddlEnv
@@ -41,13 +41,6 @@ _GREETING = "-= Welcome to TextWorld, ALFRED! =-"
 _TASK = "Your task is to: "
 
 
-class _Engine:
-    """The library with its wrapper, and the folder of the games."""
-
-    env: Any = None
-    data = Path()
-
-
 def warm(data: str | None) -> None:
     """Load the library, and one game with what every game reads."""
     if data is None:
@@ -56,33 +49,38 @@ def warm(data: str | None) -> None:
     os.environ["ALFWORLD_DATA"] = str(Path(textworld.__file__).parent)
     from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
 
-    _Engine.data = Path(data)
-    _Engine.env = AlfredDemangler(PddlEnv(textworld.EnvInfos(won=True, admissible_commands=True)))
-    first = next(iter(sorted(_Engine.data.glob("*/*/*/*/game.tw-pddl"))), None)
+    AlfWorld.data = Path(data)
+    AlfWorld.env = AlfredDemangler(PddlEnv(textworld.EnvInfos(won=True, admissible_commands=True)))
+    first = next(iter(sorted(AlfWorld.data.glob("*/*/*/*/game.tw-pddl"))), None)
     if first is not None:
-        _Engine.env.load(str(first))
-        _Engine.env.reset()
+        AlfWorld.env.load(str(first))
+        AlfWorld.env.reset()
 
 
 class AlfWorld(GameWorld):
     """The task has ``game``, the path of its file below the data."""
 
+    env: ClassVar[Any] = None
+    """The planner's library with its wrapper, which has one state in a process."""
+    data: ClassVar[Path] = Path()
+    """The folder of the games."""
+
     def instructions(self) -> str:
         return _INSTRUCTIONS
 
     def open(self) -> Turn:
-        path = _Engine.data / self.task["game"]
+        path = self.data / self.task["game"]
         try:
-            _Engine.env.load(str(path))
+            self.env.load(str(path))
         except (OSError, ValueError, KeyError) as error:
             raise WorldError(f"the game {self.task['game']} cannot be read: {error}") from error
-        state = _Engine.env.reset()
+        state = self.env.reset()
         text = str(state.feedback).removeprefix(_GREETING).strip()
         _, _, chore = text.rpartition(_TASK)
         return self._turn(state, text, {"task_description": f"{_TASK}{chore}"})
 
     def play(self, action: str, timeout_s: float) -> Turn:
-        state, _, _ = _Engine.env.step(" ".join(action.lower().split()))
+        state, _, _ = self.env.step(" ".join(action.lower().split()))
         return self._turn(state, str(state.feedback))
 
     def _turn(self, state: Mapping[str, Any], text: str, info: dict[str, Any] | None = None) -> Turn:

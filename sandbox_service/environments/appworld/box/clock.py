@@ -13,17 +13,14 @@ import time
 import freezegun
 
 _DURATIONS = ("monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")
-_held: list[object] = []
 
 
-def hold_clock(moment: str) -> None:
-    """Freeze the date of this process and of its forks; once is enough."""
-    if _held:
-        return
+def hold_clock(moment: str) -> object:
+    """Freeze the date of this process and of its forks; return the freezer, whose owner keeps it."""
     running = {name: getattr(time, name) for name in _DURATIONS}
     freezegun.configure(extend_ignore_list=["sandbox_service"])
     freezer = freezegun.freeze_time(moment)
     freezer.start()
-    _held.append(freezer)
     for name, function in running.items():
         setattr(time, name, function)
+    return freezer

@@ -69,7 +69,7 @@ class Engine:
         """Load everything that does not depend on a task. No thread is left."""
         self._data = Path(data)
         _settle(self._data)
-        hold_clock(_FIRST_MOMENT)
+        self._freezer = hold_clock(_FIRST_MOMENT)
         run_endpoints_in_place()
         self._all = [*get_all_apps()]
         base = str(self._data / "base_dbs")

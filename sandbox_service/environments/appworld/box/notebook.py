@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import base64
 import contextlib
+import functools
 import inspect
 import io
 import linecache
@@ -39,17 +40,20 @@ _RENAMED = (
     ("appworld.common.utils.TimeoutError: Function run_cell execution", "Exception: Execution"),
 )
 _SHORTEST_WAIT_S = 0.1
-_open: list[Notebook] = []
 
 
 def run(code: str, timeout_s: int, most: int) -> None:
     """Run a cell, and write what AppWorld would answer to standard output, at most ``most`` characters."""
-    if not _open:
-        _open.append(Notebook(ask({"op": "prelude"})))
-    message = _open[0].run(code, timeout_s, most)
+    message = _notebook().run(code, timeout_s, most)
     data = message.encode("utf-8", "replace")
     while data:
         data = data[os.write(1, data) :]
+
+
+@functools.cache
+def _notebook() -> Notebook:
+    """The notebook of this session, opened by its first cell."""
+    return Notebook(ask({"op": "prelude"}))
 
 
 class TimeoutError(Exception):  # AppWorld's name of it

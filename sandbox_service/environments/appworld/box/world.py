@@ -6,7 +6,7 @@ One world a process. All of AppWorld is loaded once, in the process that worlds 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sandbox_service.runner.world import Context, Outcome, Start, Verdict, World, WorldError, wants_sparse
 from sandbox_service.wire.codes import BoxErrorCode
@@ -25,19 +25,23 @@ JsonObject = dict[str, Any]
 
 _PARAMS = ("prompt", "simple", "sparse")
 _OVER = "Nothing was run: the task has been completed."
-_loaded: list[tuple[Engine, str]] = []
 
 
 def warm(data: str | None) -> None:
     """Load AppWorld with its data. Raises RuntimeError when there is none."""
     if data is None:
         raise RuntimeError("AppWorld has no data here")
-    if not _loaded:
-        _loaded.append((Engine(data), read_preamble()))
+    if AppWorldWorld.engine is None:
+        AppWorldWorld.engine, AppWorldWorld.preamble = Engine(data), read_preamble()
 
 
 class AppWorldWorld(World):
     """One task, from its opening to ``complete_task``."""
+
+    engine: ClassVar[Engine | None] = None
+    """AppWorld as it was loaded in the process that worlds are forked from."""
+    preamble: ClassVar[str] = ""
+    """The cell that opens each notebook."""
 
     def __init__(self, task: JsonObject, context: Context) -> None:
         super().__init__(task, context)
@@ -48,10 +52,10 @@ class AppWorldWorld(World):
             raise WorldError(detail, BoxErrorCode.INVALID_REQUEST)
         if context.agent is None:
             raise WorldError("AppWorld needs an agent to run code")
-        if not _loaded:
+        if self.engine is None:
             raise WorldError("AppWorld is not loaded")
-        self._engine, preamble = _loaded[0]
-        self._cells = Cells(self._engine, context.agent, preamble, int(task["max_output"]))
+        self._engine = self.engine
+        self._cells = Cells(self._engine, context.agent, self.preamble, int(task["max_output"]))
         self._final: Score | None = None
 
     def start(self) -> Start:

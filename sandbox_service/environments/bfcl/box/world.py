@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import ClassVar
 
 from sandbox_service.runner.world import (
     Context,
@@ -28,15 +29,12 @@ from .shelf import Shelf
 from .single import SingleTurn
 from .turns import MultiTurn
 
-_shelves: list[Shelf] = []
-
 
 def warm(data: str | None) -> None:
     """Open the prepared data, so that every worker has it."""
     if data is None:
         raise WorldError("bfcl has no data: it is not set up")
-    shelf = Shelf(Path(data))
-    _shelves[:] = [shelf]
+    BfclWorld.shelf = shelf = Shelf(Path(data))
     # Read here, these are shared by all workers; the files are mapped.
     shelf.warm()
     for ids in shelf.categories.values():
@@ -61,11 +59,12 @@ def _rehearse(shelf: Shelf, task_id: str) -> None:
 class BfclWorld(World):
     """An episode of a task."""
 
+    shelf: ClassVar[Shelf | None] = None
+    """The tasks of this box: opened before the first instance, read by all, and no part of a copy."""
+
     def start(self) -> Start:
         options = read_options(self.context.params)
-        if not _shelves:
-            raise WorldError("bfcl has no data: warm() was not called")
-        shelf = _shelves[0]
+        shelf = self._opened_shelf()
         try:
             task = shelf.task(self.task["id"])
         except KeyError:
@@ -81,11 +80,16 @@ class BfclWorld(World):
         info = {"category": category, "max_steps": self.task["max_steps"], **start.info}
         return Start(start.messages, start.tools, info)
 
+    def _opened_shelf(self) -> Shelf:
+        if self.shelf is None:
+            raise WorldError("bfcl has no data: warm() was not called")
+        return self.shelf
+
     def step(self, message: JsonObject, timeout_s: float) -> Outcome:
         outcome = self.dialogue.hear(message)
         if not (outcome.terminated and self.final_reward):
             return outcome
-        truth = _shelves[0].answer(self.task["id"])["truth"]
+        truth = self._opened_shelf().answer(self.task["id"])["truth"]
         return dataclasses.replace(outcome, reward=float(self.dialogue.grade(truth).valid))
 
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 from typing import TYPE_CHECKING, ClassVar, NoReturn
@@ -36,16 +37,12 @@ _SIMPLIFICATIONS = (
     "selfWateringFlowerPots",
     "teleportAction",
 )
-_engines: dict[int, Engine] = {}
-"""The engine of this process, by process id: a copy of the process must not talk to its source's."""
 
 
-def _engine() -> Engine:
-    own = os.getpid()
-    if own not in _engines:
-        _engines.clear()
-        _engines[own] = Engine()
-    return _engines[own]
+@functools.lru_cache(maxsize=1)
+def _engine(pid: int) -> Engine:
+    """The engine of this process, whose id ``pid`` is: a copy must not talk to its source's Java."""
+    return Engine()
 
 
 def _end_worker(lost: EngineLost) -> NoReturn:
@@ -70,7 +67,7 @@ class ScienceWorld(GameWorld):
             raise WorldError("valid_actions is true or false", BoxErrorCode.INVALID_REQUEST)
         self._points = 0
         try:
-            self._game = _engine().open(self.task["task"], self.task["variation"], simplifications)
+            self._game = _engine(os.getpid()).open(self.task["task"], self.task["variation"], simplifications)
             self._templates = self._game.templates()
             task = self._game.description()
             turn = self._turn(self._game.step("look around"))

@@ -25,14 +25,13 @@ take X, take X from Y, drop X, put X on Y, insert X into Y, open X, close X, loc
 eat X; and in a kitchen: cook X with Y, chop / slice / dice X with Y, prepare meal.\
 """
 _KEPT = "{!r} is not part of the game."
-_games: dict[str, Any] = {}
-"""The games that are loaded, by name; a worker plays one of them."""
 
 
 def warm(data: str | None) -> None:
     """Load every game, with what its first opening reads."""
     if data is None:
         raise WorldError("textworld has no games; set it up")
+    games: dict[str, Any] = {}
     for path in sorted(Path(data).glob("*.z8")):
         wanted = textworld.EnvInfos(
             objective=True, max_score=True, score=True, won=True, lost=True, admissible_commands=True
@@ -40,12 +39,15 @@ def warm(data: str | None) -> None:
         game = textworld.start(str(path), wanted)
         game.seed(1)
         game.reset()
-        _games[path.stem] = game
+        games[path.stem] = game
+    TextWorld.games = games
 
 
 class TextWorld(GameWorld):
     """The task has ``game``, the name of one that is loaded."""
 
+    games: ClassVar[Mapping[str, Any]] = {}
+    """The games that are loaded, by name; a worker plays one of them."""
     PARAMS: ClassVar[tuple[str, ...]] = ("valid_actions",)
 
     def instructions(self) -> str:
@@ -56,7 +58,7 @@ class TextWorld(GameWorld):
         if not isinstance(self._with_valid, bool):
             raise WorldError("valid_actions is true or false", BoxErrorCode.INVALID_REQUEST)
         try:
-            self._game = _games[self.task["game"]]
+            self._game = self.games[self.task["game"]]
         except KeyError:
             raise WorldError(f"there is no game {self.task['game']!r}") from None
         # No game draws lots; should one do, the seed decides. 0 would stand for the clock.

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sandbox_service.runner.untrusted.ask_world import ask, connect
+from sandbox_service.runner.untrusted.ask_world import WorldConnection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.harness.runner_box import RunnerBox
 
 ASK = "from sandbox_service.runner.untrusted.ask_world import ask\n"
@@ -146,17 +144,12 @@ def test_an_endless_stream_of_questions_ends_at_the_deadline(act: Any) -> None:
     assert result["questions"] > 0
 
 
-@pytest.fixture
-def unconnected() -> Iterator[None]:
-    yield
-    connect(None)
-
-
-def test_questions_go_to_what_is_connected(unconnected: None) -> None:
+def test_questions_go_to_what_is_connected() -> None:
+    world = WorldConnection()
     with pytest.raises(RuntimeError, match="no questions"):
-        ask({})
-    connect(lambda request: {"heard": json.dumps(request)})
-    assert ask({"a": 1}) == {"heard": '{"a": 1}'}
-    connect(None)
+        world.ask({})
+    world.connect(lambda request: {"heard": json.dumps(request)})
+    assert world.ask({"a": 1}) == {"heard": '{"a": 1}'}
+    world.connect(None)
     with pytest.raises(RuntimeError, match="no questions"):
-        ask({})
+        world.ask({})

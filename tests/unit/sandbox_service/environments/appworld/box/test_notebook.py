@@ -19,7 +19,7 @@ def serve(request):
         return {"apis": {"notes": ["read", "write"]}, "preamble": "\\nimport json\\nimport pendulum\\n",
                 "moment": "2023-05-18T12:00:00", "seed": 100}
     return job["answer"]
-ask_world.connect(serve)
+ask_world.WORLD.connect(serve)
 sys.modules["__main__"] = types.ModuleType("__main__")
 from sandbox_service.environments.appworld.box.notebook import run
 said = []
