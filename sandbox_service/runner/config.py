@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from sandbox_service.runner.kernel.privileges import Limits
+from sandbox_service.runner.kernel.privileges import ProcessLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class RunnerConfig:
     """How many ids there are, for agents and candidates."""
     env_uid: int = 0
     """The id of zygote and workers."""
-    limits: Limits = field(default_factory=Limits)
+    limits: ProcessLimits = field(default_factory=ProcessLimits)
     """Bounds of agent processes."""
     system_calls: str = ""
     """The filter of system calls that agents and environment get, in hexadecimal; empty where the box has one
@@ -54,7 +54,7 @@ class RunnerConfig:
         known = {key: value for key, value in values.items() if key in cls.__dataclass_fields__}
         known["scratch"] = tuple(str(path).rstrip("/") for path in values.get("scratch", ()))
         known["workspace_root"] = str(values["workspace_root"]).rstrip("/")
-        known["limits"] = Limits(**values.get("limits", {}))
+        known["limits"] = ProcessLimits(**values.get("limits", {}))
         config = cls(**known)
         bytes.fromhex(config.system_calls)
         if not config.workspace_root.startswith("/"):

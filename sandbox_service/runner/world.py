@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sandbox_service.wire.codes import BoxErrorCode
 
 if TYPE_CHECKING:
-    from sandbox_service.runner.kernel.cpu_usage import Usage
+    from sandbox_service.runner.kernel.cpu_usage import CpuUsage
 
 
 JsonObject = dict[str, Any]
@@ -76,7 +76,7 @@ class Candidate(Protocol):
         """Send one JSON object, wait for one. Raises TimeoutError, or EOFError when the process is gone."""
         ...
 
-    def usage(self) -> Usage:
+    def usage(self) -> CpuUsage:
         """A look at what it and everything of its uid has computed, and wants to."""
         ...
 

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.base import EnvironmentSpec
 from sandbox_service.environments.registry import Registry
-from sandbox_service.environments.shared.box.game_world import GameWorld, Turn
+from sandbox_service.environments.shared.box.game_world import GameTurn, GameWorld
 from sandbox_service.environments.shared.service.game_catalog import GameCatalog, GameFacts, GameTask
 from sandbox_service.errors import ServiceError
 from sandbox_service.runner.world import Context
@@ -31,20 +31,20 @@ class CorridorWorld(GameWorld):
     def instructions(self) -> str:
         return "You are in a corridor. Say: go north, or: look."
 
-    def open(self) -> Turn:
+    def open(self) -> GameTurn:
         self.done = 0
         length = self.task["length"]
         goal = f"Instruction: [SEP] Leave the corridor of {length}. [SEP] You see a corridor."
         info = {"task_description": f"Leave the corridor of {length}.", "possible_objects": ["door"]}
-        return Turn(goal, actions=self._actions(), info=info)
+        return GameTurn(goal, actions=self._actions(), info=info)
 
-    def play(self, action: str, timeout_s: float) -> Turn:
+    def play(self, action: str, timeout_s: float) -> GameTurn:
         if action not in ("go north", "click[Buy Now]"):
-            return Turn("Nothing happens.", score=self._score(), actions=self._actions())
+            return GameTurn("Nothing happens.", score=self._score(), actions=self._actions())
         self.done += 1
         over = self.done >= self.task["length"]
         text = "You are out." if over else f"You went north {self.done} times."
-        return Turn(text, float(over), self._score(), over, over, self._actions(), {"goals": "north"})
+        return GameTurn(text, float(over), self._score(), over, over, self._actions(), {"goals": "north"})
 
     def _actions(self) -> tuple[str, ...]:
         return SHOP_ACTIONS if self.task["shop"] else ACTIONS

@@ -19,7 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sandbox_service.runner.kernel.cpu_usage import Usage, usage_of
+from sandbox_service.runner.kernel.cpu_usage import CpuUsage, usage_of
 from sandbox_service.runner.world import Execution, FileInfo
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class FakeCandidate:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def usage(self) -> Usage:
+    def usage(self) -> CpuUsage:
         return usage_of([self.pid])
 
     @property

@@ -6,7 +6,7 @@ import gzip
 import json
 from typing import TYPE_CHECKING, Any
 
-from sandbox_service.environments.webshop.box.products import Product, Request
+from sandbox_service.environments.webshop.box.products import Product, ShoppingRequest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ def product(asin: str = "B000000001", **changes: Any) -> Product:
         "query": "mugs",
         "product_category": "Home & Kitchen › Dining › Mugs",  # noqa: RUF001
         "searched": "stoneware mug with handle",
-        "made_request": Request("Find me lead free mugs", ("lead free",)),
+        "made_request": ShoppingRequest("Find me lead free mugs", ("lead free",)),
         "human_requests": (),
     }
     return Product(**(facts | changes))

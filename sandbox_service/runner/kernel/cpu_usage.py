@@ -16,7 +16,7 @@ _TIMES = slice(11, 15)
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class CpuUsage:
     """A look at a group of processes."""
 
     cpu_s: float = 0.0
@@ -24,11 +24,11 @@ class Usage:
     runnable: bool = False
     """Whether a thread runs or waits for a processor."""
 
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(self.cpu_s + other.cpu_s, self.runnable or other.runnable)
+    def __add__(self, other: CpuUsage) -> CpuUsage:
+        return CpuUsage(self.cpu_s + other.cpu_s, self.runnable or other.runnable)
 
 
-def usage_of(roots: Iterable[int], uid: int | None = None) -> Usage:
+def usage_of(roots: Iterable[int], uid: int | None = None) -> CpuUsage:
     """Look at ``roots`` with everything below them and, wherever they are, at all processes of ``uid``."""
     pids = tree(roots)
     if uid is not None:
@@ -39,7 +39,7 @@ def usage_of(roots: Iterable[int], uid: int | None = None) -> Usage:
         if fields:
             cpu_s += sum(map(int, fields[_TIMES])) * _TICK_S
             runnable = runnable or _wants(pid, fields)
-    return Usage(cpu_s, runnable)
+    return CpuUsage(cpu_s, runnable)
 
 
 def _holders(uid: int) -> set[int]:

@@ -40,7 +40,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ProcessLimits:
     """Resource limits of one agent process, or of one user id."""
 
     open_files: int = 1024

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sandbox_service.runner.kernel import killing
-from sandbox_service.runner.kernel.privileges import Identity, Limits
+from sandbox_service.runner.kernel.privileges import Identity, ProcessLimits
 from sandbox_service.runner.kernel.procfs import Process, children, descendants, look_up, snapshot
 
 from .spawn import ChildContext, fork_child
@@ -62,7 +62,7 @@ class Ownership:
         helper = kind in HELPERS
         identity = None if uid is None else Identity(uid, config.keeper_uid if helper else uid)
         if helper:
-            limits = Limits(open_files=limits.open_files, file_mib=limits.file_mib)
+            limits = ProcessLimits(open_files=limits.open_files, file_mib=limits.file_mib)
         directory, temporary = config.workspace(serial), config.temporary_directory(serial)
         return ChildContext(directory, temporary, identity, limits, config.filter, namespace)
 

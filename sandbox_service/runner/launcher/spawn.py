@@ -25,7 +25,7 @@ from sandbox_service.runner.untrusted.session import serve_session
 
 if TYPE_CHECKING:
     from sandbox_service.runner.kernel.mount_namespace import MountNamespace
-    from sandbox_service.runner.kernel.privileges import Identity, Limits
+    from sandbox_service.runner.kernel.privileges import Identity, ProcessLimits
 
 
 FIRST = 3
@@ -48,7 +48,7 @@ class ChildContext:
     """An own directory for temporary files; the system's when None."""
     identity: Identity | None
     """None: as the launcher."""
-    limits: Limits
+    limits: ProcessLimits
     system_calls: bytes = b""
     """The filter of its system calls; empty for none."""
     namespace: MountNamespace | None = None
@@ -134,7 +134,7 @@ def _settle(place: ChildContext, descriptors: list[int]) -> None:
 
 def _arrange(descriptors: list[int]) -> None:
     """Put 0 to 2 on /dev/null and the given descriptors from 3 on, and close everything else."""
-    # The soft limit may be below the numbers that are needed for a moment; ``Limits`` lowers both afterwards.
+    # The soft limit may be below the numbers that are needed for a moment; ``ProcessLimits`` lowers it later.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     # First out of the way, above all targets: dup2 would close a given descriptor that lies on a target.

@@ -37,7 +37,7 @@ _USUAL_DEADLINE_S = 60.0
 
 
 @dataclass(slots=True, eq=False)
-class Instance:
+class BoxInstance:
     """A live instance."""
 
     instance_id: str
@@ -46,7 +46,7 @@ class Instance:
     """Number of its agent's side; None where there is no agent code."""
 
 
-class Instances:
+class BoxInstances:
     """Instances by id."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Instances:
         self._on_event = on_event
         self.gauge = QueuedBytes()
         self.workers = Workers(loop, zygote, self.gauge, self._worker_lost)
-        self.instances: dict[str, Instance] = {}
+        self.instances: dict[str, BoxInstance] = {}
         self._releases = Releases(self.workers, launcher, config.many_per_worker)
         self._shared: WorkerProcess | None = None
         self._serial = 0
@@ -98,7 +98,7 @@ class Instances:
             answer(frame.error(BoxErrorCode.SANDBOX_FAILED, "the box takes no more instances"))
             return
         worker = self._worker()
-        instance = Instance(frame.instance_id, worker, serial)
+        instance = BoxInstance(frame.instance_id, worker, serial)
         self.instances[frame.instance_id] = instance
         worker.instances.add(frame.instance_id)
         meta = dict(frame.meta)
@@ -130,7 +130,7 @@ class Instances:
             self._shared = self.workers.fork()
         return self._shared
 
-    def _dismantle(self, instance: Instance) -> None:
+    def _dismantle(self, instance: BoxInstance) -> None:
         """Remove an instance that the host will not release."""
         self.instances.pop(instance.instance_id, None)
         self._releases.drop(instance)
@@ -155,9 +155,9 @@ class Instances:
             self._fork_process(frame, source, copy_id, answer)
 
     def _fork_object(
-        self, frame: Frame, source: Instance, copy_id: str, answer: Callable[[Frame], None]
+        self, frame: Frame, source: BoxInstance, copy_id: str, answer: Callable[[Frame], None]
     ) -> None:
-        copy = Instance(copy_id, source.worker, None)
+        copy = BoxInstance(copy_id, source.worker, None)
 
         def copied(reply: Frame) -> None:
             if reply.op is Op.REPLY:
@@ -168,7 +168,7 @@ class Instances:
         self.workers.submit(source.worker, frame, _deadline(frame), copied)
 
     def _fork_process(
-        self, frame: Frame, source: Instance, copy_id: str, answer: Callable[[Frame], None]
+        self, frame: Frame, source: BoxInstance, copy_id: str, answer: Callable[[Frame], None]
     ) -> None:
         serial = self._next_serial() if source.serial is not None else None
         if serial == 0:
@@ -180,7 +180,7 @@ class Instances:
         if serial is not None:
             meta |= {"serial": serial, "workspace": self._config.workspace(serial)}
             carried = (end, self._launcher.open(serial, source.serial))
-        copy = Instance(copy_id, worker, serial)
+        copy = BoxInstance(copy_id, worker, serial)
         self.instances[copy_id] = copy
         worker.instances.add(copy_id)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sandbox_service.wire.frames import Frame, Op
 
 if TYPE_CHECKING:
-    from .instances import Instance
+    from .instances import BoxInstance
     from .launcher_client import LauncherClient
     from .workers import Workers
 
@@ -33,7 +33,7 @@ class Releases:
     def release(
         self,
         frame: Frame,
-        instance: Instance | None,
+        instance: BoxInstance | None,
         answer: Callable[[Frame], None],
         reset: Callable[[], None] | None = None,
     ) -> None:
@@ -45,7 +45,7 @@ class Releases:
         def done(clean: bool) -> None:
             answer(frame.reply(meta={"clean": clean}))
 
-        def end(instance: Instance) -> None:
+        def end(instance: BoxInstance) -> None:
             if reset is None:
                 self._end(instance, done)
             else:
@@ -69,7 +69,7 @@ class Releases:
         else:
             self._workers.submit(worker, request, _CLOSE_S, lambda _: end(instance))
 
-    def drop(self, instance: Instance) -> None:
+    def drop(self, instance: BoxInstance) -> None:
         """Clean up behind an instance that was lost or never came to life."""
         instance.worker.instances.discard(instance.instance_id)
         instance_id = instance.instance_id
@@ -83,7 +83,7 @@ class Releases:
 
         self._end(instance, done)
 
-    def _end(self, instance: Instance, done: Callable[[bool], None]) -> None:
+    def _end(self, instance: BoxInstance, done: Callable[[bool], None]) -> None:
         """Kill the worker, unless others live in it, and have the agent's side cleaned."""
         if self._shared:
             done(True)

@@ -28,7 +28,7 @@ from sandbox_service.wire.codes import BoxErrorCode
 from sandbox_service.wire.frames import Frame, Op
 
 from .host import HostConnection
-from .instances import Instances
+from .instances import BoxInstances
 from .launcher_client import LauncherClient
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Server:
         self._pids = {launcher_pid: "launcher"}
         self._config: RunnerConfig | None = None
         self._zygote: MessageConnection[zygote.Report] | None = None
-        self._box: Instances | None = None
+        self._box: BoxInstances | None = None
         self._hellos: list[Frame] = []
         self._failure: str | None = None
         self._throttled = (False, False)
@@ -165,7 +165,7 @@ class Server:
         # What the import left in shared directories is the world's. Before the first instance, whose agent
         # could add to it.
         self._launcher.mark_clean()
-        self._box = Instances(
+        self._box = BoxInstances(
             self._loop, self._config, self._zygote, self._launcher, self._pids, self._host.send
         )
         self._answer_hellos()

@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
 def serve_session(control: socket.socket) -> None:
     """Serve cells until the worker hangs up."""
-    Session(control).serve()
+    AgentSession(control).serve()
 
 
-class Session:
+class AgentSession:
     """A namespace, and the loop that runs cells in it."""
 
     def __init__(self, control: socket.socket) -> None:

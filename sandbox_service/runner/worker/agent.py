@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from sandbox_service.runner.io.packets import MAX_BLOB, receive_packet, send_packet
-from sandbox_service.runner.kernel.cpu_usage import Usage, usage_of
+from sandbox_service.runner.kernel.cpu_usage import CpuUsage, usage_of
 from sandbox_service.runner.messages.codec import MessageError, encode
 from sandbox_service.runner.messages.control import (
     AdoptSession,
@@ -91,7 +91,7 @@ class BoxAgent:
         session, capture = self._session, OutputCapture(max_output)
         # What we compute meanwhile answers its questions and takes its output.
         allowance = Allowance(
-            timeout_s, patience_s or timeout_s, lambda: session.usage() + Usage(time.process_time())
+            timeout_s, patience_s or timeout_s, lambda: session.usage() + CpuUsage(time.process_time())
         )
         code_or_none = session.run(code, capture, allowance, serve)
         timed_out = code_or_none is None and allowance.over()

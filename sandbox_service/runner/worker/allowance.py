@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sandbox_service.runner.kernel.cpu_usage import Usage
+    from sandbox_service.runner.kernel.cpu_usage import CpuUsage
 
 
 _LOOKS = 40
@@ -33,7 +33,7 @@ _TRIAL_S = 0.2
 class Allowance:
     """The time for one operation; ``look`` samples the processes that it is for."""
 
-    def __init__(self, time_s: float, patience_s: float, look: Callable[[], Usage]) -> None:
+    def __init__(self, time_s: float, patience_s: float, look: Callable[[], CpuUsage]) -> None:
         self.time_s = min(time_s, patience_s)
         self.patience_s = patience_s
         self.end = time.monotonic() + patience_s

@@ -11,7 +11,7 @@ from sandbox_service.runner.kernel.cpu_usage import usage_of
 from sandbox_service.runner.messages.control import Done, EndCandidate, StartCandidate, Started
 
 if TYPE_CHECKING:
-    from sandbox_service.runner.kernel.cpu_usage import Usage
+    from sandbox_service.runner.kernel.cpu_usage import CpuUsage
 
     from .control import ControlSocket
 
@@ -43,7 +43,7 @@ class CandidateClient:
         send_packet(self._end, message, deadline=deadline)
         return receive_packet(self._end, deadline, max_blob=0)[0]
 
-    def usage(self) -> Usage:
+    def usage(self) -> CpuUsage:
         return usage_of([self._started.pid], self._started.uid)
 
     def close(self) -> None:

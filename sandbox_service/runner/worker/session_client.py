@@ -29,7 +29,7 @@ from sandbox_service.runner.messages.session import (
 )
 
 if TYPE_CHECKING:
-    from sandbox_service.runner.kernel.cpu_usage import Usage
+    from sandbox_service.runner.kernel.cpu_usage import CpuUsage
     from sandbox_service.runner.messages.codec import Message
 
     from .allowance import Allowance
@@ -67,7 +67,7 @@ class SessionClient:
             theirs.close()
         return cls(control, ours, started.uid, started.pid)
 
-    def usage(self) -> Usage:
+    def usage(self) -> CpuUsage:
         """Return what the session and everything of its user id has computed."""
         return usage_of([] if self._pid is None else [self._pid], self._uid)
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import textworld
 from textworld.envs import PddlEnv
 
-from sandbox_service.environments.shared.box.game_world import GameWorld, Turn
+from sandbox_service.environments.shared.box.game_world import GameTurn, GameWorld
 from sandbox_service.runner.world import WorldError
 
 _INSTRUCTIONS = """\
@@ -68,7 +68,7 @@ class AlfWorld(GameWorld):
     def instructions(self) -> str:
         return _INSTRUCTIONS
 
-    def open(self) -> Turn:
+    def open(self) -> GameTurn:
         path = self.data / self.task["game"]
         try:
             self.env.load(str(path))
@@ -79,14 +79,14 @@ class AlfWorld(GameWorld):
         _, _, chore = text.rpartition(_TASK)
         return self._turn(state, text, {"task_description": f"{_TASK}{chore}"})
 
-    def play(self, action: str, timeout_s: float) -> Turn:
+    def play(self, action: str, timeout_s: float) -> GameTurn:
         state, _, _ = self.env.step(" ".join(action.lower().split()))
         return self._turn(state, str(state.feedback))
 
-    def _turn(self, state: Mapping[str, Any], text: str, info: dict[str, Any] | None = None) -> Turn:
+    def _turn(self, state: Mapping[str, Any], text: str, info: dict[str, Any] | None = None) -> GameTurn:
         won = bool(state["won"])
         actions = () if won else tuple(state["admissible_commands"])
-        return Turn(text, float(won), float(won), won, won, actions, info or {})
+        return GameTurn(text, float(won), float(won), won, won, actions, info or {})
 
 
 WORLD = AlfWorld

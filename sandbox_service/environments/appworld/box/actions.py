@@ -10,7 +10,7 @@ from sandbox_service.environments.shared.box.calls import TAG, native_calls, par
 from .prompts import NOTHING_TO_RUN
 
 if TYPE_CHECKING:
-    from sandbox_service.environments.shared.box.calls import Call
+    from sandbox_service.environments.shared.box.calls import ParsedCall
 
 
 JsonObject = dict[str, Any]
@@ -54,7 +54,7 @@ def _first_block(text: str) -> str | None:
     return code if end < 0 else code[:end]
 
 
-def _from_call(call: Call) -> Action:
+def _from_call(call: ParsedCall) -> Action:
     problem = call.problem
     if problem is None and call.name != "appworld":
         problem = f"There is no tool {call.name!r}; the only one is appworld."

@@ -23,7 +23,7 @@ from .values import decode
 if TYPE_CHECKING:
     from sandbox_service.runner.world import Agent
 
-    from .engine import Engine
+    from .engine import AppWorldEngine
 
 
 JsonObject = dict[str, Any]
@@ -57,7 +57,7 @@ def read_preamble() -> str:
 class Cells:
     """Runs the cells of one instance."""
 
-    def __init__(self, engine: Engine, agent: Agent, preamble: str, most: int) -> None:
+    def __init__(self, engine: AppWorldEngine, agent: Agent, preamble: str, most: int) -> None:
         self._engine = engine
         self._agent = agent
         self._preamble = preamble

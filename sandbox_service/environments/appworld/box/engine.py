@@ -47,14 +47,14 @@ _FIRST_MOMENT = "2023-05-18T12:00:00"
 _PLACEHOLDER = re.compile(r"\\\{[^}]*\\\}")
 
 
-class Answer(NamedTuple):
+class ApiAnswer(NamedTuple):
     """What became of one API call."""
 
     value: Any
     printed: str
 
 
-class Specs(NamedTuple):
+class TaskSpecs(NamedTuple):
     """The public part of a task."""
 
     instruction: str
@@ -62,7 +62,7 @@ class Specs(NamedTuple):
     moment: datetime.datetime
 
 
-class Engine:
+class AppWorldEngine:
     """One warm AppWorld, and at most one open task."""
 
     def __init__(self, data: str) -> None:
@@ -99,21 +99,21 @@ class Engine:
                         )
         self._requester = None
 
-    def specs(self, task_id: str) -> Specs:
+    def specs(self, task_id: str) -> TaskSpecs:
         """Instruction, supervisor and date of a task. Raises OSError, KeyError or ValueError."""
         values = json.loads((self._task(task_id) / "specs.json").read_text(encoding="utf-8"))
         if values["db_version"] != DB_VERSION:
             raise ValueError(f"task {task_id} is of data version {values['db_version']}, not {DB_VERSION}")
         supervisor = values.get("supervisor") or values["main_user"]
         moment = datetime.datetime.fromisoformat(values["datetime"])
-        return Specs(str(values["instruction"]), dict(supervisor), moment)
+        return TaskSpecs(str(values["instruction"]), dict(supervisor), moment)
 
     def _task(self, task_id: str) -> Path:
         if not re.fullmatch(r"[\w:-]+", task_id):
             raise ValueError(f"no task id: {task_id!r}")
         return self._data / "tasks" / task_id
 
-    def open(self, task_id: str) -> Specs:
+    def open(self, task_id: str) -> TaskSpecs:
         """Make the databases those of a task, and set the clock."""
         specs = self.specs(task_id)
         set_local_date_and_time(specs.moment)
@@ -158,7 +158,7 @@ class Engine:
         """Count API calls anew."""
         self._live().reset_request_count()
 
-    def call(self, app: str, api: str, arguments: JsonObject, *, wrapped: bool = True) -> Answer:
+    def call(self, app: str, api: str, arguments: JsonObject, *, wrapped: bool = True) -> ApiAnswer:
         """Call a public API as the agent does, by ``apis`` or ``requester``; raises what AppWorld does."""
         if api not in self.apis.get(app, ()):
             what = (
@@ -176,7 +176,7 @@ class Engine:
                 value = _wrap_api_request(app, api, requester)(**arguments)
             else:
                 value = requester.request(app, api, **arguments)
-        return Answer(value, printed.getvalue())
+        return ApiAnswer(value, printed.getvalue())
 
     def completed(self) -> bool:
         """Whether the agent has said that the task is done."""

@@ -27,7 +27,7 @@ from sandbox_service.runner.worker.allowance import Allowance
 from .engine import BEGINNING, OUTPUT
 
 if TYPE_CHECKING:
-    from .engine import Engine
+    from .engine import AppWorldEngine
 
 
 _EVALUATION_S = 100.0
@@ -44,7 +44,7 @@ class StarvedError(Exception):
     """The machine was too busy to evaluate the task in time."""
 
 
-class Score(NamedTuple):
+class TaskScore(NamedTuple):
     """How many of a task's requirements hold."""
 
     passes: int
@@ -57,7 +57,7 @@ class Score(NamedTuple):
         return self.passes / max(1, self.passes + self.failures)
 
 
-def evaluate(engine: Engine, task_id: str, patience_s: float) -> Score:
+def evaluate(engine: AppWorldEngine, task_id: str, patience_s: float) -> TaskScore:
     """Evaluate the open task within ``patience_s``. Raises EvaluationError or StarvedError."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -75,10 +75,10 @@ def evaluate(engine: Engine, task_id: str, patience_s: float) -> Score:
         raise StarvedError(f"the machine is too busy: no evaluation in {patience_s:g} s")
     if "passes" not in answer:
         raise EvaluationError(str(answer.get("failed", "the evaluation ended without a word")))
-    return Score(answer["passes"], answer["failures"], answer["success"])
+    return TaskScore(answer["passes"], answer["failures"], answer["success"])
 
 
-def _leave_with(writing: int, engine: Engine, task_id: str) -> None:
+def _leave_with(writing: int, engine: AppWorldEngine, task_id: str) -> None:
     """Never returns: this is the fork."""
     try:
         privileges.die_with_parent()
@@ -90,7 +90,7 @@ def _leave_with(writing: int, engine: Engine, task_id: str) -> None:
         os._exit(0)
 
 
-def _evaluate(engine: Engine, task_id: str) -> dict[str, Any]:
+def _evaluate(engine: AppWorldEngine, task_id: str) -> dict[str, Any]:
     load, home = ModelHashHandler.load, evaluator.get_db_home_path
 
     def load_hashes(from_path: str | None = None, to_path: str | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .engine import Specs
+    from .engine import TaskSpecs
 
 
 _PROMPT = """\
@@ -77,13 +77,13 @@ TOOL = {
 }
 
 
-def introduction(specs: Specs, *, simple: bool, full: bool) -> str:
+def introduction(specs: TaskSpecs, *, simple: bool, full: bool) -> str:
     """The system message."""
     if simple:
         return _SIMPLE
     return _PROMPT.format(email=specs.supervisor["email"]) if full else _SHORT
 
 
-def task_message(specs: Specs) -> str:
+def task_message(specs: TaskSpecs) -> str:
     """The user message: who asks, and for what."""
     return _TASK.format(**specs.supervisor, instruction=specs.instruction)

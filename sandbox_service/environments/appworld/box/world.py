@@ -13,12 +13,12 @@ from sandbox_service.wire.codes import BoxErrorCode
 
 from .actions import Action, read_actions
 from .cells import Cells, read_preamble
-from .engine import Engine
-from .evaluation import EvaluationError, Score, StarvedError, evaluate
+from .engine import AppWorldEngine
+from .evaluation import EvaluationError, StarvedError, TaskScore, evaluate
 from .prompts import TOOL, introduction, task_message
 
 if TYPE_CHECKING:
-    from .engine import Specs
+    from .engine import TaskSpecs
 
 
 JsonObject = dict[str, Any]
@@ -32,13 +32,13 @@ def warm(data: str | None) -> None:
     if data is None:
         raise RuntimeError("AppWorld has no data here")
     if AppWorldWorld.engine is None:
-        AppWorldWorld.engine, AppWorldWorld.preamble = Engine(data), read_preamble()
+        AppWorldWorld.engine, AppWorldWorld.preamble = AppWorldEngine(data), read_preamble()
 
 
 class AppWorldWorld(World):
     """One task, from its opening to ``complete_task``."""
 
-    engine: ClassVar[Engine | None] = None
+    engine: ClassVar[AppWorldEngine | None] = None
     """AppWorld as it was loaded in the process that worlds are forked from."""
     preamble: ClassVar[str] = ""
     """The cell that opens each notebook."""
@@ -56,11 +56,11 @@ class AppWorldWorld(World):
             raise WorldError("AppWorld is not loaded")
         self._engine = self.engine
         self._cells = Cells(self._engine, context.agent, self.preamble, int(task["max_output"]))
-        self._final: Score | None = None
+        self._final: TaskScore | None = None
 
     def start(self) -> Start:
         try:
-            specs: Specs = self._engine.open(str(self.task["id"]))
+            specs: TaskSpecs = self._engine.open(str(self.task["id"]))
         except (OSError, KeyError, ValueError) as error:
             raise WorldError(f"task {self.task['id']} cannot be opened: {error}") from error
         self._cells.moment = specs.moment.isoformat()
@@ -104,7 +104,7 @@ class AppWorldWorld(World):
         details = {"passes": score.passes, "failures": score.failures, "completed": self._engine.completed()}
         return Verdict(float(score.success) if sparse else score.share, score.success, details)
 
-    def _evaluate(self, patience_s: float, late: BoxErrorCode) -> Score:
+    def _evaluate(self, patience_s: float, late: BoxErrorCode) -> TaskScore:
         # A little of it is left for finding out why an evaluation is late. The agent stands still meanwhile:
         # processes of its own must not make the machine look too busy.
         assert self.context.agent is not None, "checked at the start"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import gymnasium
 import minigrid  # noqa: F401  # registers the levels
 
-from sandbox_service.environments.shared.box.game_world import GameWorld, Turn
+from sandbox_service.environments.shared.box.game_world import GameTurn, GameWorld
 from sandbox_service.runner.world import WorldError
 from sandbox_service.wire.codes import BoxErrorCode
 
@@ -64,7 +64,7 @@ class BabyaiWorld(GameWorld):
     def instructions(self) -> str:
         return _INSTRUCTIONS
 
-    def open(self) -> Turn:
+    def open(self) -> GameTurn:
         if not isinstance(self.context.params.get("efficiency", False), bool):
             raise WorldError("efficiency is true or false", BoxErrorCode.INVALID_REQUEST)
         self.reward = 0.0
@@ -72,7 +72,7 @@ class BabyaiWorld(GameWorld):
         self.image = picture["image"]
         return self._look(before=f"Your goal: {self.env.mission}\n")
 
-    def play(self, action: str, timeout_s: float) -> Turn:
+    def play(self, action: str, timeout_s: float) -> GameTurn:
         known = moves(see(self.image), self._carried())
         name = plain(action)
         if name == CHECK:
@@ -94,18 +94,18 @@ class BabyaiWorld(GameWorld):
         thing = self.env.carrying
         return None if thing is None else (thing.type, thing.color)
 
-    def _look(self, before: str = "") -> Turn:
+    def _look(self, before: str = "") -> GameTurn:
         sight = see(self.image)
         known = moves(sight, self._carried())
         names = ", ".join(f'"{name}"' for name in known.possible)
         text = f"{before}{described(sight, self._carried())}\nAvailable actions: [{names}]"
-        return Turn(text, actions=tuple(known.possible), info=self._count())
+        return GameTurn(text, actions=tuple(known.possible), info=self._count())
 
-    def _told(self, text: str) -> Turn:
+    def _told(self, text: str) -> GameTurn:
         """An answer that took no step of the engine's."""
-        return Turn(text, actions=self.turn.actions, info=self._count())
+        return GameTurn(text, actions=self.turn.actions, info=self._count())
 
-    def _end(self, reward: float, *, ended: bool) -> Turn:
+    def _end(self, reward: float, *, ended: bool) -> GameTurn:
         self.reward = reward
         solved = reward > 0
         score = reward if self.context.params.get("efficiency") else float(solved)
@@ -113,7 +113,7 @@ class BabyaiWorld(GameWorld):
             text = "The task is completed."
         else:
             text = "The task has failed." if ended else "There are no steps left."
-        return Turn(text, reward, score, done=True, success=solved, info=self._count())
+        return GameTurn(text, reward, score, done=True, success=solved, info=self._count())
 
     def _count(self) -> JsonObject:
         return {"engine_steps": int(self.env.step_count), "engine_max_steps": int(self.env.max_steps)}

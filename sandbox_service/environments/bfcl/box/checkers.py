@@ -48,7 +48,7 @@ _turn_state.inspect = SimpleNamespace(  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class CheckerVerdict:
     """A checker's verdict."""
 
     valid: bool
@@ -56,7 +56,7 @@ class Judgement:
     """The checker's own name for what is wrong; says nothing about ground truth."""
 
 
-def check_turns(task: JsonObject, history: list[list[list[str]]], truth: list[list[str]]) -> Judgement:
+def check_turns(task: JsonObject, history: list[list[list[str]]], truth: list[list[str]]) -> CheckerVerdict:
     """Run the history and the ground truth, and compare state and results after each turn."""
     name = f"evaluation{next(_names)}"
     entry = {
@@ -78,7 +78,7 @@ def makes_needless_calls(history: list[list[list[str]]], truth: list[list[str]])
     return not _turns.multi_turn_irrelevance_checker(history, truth)["valid"]
 
 
-def check_calls(task: JsonObject, calls: list[JsonObject], truth: list[JsonObject]) -> Judgement:
+def check_calls(task: JsonObject, calls: list[JsonObject], truth: list[JsonObject]) -> CheckerVerdict:
     """Compare calls, each a function's name to its arguments, with the accepted ones."""
     category = task["category"]
     language = {"simple_java": "java", "simple_javascript": "javascript"}.get(category, "python")
@@ -88,17 +88,19 @@ def check_calls(task: JsonObject, calls: list[JsonObject], truth: list[JsonObjec
     return _judge("ast_checker:", check)
 
 
-def check_answer(text: str, truth: list[str]) -> Judgement:
+def check_answer(text: str, truth: list[str]) -> CheckerVerdict:
     """Look for one of the accepted answers in a text."""
     return _judge("agentic_checker:", functools.partial(_agentic.agentic_checker, text, truth))
 
 
-def _judge(who: str, check: Callable[[], JsonObject]) -> Judgement:
+def _judge(who: str, check: Callable[[], JsonObject]) -> CheckerVerdict:
     try:
         with cpu_budget(_CPU_S):
             verdict = check()
     except OverBudget:
-        return Judgement(False, f"{who}out_of_time")
+        return CheckerVerdict(False, f"{who}out_of_time")
     except Exception as error:  # noqa: BLE001  # capture point: a checker raises anything on an odd answer
-        return Judgement(False, f"{who}raised_{type(error).__name__}")
-    return Judgement(bool(verdict["valid"]), None if verdict["valid"] else str(verdict.get("error_type")))
+        return CheckerVerdict(False, f"{who}raised_{type(error).__name__}")
+    return CheckerVerdict(
+        bool(verdict["valid"]), None if verdict["valid"] else str(verdict.get("error_type"))
+    )

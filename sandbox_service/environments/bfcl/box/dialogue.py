@@ -14,7 +14,7 @@ from sandbox_service.wire.codes import BoxErrorCode
 from .prompts import FUNCTION_CALLS
 
 if TYPE_CHECKING:
-    from sandbox_service.environments.shared.box.calls import Call
+    from sandbox_service.environments.shared.box.calls import ParsedCall
 
 
 JsonObject = dict[str, Any]
@@ -85,7 +85,7 @@ def opened(instructions: str, turn: Sequence[Mapping[str, Any]]) -> list[JsonObj
     return [{"role": "system", "content": "\n\n".join(system)}, *said]
 
 
-def answered(calls: Sequence[Call], texts: Sequence[str]) -> list[JsonObject]:
+def answered(calls: Sequence[ParsedCall], texts: Sequence[str]) -> list[JsonObject]:
     """Tool messages for native calls; one user message for calls in plain text."""
     pairs = list(zip(calls, texts, strict=True))
     if calls[0].native:

@@ -19,7 +19,7 @@ from .turns import MultiTurn
 
 if TYPE_CHECKING:
     from .dialogue import Options
-    from .shelf import Shelf
+    from .task_files import TaskFiles
 
 
 _prompts = engine.official("constants.default_prompts")
@@ -32,15 +32,15 @@ _TEMPLATES = {
 class MemoryTask(MultiTurn):
     """Turns of several conversations, one memory, and a last answer."""
 
-    def __init__(self, shelf: Shelf, task: JsonObject, limits: JsonObject, options: Options) -> None:
-        sessions = [] if options.memory is not None else shelf.sessions[task["scenario"]]
+    def __init__(self, files: TaskFiles, task: JsonObject, limits: JsonObject, options: Options) -> None:
+        sessions = [] if options.memory is not None else files.sessions[task["scenario"]]
         spoken = [[{"role": "user", "content": said}] for session in sessions for said in session]
         lengths = [*map(len, sessions), 1]
         self.openings = frozenset(sum(lengths[:number]) for number in range(len(lengths)))
         """Turns with which a conversation opens."""
         self.scenario: str = task["scenario"]
         self.last_text = ""
-        super().__init__(shelf, {**task, "turns": [*spoken, *task["turns"]]}, limits, options)
+        super().__init__(files, {**task, "turns": [*spoken, *task["turns"]]}, limits, options)
 
     def _make(self, task: JsonObject) -> dict[str, Any]:
         (name,) = task["classes"]

@@ -13,14 +13,14 @@ from .prompts import COMPLETED, NOT_RUN, ONE_ANSWER
 
 if TYPE_CHECKING:
     from .dialogue import Options
-    from .shelf import Shelf
+    from .task_files import TaskFiles
 
 
 class SingleTurn(Dialogue):
     """A request, functions, and the calls that answer it."""
 
-    def __init__(self, shelf: Shelf, task: JsonObject, limits: JsonObject, options: Options) -> None:
-        self.shelf = shelf
+    def __init__(self, files: TaskFiles, task: JsonObject, limits: JsonObject, options: Options) -> None:
+        self.files = files
         self.task_id: str = task["id"]
         self.category: str = task["category"]
         self.limits = limits
@@ -29,7 +29,7 @@ class SingleTurn(Dialogue):
         """Function name to arguments, for each call; None before the answer."""
 
     def open(self) -> Start:
-        task = self.shelf.task(self.task_id)
+        task = self.files.task(self.task_id)
         return Start(opened(ONE_ANSWER, task["turns"][0]), task["tools"], {"turns": 1})
 
     def hear(self, message: JsonObject) -> Outcome:
@@ -42,7 +42,7 @@ class SingleTurn(Dialogue):
                 for call in calls
             ]
             return Outcome(answered(calls, texts), info={"calls": told})
-        task = self.shelf.task(self.task_id)
+        task = self.files.task(self.task_id)
         names = {
             tool["function"]["name"]: document["name"]
             for tool, document in zip(task["tools"], task["functions"], strict=True)
@@ -55,7 +55,7 @@ class SingleTurn(Dialogue):
         return Outcome(messages, reward, terminated=True, info={"calls": told})
 
     def _is_right(self, task: JsonObject) -> bool:
-        return self.grade(self.shelf.answer(self.task_id)["truth"], task).valid
+        return self.grade(self.files.answer(self.task_id)["truth"], task).valid
 
     def grade(self, truth: Any, task: JsonObject | None = None) -> Graded:  # noqa: ANN401
         details: JsonObject = {"turns": 1, "turns_answered": int(self.calls is not None)}
@@ -67,5 +67,5 @@ class SingleTurn(Dialogue):
         if "relevance" in self.category:
             valid = bool(self.calls)
             return Graded(valid, None if valid else "relevance_error:decoder_failed", details)
-        judgement = checkers.check_calls(task or self.shelf.task(self.task_id), self.calls, truth)
+        judgement = checkers.check_calls(task or self.files.task(self.task_id), self.calls, truth)
         return Graded(judgement.valid, judgement.error_type, details)

@@ -13,11 +13,11 @@ from .dialogue import Dialogue, Graded, answered, opened
 from .prompts import COMPLETED, MORE_FUNCTIONS, NEW_FUNCTIONS, TURNS
 
 if TYPE_CHECKING:
-    from sandbox_service.environments.shared.box.calls import Call
+    from sandbox_service.environments.shared.box.calls import ParsedCall
 
     from .dialogue import Options
     from .engine import CallResult
-    from .shelf import Shelf
+    from .task_files import TaskFiles
 
 
 _TOO_MANY = f"Error: not run: a message may hold at most {MOST_CALLS} calls."
@@ -26,8 +26,8 @@ _TOO_MANY = f"Error: not run: a message may hold at most {MOST_CALLS} calls."
 class MultiTurn(Dialogue):
     """A user's turns, API objects, and a history of what was called in each turn."""
 
-    def __init__(self, shelf: Shelf, task: JsonObject, limits: JsonObject, options: Options) -> None:
-        self.shelf = shelf
+    def __init__(self, files: TaskFiles, task: JsonObject, limits: JsonObject, options: Options) -> None:
+        self.files = files
         self.task_id: str = task["id"]
         self.limits = limits
         self.options = options
@@ -55,7 +55,7 @@ class MultiTurn(Dialogue):
         return [tool for tool in self._tools() if tool["function"]["name"] not in held]
 
     def _tools(self) -> list[JsonObject]:
-        return [tool for name in self.objects for tool in self.shelf.tools[name]]
+        return [tool for name in self.objects for tool in self.files.tools[name]]
 
     def _opening(self) -> list[JsonObject]:
         return opened(TURNS, self.turns[0])
@@ -78,7 +78,7 @@ class MultiTurn(Dialogue):
         info = {"turn": len(self.history) - 1, "calls": results}
         return Outcome(answered(calls, texts), truncated=forced, info=info)
 
-    def _run(self, call: Call, number: int, recorded: list[str]) -> CallResult:
+    def _run(self, call: ParsedCall, number: int, recorded: list[str]) -> CallResult:
         """Run a call; what the checkers are to run again goes to ``recorded``."""
         if call.problem is not None:
             return engine.CallResult(f"Error: {call.problem}", succeeded=False)
@@ -86,7 +86,7 @@ class MultiTurn(Dialogue):
             return engine.CallResult(_TOO_MANY, succeeded=False)
         # One that is held back is not offered, but runs when it is called by name, as in the official runner:
         # the ground truth of a task needs it.
-        target = self.objects.get(self.shelf.owners.get(call.name, ""))
+        target = self.objects.get(self.files.owners.get(call.name, ""))
         why = f"there is no function {call.name!r}" if target is None else None
         why = why or engine.refusal(call.name, call.arguments)
         if why is not None:
@@ -125,8 +125,8 @@ class MultiTurn(Dialogue):
         if not self.options.step_rewards:
             return 0.0
         done = len(self.history)
-        truth = self.shelf.answer(self.task_id)["truth"][:done]
-        valid = checkers.check_turns(self.shelf.task(self.task_id), self.history, truth).valid
+        truth = self.files.answer(self.task_id)["truth"][:done]
+        valid = checkers.check_turns(self.files.task(self.task_id), self.history, truth).valid
         return 1.0 / len(self.turns) if valid else 0.0
 
     def answered_turns(self) -> int:
@@ -140,7 +140,7 @@ class MultiTurn(Dialogue):
             return Graded(False, "multi_turn:force_terminated", details)
         needless = checkers.makes_needless_calls(self.history, truth)
         details["needless_calls"] = needless
-        judgement = checkers.check_turns(self.shelf.task(self.task_id), self.history, truth)
+        judgement = checkers.check_turns(self.files.task(self.task_id), self.history, truth)
         if judgement.valid and needless and self.limits["strict_irrelevance"]:
             return Graded(False, "multi_turn:irrelevance_error:decoder_success", details)
         return Graded(judgement.valid, judgement.error_type, details)

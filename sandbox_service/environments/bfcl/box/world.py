@@ -25,8 +25,8 @@ from sandbox_service.wire.codes import BoxErrorCode
 
 from .dialogue import Dialogue, read_options
 from .memory import MemoryTask
-from .shelf import Shelf
 from .single import SingleTurn
+from .task_files import TaskFiles
 from .turns import MultiTurn
 
 
@@ -34,17 +34,17 @@ def warm(data: str | None) -> None:
     """Open the prepared data, so that every worker has it."""
     if data is None:
         raise WorldError("bfcl has no data: it is not set up")
-    BfclWorld.shelf = shelf = Shelf(Path(data))
+    BfclWorld.files = files = TaskFiles(Path(data))
     # Read here, these are shared by all workers; the files are mapped.
-    shelf.warm()
-    for ids in shelf.categories.values():
+    files.warm()
+    for ids in files.categories.values():
         for task_id in ids[:2]:
-            _rehearse(shelf, task_id)
+            _rehearse(files, task_id)
 
 
-def _rehearse(shelf: Shelf, task_id: str) -> None:
+def _rehearse(files: TaskFiles, task_id: str) -> None:
     """Play a solution, so that the code is as fast and as settled as it gets before workers are forked."""
-    answer = shelf.answer(task_id)
+    answer = files.answer(task_id)
     limits = {"turn_steps": 100, "strict_irrelevance": False}
     world = BfclWorld({"id": task_id, "limits": limits, "max_steps": 100}, Context("rehearsal", 0))
     json.dumps(dataclasses.asdict(world.start()))
@@ -59,14 +59,14 @@ def _rehearse(shelf: Shelf, task_id: str) -> None:
 class BfclWorld(World):
     """An episode of a task."""
 
-    shelf: ClassVar[Shelf | None] = None
+    files: ClassVar[TaskFiles | None] = None
     """The tasks of this box: opened before the first instance, read by all, and no part of a copy."""
 
     def start(self) -> Start:
         options = read_options(self.context.params)
-        shelf = self._opened_shelf()
+        files = self._opened_files()
         try:
-            task = shelf.task(self.task["id"])
+            task = files.task(self.task["id"])
         except KeyError:
             raise WorldError(f"the box has no task {self.task['id']!r}") from None
         category = task["category"]
@@ -74,22 +74,22 @@ class BfclWorld(World):
         if options.memory is not None and kind is not MemoryTask:
             raise WorldError("only memory tasks take the parameter memory", BoxErrorCode.INVALID_REQUEST)
         self.category: str = category
-        self.dialogue: Dialogue = kind(shelf, task, self.task["limits"], options)
+        self.dialogue: Dialogue = kind(files, task, self.task["limits"], options)
         self.final_reward = options.final_reward
         start = self.dialogue.open()
         info = {"category": category, "max_steps": self.task["max_steps"], **start.info}
         return Start(start.messages, start.tools, info)
 
-    def _opened_shelf(self) -> Shelf:
-        if self.shelf is None:
+    def _opened_files(self) -> TaskFiles:
+        if self.files is None:
             raise WorldError("bfcl has no data: warm() was not called")
-        return self.shelf
+        return self.files
 
     def step(self, message: JsonObject, timeout_s: float) -> Outcome:
         outcome = self.dialogue.hear(message)
         if not (outcome.terminated and self.final_reward):
             return outcome
-        truth = self._opened_shelf().answer(self.task["id"])["truth"]
+        truth = self._opened_files().answer(self.task["id"])["truth"]
         return dataclasses.replace(outcome, reward=float(self.dialogue.grade(truth).valid))
 
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:

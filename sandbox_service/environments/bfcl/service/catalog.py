@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sandbox_contract.inspection import Capabilities, Environment, Split
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
-from sandbox_service.environments.bfcl.box.shelf import Shelf
+from sandbox_service.environments.bfcl.box.task_files import TaskFiles
 from sandbox_service.errors import ServiceError
 
 from .splits import make_splits
@@ -50,7 +50,7 @@ class BfclCatalog:
 
     def __init__(self, config: BfclConfig, provisions: Provisions) -> None:
         self._config = config
-        self.shelf = Shelf(provisions.data)
+        self.files = TaskFiles(provisions.data)
         self.spec = EnvironmentSpec(
             name="bfcl",
             world_module="sandbox_service.environments.bfcl.box.world",
@@ -79,7 +79,7 @@ class BfclCatalog:
                 many_per_worker=self.spec.many_per_worker,
             ),
             reward_range=(0.0, 1.0),
-            max_steps=max(self._max_steps(task_id) for task_id in self.shelf.places),
+            max_steps=max(self._max_steps(task_id) for task_id in self.files.places),
             params={"type": "object", "properties": {**_PARAMS}, "additionalProperties": False},
         )
 
@@ -99,26 +99,26 @@ class BfclCatalog:
         }
         max_steps = self._max_steps(task_id)
         task: dict[str, JsonValue] = {"id": task_id, "limits": limits, "max_steps": max_steps}
-        grading: dict[str, JsonValue] = {"truth": self.shelf.answer(task_id)["truth"]}
+        grading: dict[str, JsonValue] = {"truth": self.files.answer(task_id)["truth"]}
         return TaskPayload(task=task, grading=grading, max_steps=max_steps)
 
     def reference(self, task_id: str) -> Sequence[dict[str, JsonValue]]:
         self._check(task_id)
-        steps = self.shelf.answer(task_id)["solution"]
+        steps = self.files.answer(task_id)["solution"]
         return [_message(number, step) for number, step in enumerate(steps)]
 
     @cached_property
     def _splits(self) -> dict[str, tuple[str, ...]]:
-        return make_splits(self.shelf.categories, self._config.validation_share, self._config.split_seed)
+        return make_splits(self.files.categories, self._config.validation_share, self._config.split_seed)
 
     def _max_steps(self, task_id: str) -> int:
         if not task_id.startswith(("multi_turn", "memory")):
             return self._config.single_turn_attempts
         # In each turn, as many messages with calls as are allowed, and the one that ends it.
-        return self.shelf.places[task_id].turns * (self._config.turn_steps + 1)
+        return self.files.places[task_id].turns * (self._config.turn_steps + 1)
 
     def _check(self, task_id: str) -> None:
-        if task_id not in self.shelf.places:
+        if task_id not in self.files.places:
             raise ServiceError(ErrorCode.UNKNOWN_TASK, f"bfcl has no task {task_id!r}")
 
 

@@ -12,7 +12,13 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from sandbox_service.environments.shared.box.calls import TAG, Call, native_calls, plain_text, tagged_call
+from sandbox_service.environments.shared.box.calls import (
+    TAG,
+    ParsedCall,
+    native_calls,
+    plain_text,
+    tagged_call,
+)
 
 JsonObject = dict[str, Any]
 
@@ -32,7 +38,7 @@ _LANGUAGES = {
 _OPENING = re.compile(rf"^ {{0,3}}(?P<fence>`{{3,}})(?P<info>[^`\n]*)\n|{TAG}", re.MULTILINE)
 
 
-def parse_actions(message: JsonObject) -> list[Call]:
+def parse_actions(message: JsonObject) -> list[ParsedCall]:
     """The actions of an assistant message; none when it holds no call."""
     if message.get("tool_calls"):
         actions = native_calls(message["tool_calls"])
@@ -45,8 +51,8 @@ def parse_actions(message: JsonObject) -> list[Call]:
     ]
 
 
-def _from_text(text: str) -> list[Call]:
-    actions: list[Call] = []
+def _from_text(text: str) -> list[ParsedCall]:
+    actions: list[ParsedCall] = []
     position = 0
     while len(actions) <= MAX_ACTIONS and (opening := _OPENING.search(text, position)):
         if opening.group("fence") is None:
@@ -59,7 +65,7 @@ def _from_text(text: str) -> list[Call]:
     return actions
 
 
-def _fenced(text: str, opening: re.Match[str]) -> tuple[Call | None, int]:
+def _fenced(text: str, opening: re.Match[str]) -> tuple[ParsedCall | None, int]:
     """The action of a fenced block, None for a block in another language; and where it ends."""
     words = opening.group("info").split()
     language = words[0].lower() if words else ""
@@ -70,5 +76,5 @@ def _fenced(text: str, opening: re.Match[str]) -> tuple[Call | None, int]:
     tool, argument = _LANGUAGES[language]
     if end is None:
         problem = f"The {language} block is not closed with ```; it was not run."
-        return Call(tool, problem=problem), len(text)
-    return Call(tool, {argument: text[opening.end() : end.start()]}), end.end()
+        return ParsedCall(tool, problem=problem), len(text)
+    return ParsedCall(tool, {argument: text[opening.end() : end.start()]}), end.end()

@@ -17,7 +17,7 @@ from sandbox_service.wire.codes import BoxErrorCode
 
 from .answers import exact, numeric, picks, rouge_l, token_f1
 from .tools import MAX_ANSWER_BYTES
-from .trials import HiddenTest, Result, Trial, run_test
+from .trials import HiddenTest, Trial, TrialResult, run_test
 
 if TYPE_CHECKING:
     from sandbox_service.runner.world import Agent
@@ -136,7 +136,7 @@ def _tested(agent: Agent, submission: Submission, grading: JsonObject, deadline:
         return Verdict(0.0, success=False, details=details)
     source = submission.artifact.decode(errors="replace")
     results = _results(agent, source, tests, deadline)
-    passed = results.count(Result.PASSED)
+    passed = results.count(TrialResult.PASSED)
     details = {
         "kind": "tests",
         "passed": passed,
@@ -146,7 +146,7 @@ def _tested(agent: Agent, submission: Submission, grading: JsonObject, deadline:
     return Verdict(passed / len(tests), passed == len(tests), details)
 
 
-def _results(agent: Agent, source: str, tests: list[HiddenTest], deadline: float) -> list[Result]:
+def _results(agent: Agent, source: str, tests: list[HiddenTest], deadline: float) -> list[TrialResult]:
     """The results of all tests, in order. Raises WorldError(deadline_exceeded)."""
     started = time.monotonic()
     charged_s = 0.0
@@ -158,8 +158,8 @@ def _results(agent: Agent, source: str, tests: list[HiddenTest], deadline: float
         elif charged_s < _TESTS_BUDGET_S and kept_waiting(charged_s, _TESTS_BUDGET_S, deadline - started):
             raise _too_busy(len(trials), len(tests))
         else:
-            trials.append(Trial(Result.TIMEOUT, _TESTS_BUDGET_S))
-        if trials[-1].result is Result.STARVED:
+            trials.append(Trial(TrialResult.TIMEOUT, _TESTS_BUDGET_S))
+        if trials[-1].result is TrialResult.STARVED:
             raise _too_busy(len(trials) - 1, len(tests))
         charged_s += trials[-1].charged_s
     return [trial.result for trial in trials]

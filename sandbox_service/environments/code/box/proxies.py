@@ -39,7 +39,7 @@ class CandidateTimeout(BaseException):
     """The candidate did not answer before the test's deadline."""
 
 
-class Session:
+class CandidateSession:
     """The conversation with one candidate, up to a deadline on the monotonic clock."""
 
     def __init__(
@@ -198,7 +198,7 @@ class _Remote:
 
     __slots__ = ("_name", "_number", "_session")
 
-    def __init__(self, session: Session, number: int, name: str) -> None:
+    def __init__(self, session: CandidateSession, number: int, name: str) -> None:
         object.__setattr__(self, "_session", session)
         object.__setattr__(self, "_number", number)
         object.__setattr__(self, "_name", name)
@@ -206,7 +206,7 @@ class _Remote:
     def __call__(self, *args: object, **kwargs: object) -> Any:  # noqa: ANN401 - any value
         return self._conversation().call(self, args, kwargs)
 
-    def _conversation(self) -> Session:
+    def _conversation(self) -> CandidateSession:
         return object.__getattribute__(self, "_session")  # type: ignore[no-any-return]
 
     def __eq__(self, other: object) -> bool:

@@ -13,7 +13,7 @@ from .editor import EditorError, edit
 from .schemas import SUBMIT, ArgumentError, check_arguments
 
 if TYPE_CHECKING:
-    from sandbox_service.environments.shared.box.calls import Call
+    from sandbox_service.environments.shared.box.calls import ParsedCall
     from sandbox_service.runner.world import Agent, Execution
 
 
@@ -44,7 +44,7 @@ class ToolResult:
 
 
 def run_tool(
-    agent: Agent, action: Call, timeout_s: float, max_output: int, patience_s: float | None = None
+    agent: Agent, action: ParsedCall, timeout_s: float, max_output: int, patience_s: float | None = None
 ) -> ToolResult:
     """Run one action; what the model is told of it is cut at ``max_output`` bytes."""
     if action.problem is not None:

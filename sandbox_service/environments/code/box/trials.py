@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from sandbox_service.runner.kernel.cpu_usage import usage_of
 from sandbox_service.runner.worker.allowance import Allowance
 
-from .proxies import CandidateLost, CandidateTimeout, Session
+from .proxies import CandidateLost, CandidateSession, CandidateTimeout
 from .snapshots import NotLiveError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _MEMORY_BYTES = 256 * 1024**2
 """What a test may allocate beyond what its process has from the start."""
 
 
-class Result(StrEnum):
+class TrialResult(StrEnum):
     """How a hidden test ended."""
 
     PASSED = "passed"
@@ -80,7 +80,7 @@ class HiddenTest:
 class Trial:
     """A test that was run."""
 
-    result: Result
+    result: TrialResult
     charged_s: float
     """How much of its time was used."""
 
@@ -93,10 +93,10 @@ def run_test(agent: Agent, source: str, test: HiddenTest, patience_s: float) -> 
         word, allowance = _in_child(candidate, source, test, patience_s)
     finally:
         candidate.close()
-    if word in (None, Result.TIMEOUT.value):
-        result = Result.STARVED if allowance.starved() else Result.TIMEOUT
+    if word in (None, TrialResult.TIMEOUT.value):
+        result = TrialResult.STARVED if allowance.starved() else TrialResult.TIMEOUT
     else:
-        result = Result(word) if word else Result.DIED
+        result = TrialResult(word) if word else TrialResult.DIED
     return Trial(result, allowance.charged_s)
 
 
@@ -108,7 +108,7 @@ def _in_child(
     pid = os.fork()
     if pid == 0:
         end = time.monotonic() + patience_s
-        session = Session(candidate, end, write_back=test.write_back, live=test.live)
+        session = CandidateSession(candidate, end, write_back=test.write_back, live=test.live)
         _child(writing, session, source, test)
     os.close(writing)
     allowance = Allowance(test.timeout_s, patience_s, lambda: usage_of([pid]) + candidate.usage())
@@ -125,14 +125,14 @@ def _in_child(
     return word, allowance
 
 
-def _child(writing: int, session: Session, source: str, test: HiddenTest) -> None:
+def _child(writing: int, session: CandidateSession, source: str, test: HiddenTest) -> None:
     """Run the test and write its result; never returns, and leaves no trace of the parent's state."""
-    result = Result.DIED
+    result = TrialResult.DIED
     try:
         _confine()
         result = _judge(session, source, test)
     except BaseException:  # noqa: BLE001 - this is the process's outermost frame; DIED says it all
-        result = Result.DIED
+        result = TrialResult.DIED
     finally:
         os.write(writing, result.value.encode())
         os._exit(0)
@@ -156,23 +156,25 @@ def _confine() -> None:
     random.seed(0)
 
 
-def _judge(session: Session, source: str, test: HiddenTest) -> Result:
+def _judge(session: CandidateSession, source: str, test: HiddenTest) -> TrialResult:
     namespace: dict[str, object] = {"__name__": "hidden_test"}
-    other = Result.NOT_LOADABLE
+    other = TrialResult.NOT_LOADABLE
     try:
         session.load(source)
-        other = Result.MISSING_NAME
+        other = TrialResult.MISSING_NAME
         for name in test.names:
             namespace[name] = session.get(name)
-        other = Result.ERROR
+        other = TrialResult.ERROR
         for part in (test.setup, test.code):
             exec(compile(part, "hidden_test.py", "exec", dont_inherit=True, optimize=0), namespace)
     except CandidateTimeout:
-        return Result.TIMEOUT
+        return TrialResult.TIMEOUT
     except CandidateLost:
-        return Result.DIED if other is Result.ERROR else other
+        return TrialResult.DIED if other is TrialResult.ERROR else other
     except NotLiveError:
-        return Result.NOT_DATA if other is Result.ERROR else other
+        return TrialResult.NOT_DATA if other is TrialResult.ERROR else other
     except BaseException as error:  # noqa: BLE001 - whatever the solution raises, or the test for its values
-        return Result.FAILED if other is Result.ERROR and isinstance(error, AssertionError) else other
-    return Result.PASSED
+        return (
+            TrialResult.FAILED if other is TrialResult.ERROR and isinstance(error, AssertionError) else other
+        )
+    return TrialResult.PASSED

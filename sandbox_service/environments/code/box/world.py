@@ -26,7 +26,7 @@ from .shaping import Milestones, StepFacts, parse_weights, shaped
 from .tools import ToolResult, run_tool
 
 if TYPE_CHECKING:
-    from sandbox_service.environments.shared.box.calls import Call
+    from sandbox_service.environments.shared.box.calls import ParsedCall
     from sandbox_service.runner.world import Agent
 
 
@@ -142,7 +142,7 @@ class CodeWorld(World):
             raise WorldError("the code environment needs a sandbox that runs agent code")
         return self.context.agent
 
-    def _run(self, action: Call, deadline: float) -> ToolResult:
+    def _run(self, action: ParsedCall, deadline: float) -> ToolResult:
         if self.submitted:
             return ToolResult(_AFTER_END, succeeded=False)
         time_left = deadline - time.monotonic()
@@ -175,7 +175,7 @@ class CodeWorld(World):
             return False
         return True
 
-    def _info(self, actions: list[Call], results: list[ToolResult]) -> dict[str, Any]:
+    def _info(self, actions: list[ParsedCall], results: list[ToolResult]) -> dict[str, Any]:
         info: dict[str, Any] = {
             "actions": [
                 {"tool": action.name, "succeeded": result.succeeded, "exit_code": result.exit_code}
@@ -196,7 +196,7 @@ def _file_bytes(content: str | dict[str, str]) -> bytes:
     return content.encode() if isinstance(content, str) else base64.b64decode(content["base64"])
 
 
-def _observation(actions: list[Call], results: list[ToolResult]) -> list[JsonObject]:
+def _observation(actions: list[ParsedCall], results: list[ToolResult]) -> list[JsonObject]:
     """Tool messages for native calls; one user message for calls in plain text."""
     if not actions:
         return [{"role": "user", "content": NO_ACTION}]

@@ -9,19 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .jvm import EngineError, EngineLost, Jvm, translated_errors
+from .jvm import JavaError, Jvm, translated_errors
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
-
-__all__ = ["Engine", "EngineError", "EngineLost", "Game", "Observation"]
 
 _SCRAMBLE = 0x5DEECE66D
 """What ``java.util.Random.setSeed`` mixes in; mixed in before, the state comes out as it was."""
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class EngineObservation:
     """What the engine says after an action."""
 
     text: str
@@ -30,11 +28,11 @@ class Observation:
     over: bool
 
 
-class Engine:
+class ScienceWorldEngine:
     """One Java process, and whose turn it is in it."""
 
     def __init__(self) -> None:
-        """Raises EngineLost when Java does not start."""
+        """Raises JavaLost when Java does not start."""
         self.jvm = Jvm()
         with translated_errors():
             packages = self.jvm.gateway.jvm
@@ -44,26 +42,26 @@ class Engine:
             self._random = getattr(getattr(packages.scala.util, "Random$"), "MODULE$").self()
             self._seed = self._random.getClass().getDeclaredField("seed")
             self._seed.setAccessible(True)
-        self._current: Game | None = None
+        self._current: EngineGame | None = None
 
-    def open(self, task: str, variation: int, simplifications: str) -> Game:
-        """A new game. Raises EngineError or EngineLost."""
+    def open(self, task: str, variation: int, simplifications: str) -> EngineGame:
+        """A new game. Raises JavaError or JavaLost."""
         self._put_away()
         with translated_errors():
             interface = self._interface()
             problem = interface.load(task, variation, simplifications, False)
             if problem:
                 self.jvm.release(interface)
-                raise EngineError(str(problem))
+                raise JavaError(str(problem))
             # It holds the objects of all thirty tasks, 11 MB, and only loading needs it.
             getattr(interface, "taskMaker_$eq")(None)
             agent = interface.agentInterface().get()
             simplified = str(agent.simplificationStr())
         self.jvm.release(agent)
-        self._current = game = Game(self, interface, (task, variation, simplifications), simplified)
+        self._current = game = EngineGame(self, interface, (task, variation, simplifications), simplified)
         return game
 
-    def enter(self, game: Game) -> None:
+    def enter(self, game: EngineGame) -> None:
         """Make it this game's turn."""
         if game is self._current:
             return
@@ -89,17 +87,21 @@ class Engine:
         """Set the state of the random generator back."""
         self._random.setSeed(seed ^ _SCRAMBLE)
 
-    def leave(self, game: Game) -> None:
+    def leave(self, game: EngineGame) -> None:
         """The game is over and needs nothing put back."""
         if game is self._current:
             self._current = None
 
 
-class Game:
-    """One task under way. Every method raises EngineLost, and EngineError where the engine raises."""
+class EngineGame:
+    """One task under way. Every method raises JavaLost, and JavaError where the engine raises."""
 
     def __init__(
-        self, engine: Engine, interface: JavaObject, opening: tuple[str, int, str], simplified: str
+        self,
+        engine: ScienceWorldEngine,
+        interface: JavaObject,
+        opening: tuple[str, int, str],
+        simplified: str,
     ) -> None:
         self._engine = engine
         self._interface = interface
@@ -109,7 +111,7 @@ class Game:
         self.globals = (0, 0)
         """Random state and id counter, while it is another game's turn."""
 
-    def step(self, action: str) -> Observation:
+    def step(self, action: str) -> EngineObservation:
         """Take an action."""
         self._engine.enter(self)
         self._taken.append(action)
@@ -117,7 +119,7 @@ class Game:
             text = str(self._interface.step(action))
             points = round(100 * float(self._interface.getScore()))
             completed = bool(self._interface.getCompleted())
-        return Observation(text, points, completed or points < 0)
+        return EngineObservation(text, points, completed or points < 0)
 
     def description(self) -> str:
         """The task, in the engine's words."""
@@ -140,13 +142,13 @@ class Game:
             with translated_errors():
                 self._engine.reseed(seed)
 
-    def twin(self) -> Game:
+    def twin(self) -> EngineGame:
         """A game in the same state: the same beginning, and the same actions."""
         twin = self._engine.open(*self._opening)
         for action in self._taken:
             try:
                 twin.step(action)
-            except EngineError:
+            except JavaError:
                 continue
         return twin
 

@@ -38,11 +38,11 @@ _OPTIONS = (
 )
 
 
-class EngineError(Exception):
+class JavaError(Exception):
     """The engine raised; it goes on."""
 
 
-class EngineLost(Exception):  # noqa: N818  # what became of it, not a fault of the caller
+class JavaLost(Exception):  # noqa: N818  # what became of it, not a fault of the caller
     """The Java process is gone, and every game with it."""
 
 
@@ -50,7 +50,7 @@ class Jvm:
     """A Java process with the engine's classes, and the connection to it."""
 
     def __init__(self) -> None:
-        """Raises EngineLost when it does not start."""
+        """Raises JavaLost when it does not start."""
         # The wheel's py4j comes first: the engine's own copy is older and knows no token.
         classes = f"{find_jar_path()}:{scienceworld.constants.JAR_PATH}"
         server = ["py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0"]
@@ -68,7 +68,7 @@ class Jvm:
         try:
             port = int(self.process.stdout.readline())
         except ValueError:
-            raise EngineLost("Java did not start") from None
+            raise JavaLost("Java did not start") from None
         token = self.process.stdout.readline().decode().strip()
         # Without memory management: its finalizers would talk to the process at any moment.
         parameters = GatewayParameters(
@@ -98,11 +98,11 @@ class Jvm:
 
 @contextmanager
 def translated_errors() -> Iterator[None]:
-    """Errors of the connection as EngineLost, the engine's own as EngineError."""
+    """Errors of the connection as JavaLost, the engine's own as JavaError."""
     try:
         yield
     except Py4JJavaError as error:
         name = error.java_exception.getClass().getSimpleName()
-        raise EngineError(name) from error
+        raise JavaError(name) from error
     except (Py4JError, OSError) as error:
-        raise EngineLost(str(error)) from error
+        raise JavaLost(str(error)) from error

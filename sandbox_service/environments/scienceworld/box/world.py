@@ -7,11 +7,12 @@ import os
 import signal
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
-from sandbox_service.environments.shared.box.game_world import GameWorld, Turn
+from sandbox_service.environments.shared.box.game_world import GameTurn, GameWorld
 from sandbox_service.runner.world import WorldError
 from sandbox_service.wire.codes import BoxErrorCode
 
-from .engine import Engine, EngineError, EngineLost, Observation
+from .engine import EngineObservation, ScienceWorldEngine
+from .jvm import JavaError, JavaLost
 
 if TYPE_CHECKING:
     from sandbox_service.runner.world import Context
@@ -40,12 +41,12 @@ _SIMPLIFICATIONS = (
 
 
 @functools.lru_cache(maxsize=1)
-def _engine(pid: int) -> Engine:
+def _engine(pid: int) -> ScienceWorldEngine:
     """The engine of this process, whose id ``pid`` is: a copy must not talk to its source's Java."""
-    return Engine()
+    return ScienceWorldEngine()
 
 
-def _end_worker(lost: EngineLost) -> NoReturn:
+def _end_worker(lost: JavaLost) -> NoReturn:
     """Without Java every game of this worker is lost; its end says so to the runner, and no score does."""
     print(f"scienceworld: {lost}", flush=True)  # noqa: T201  # the worker's log
     os.kill(os.getpid(), signal.SIGKILL)
@@ -60,7 +61,7 @@ class ScienceWorld(GameWorld):
     def instructions(self) -> str:
         return _INSTRUCTIONS.format(templates="\n".join(self._templates))
 
-    def open(self) -> Turn:
+    def open(self) -> GameTurn:
         simplifications = _simplifications(self.context.params.get("simplifications", "easy"), self.task)
         self._with_valid = self.context.params.get("valid_actions", False)
         if not isinstance(self._with_valid, bool):
@@ -71,37 +72,37 @@ class ScienceWorld(GameWorld):
             self._templates = self._game.templates()
             task = self._game.description()
             turn = self._turn(self._game.step("look around"))
-        except EngineError as error:
+        except JavaError as error:
             raise WorldError(f"the engine cannot open the task: {error}") from error
-        except EngineLost as lost:
+        except JavaLost as lost:
             _end_worker(lost)
         info = {**turn.info, "task_description": task}
-        return Turn(f"{task}\n\n{turn.text}", score=turn.score, actions=turn.actions, info=info)
+        return GameTurn(f"{task}\n\n{turn.text}", score=turn.score, actions=turn.actions, info=info)
 
-    def play(self, action: str, timeout_s: float) -> Turn:
+    def play(self, action: str, timeout_s: float) -> GameTurn:
         # One line, and no lone surrogates, which cannot be sent.
         line = " ".join(action.encode("utf-8", "replace").decode().split())
         try:
             return self._turn(self._game.step(line))
-        except EngineError:
+        except JavaError:
             last = self.turn
-            return Turn(_FAILED, 0.0, last.score, actions=last.actions, info=last.info)
-        except EngineLost as lost:
+            return GameTurn(_FAILED, 0.0, last.score, actions=last.actions, info=last.info)
+        except JavaLost as lost:
             _end_worker(lost)
 
-    def _turn(self, seen: Observation) -> Turn:
+    def _turn(self, seen: EngineObservation) -> GameTurn:
         points = max(0, seen.points)
         reward = (points - self._points) / 100
         self._points = points
         actions = tuple(self._game.valid_actions()) if self._with_valid and not seen.over else ()
         info = {"failed": seen.points < 0}
-        return Turn(seen.text, reward, points / 100, seen.over, seen.points == 100, actions, info)
+        return GameTurn(seen.text, reward, points / 100, seen.over, seen.points == 100, actions, info)
 
     def fork(self, context: Context) -> ScienceWorld:
         twin = type(self)(self.task, context)
         try:
             game = self._game.twin()
-        except EngineLost as lost:
+        except JavaLost as lost:
             _end_worker(lost)
         twin.__dict__ |= {**self.__dict__, "context": context, "_game": game}
         return twin
@@ -109,7 +110,7 @@ class ScienceWorld(GameWorld):
     def close(self) -> None:
         try:
             self._game.close()
-        except EngineLost as lost:
+        except JavaLost as lost:
             _end_worker(lost)
 
 

@@ -26,7 +26,7 @@ _TOO_MANY = f"Not run: a message may hold at most {MOST_CALLS} calls."
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ParsedCall:
     """One tool call, whichever notation it was written in."""
 
     name: str
@@ -39,7 +39,7 @@ class Call:
     """Why it cannot be run, for the model."""
 
 
-def parse_calls(message: JsonObject) -> list[Call]:
+def parse_calls(message: JsonObject) -> list[ParsedCall]:
     """Return the calls of an assistant message in their order; none when it holds no call.
 
     Of a text with too many calls the last one returned stands for the rest, which was not read.
@@ -47,18 +47,18 @@ def parse_calls(message: JsonObject) -> list[Call]:
     if message.get("tool_calls"):
         return native_calls(message["tool_calls"])
     text = plain_text(message.get("content"))
-    calls: list[Call] = []
+    calls: list[ParsedCall] = []
     position = text.find(TAG)
     while position >= 0:
         if len(calls) == MOST_CALLS:
-            return [*calls, Call("", problem=_TOO_MANY)]
+            return [*calls, ParsedCall("", problem=_TOO_MANY)]
         call, end = tagged_call(text, position + len(TAG))
         calls.append(call)
         position = text.find(TAG, end)
     return calls
 
 
-def native_calls(tool_calls: object) -> list[Call]:
+def native_calls(tool_calls: object) -> list[ParsedCall]:
     """The entries of a ``tool_calls`` field."""
     return [_native(call) for call in (tool_calls if isinstance(tool_calls, list) else [tool_calls])]
 
@@ -75,7 +75,7 @@ def plain_text(content: object) -> str:
     return text.rpartition("</think>")[2]
 
 
-def tagged_call(text: str, start: int) -> tuple[Call, int]:
+def tagged_call(text: str, start: int) -> tuple[ParsedCall, int]:
     """The call of a ``<tool_call>`` whose JSON begins at ``start``, and where it ends."""
     space = _SPACE.match(text, start)
     begin = space.end() if space else start
@@ -83,12 +83,14 @@ def tagged_call(text: str, start: int) -> tuple[Call, int]:
         # The decoder, not the closing tag, finds the end: the tag may occur inside a string.
         call, end = json.JSONDecoder(strict=False).raw_decode(text, begin)
     except (ValueError, RecursionError) as error:
-        return Call("", problem=f"The <tool_call> does not hold valid JSON: {error}."), _closed(text, start)
+        return ParsedCall("", problem=f"The <tool_call> does not hold valid JSON: {error}."), _closed(
+            text, start
+        )
     end = _closed(text, end)
     if not isinstance(call, dict) or not isinstance(call.get("name"), str):
-        return Call("", problem='<tool_call> must hold {"name": ..., "arguments": {...}}.'), end
+        return ParsedCall("", problem='<tool_call> must hold {"name": ..., "arguments": {...}}.'), end
     arguments, problem = _arguments(call.get("arguments", call.get("parameters")))
-    return Call(call["name"], arguments, problem=problem), end
+    return ParsedCall(call["name"], arguments, problem=problem), end
 
 
 def _closed(text: str, position: int) -> int:
@@ -96,14 +98,14 @@ def _closed(text: str, position: int) -> int:
     return len(text) if close < 0 else close + len(_TAG_END)
 
 
-def _native(call: object) -> Call:
+def _native(call: object) -> ParsedCall:
     function = call.get("function") if isinstance(call, dict) else None
     call_id = call.get("id") if isinstance(call, dict) else None
     call_id = call_id if isinstance(call_id, str) else None
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-        return Call("", call_id=call_id, native=True, problem="The tool call has no function name.")
+        return ParsedCall("", call_id=call_id, native=True, problem="The tool call has no function name.")
     arguments, problem = _arguments(function.get("arguments"))
-    return Call(function["name"], arguments, call_id, native=True, problem=problem)
+    return ParsedCall(function["name"], arguments, call_id, native=True, problem=problem)
 
 
 def _arguments(given: object) -> tuple[JsonObject, str | None]:

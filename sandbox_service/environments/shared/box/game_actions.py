@@ -10,7 +10,7 @@ import re
 from collections import deque
 from typing import Any
 
-from sandbox_service.environments.shared.box.calls import Call, parse_calls, plain_text
+from sandbox_service.environments.shared.box.calls import ParsedCall, parse_calls, plain_text
 
 JsonObject = dict[str, Any]
 
@@ -37,7 +37,7 @@ _REACT = re.compile(r"^[ \t]*Action[ \t]*(?:\d+[ \t]*)?:", re.MULTILINE | re.IGN
 _FENCES = re.compile(r"^```\w*\n?|\n?```$")
 
 
-def parse_moves(message: JsonObject) -> list[Call]:
+def parse_moves(message: JsonObject) -> list[ParsedCall]:
     """Calls of ``act`` with an ``action`` of one stripped text each; never empty."""
     calls = parse_calls(message)
     if calls:
@@ -46,17 +46,17 @@ def parse_moves(message: JsonObject) -> list[Call]:
     marks = deque(_REACT.finditer(text), maxlen=1)
     if marks:
         text = text[marks[0].end() :]
-    return [_checked(Call(ACT, {"action": _FENCES.sub("", text.strip())}))]
+    return [_checked(ParsedCall(ACT, {"action": _FENCES.sub("", text.strip())}))]
 
 
-def _checked(call: Call) -> Call:
+def _checked(call: ParsedCall) -> ParsedCall:
     problem = call.problem or _problem_of(call)
     if problem is not None:
-        return Call(call.name, {}, call.call_id, call.native, problem)
-    return Call(ACT, {"action": call.arguments["action"].strip()}, call.call_id, call.native)
+        return ParsedCall(call.name, {}, call.call_id, call.native, problem)
+    return ParsedCall(ACT, {"action": call.arguments["action"].strip()}, call.call_id, call.native)
 
 
-def _problem_of(call: Call) -> str | None:
+def _problem_of(call: ParsedCall) -> str | None:
     if call.name != ACT:
         return f'There is no tool {call.name[:64]!r}; call {ACT} with {{"action": "..."}}.'
     action = call.arguments.get("action")

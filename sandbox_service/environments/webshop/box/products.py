@@ -38,7 +38,7 @@ class Review:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ShoppingRequest:
     """What somebody wants who should end up with this product."""
 
     text: str
@@ -66,8 +66,8 @@ class Product:
     product_category: str
     searched: str
     """The text that a search looks at."""
-    made_request: Request | None
-    human_requests: tuple[Request, ...]
+    made_request: ShoppingRequest | None
+    human_requests: tuple[ShoppingRequest, ...]
 
 
 def read_products(folder: Path) -> list[Product]:
@@ -110,7 +110,9 @@ def _product(document: dict[str, Any], made: dict[str, Any], drawn: random.Rando
         query=raw["query"],
         product_category=raw["product_category"],
         searched=document["contents"],
-        made_request=Request(request["instruction"], attributes) if request.get("instruction") else None,
+        made_request=ShoppingRequest(request["instruction"], attributes)
+        if request.get("instruction")
+        else None,
         human_requests=tuple(_human_request(each) for each in raw.get("instructions", ())),
     )
 
@@ -119,6 +121,6 @@ def _review(raw: dict[str, Any]) -> Review:
     return Review(str(raw.get("title", "")), str(raw.get("score", "")), str(raw.get("body", "")))
 
 
-def _human_request(raw: dict[str, Any]) -> Request:
+def _human_request(raw: dict[str, Any]) -> ShoppingRequest:
     attributes, options = raw["instruction_attributes"], raw["instruction_options"]
-    return Request(raw["instruction"], tuple(attributes), tuple(options))
+    return ShoppingRequest(raw["instruction"], tuple(attributes), tuple(options))

@@ -26,7 +26,7 @@ class Shelves(Protocol):
     def search(self, query: str) -> tuple[str, ...]: ...
 
 
-class Page(StrEnum):
+class PageKind(StrEnum):
     """Kinds of pages; those below an item are named like their buttons."""
 
     SEARCH = "search"
@@ -39,7 +39,7 @@ class Page(StrEnum):
     END = "end"
 
 
-_BELOW_ITEM = (Page.DESCRIPTION, Page.FEATURES, Page.REVIEWS, Page.ATTRIBUTES)
+_BELOW_ITEM = (PageKind.DESCRIPTION, PageKind.FEATURES, PageKind.REVIEWS, PageKind.ATTRIBUTES)
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Visit:
 
     instruction: str
     show_attributes: bool = False
-    page: Page = Page.SEARCH
+    page: PageKind = PageKind.SEARCH
     found: tuple[str, ...] = ()
     """Numbers of the products that the last search found."""
     number: int = 1
@@ -68,58 +68,58 @@ class Visit:
         if target not in self.clickables(shop) or target == pages.SEARCH:
             return False
         below = [page for page in _BELOW_ITEM if page == target]
-        if self.page is Page.ITEM and self._choose(shop, target):
+        if self.page is PageKind.ITEM and self._choose(shop, target):
             return True
         if target == pages.BACK_TO_SEARCH:
-            self.page, self.found, self.asin, self.options = Page.SEARCH, (), "", {}
+            self.page, self.found, self.asin, self.options = PageKind.SEARCH, (), "", {}
         elif target == pages.NEXT:
             self._show_results(self.number + 1)
         elif target == pages.PREVIOUS:
             self._go_back()
         elif target == pages.BUY:
-            self.page = Page.END
+            self.page = PageKind.END
         elif below:
             self.page = below[0]
         else:
-            self.page, self.asin = Page.ITEM, target.upper()
+            self.page, self.asin = PageKind.ITEM, target.upper()
         return True
 
     def clickables(self, shop: Shelves) -> list[str]:
         """What can be clicked, in lower case, in the order of the page."""
-        if self.page is Page.SEARCH:
+        if self.page is PageKind.SEARCH:
             return [pages.SEARCH]
-        if self.page is Page.RESULTS:
+        if self.page is PageKind.RESULTS:
             turns = [pages.PREVIOUS, pages.NEXT] if self.number > 1 else [pages.NEXT]
             return [pages.BACK_TO_SEARCH, *turns, *(asin.lower() for asin in self._shown())]
-        if self.page is Page.ITEM:
-            below = [page for page in _BELOW_ITEM if page is not Page.ATTRIBUTES or self.show_attributes]
+        if self.page is PageKind.ITEM:
+            below = [page for page in _BELOW_ITEM if page is not PageKind.ATTRIBUTES or self.show_attributes]
             values = [value for values in shop.product(self.asin).options.values() for value in values]
             buttons = [pages.BACK_TO_SEARCH, pages.PREVIOUS, *(page.value for page in below), pages.BUY]
             return list(dict.fromkeys([*buttons, *values]))
-        return [] if self.page is Page.END else [pages.BACK_TO_SEARCH, pages.PREVIOUS]
+        return [] if self.page is PageKind.END else [pages.BACK_TO_SEARCH, pages.PREVIOUS]
 
     def text(self, shop: Shelves) -> str:
         """The page as text; the last page is the seller's."""
-        if self.page is Page.SEARCH:
+        if self.page is PageKind.SEARCH:
             return pages.search_page(self.instruction)
-        if self.page is Page.RESULTS:
+        if self.page is PageKind.RESULTS:
             products = [shop.product(asin) for asin in self._shown()]
             return pages.results_page(self.instruction, products, self.number, len(self.found))
         product = shop.product(self.asin)
-        if self.page is Page.ITEM:
+        if self.page is PageKind.ITEM:
             return pages.item_page(self.instruction, product, attributes=self.show_attributes)
         return pages.sub_page(self.instruction, pages.SUB_PAGES[self.page.value](product))
 
     def _show_results(self, number: int) -> None:
-        self.page, self.number, self.asin, self.options = Page.RESULTS, number, "", {}
+        self.page, self.number, self.asin, self.options = PageKind.RESULTS, number, "", {}
 
     def _go_back(self) -> None:
-        if self.page is Page.ITEM:
+        if self.page is PageKind.ITEM:
             self._show_results(self.number)
-        elif self.page is Page.RESULTS:
+        elif self.page is PageKind.RESULTS:
             self._show_results(self.number - 1)
         else:
-            self.page = Page.ITEM
+            self.page = PageKind.ITEM
 
     def _choose(self, shop: Shelves, target: str) -> bool:
         """Choose an option value; of several options that have it the last, as in the original."""

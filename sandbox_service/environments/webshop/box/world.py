@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import ClassVar
 
-from sandbox_service.environments.shared.box.game_world import GameWorld, Turn
+from sandbox_service.environments.shared.box.game_world import GameTurn, GameWorld
 from sandbox_service.runner.world import WorldError
 from sandbox_service.wire.codes import BoxErrorCode
 
@@ -14,7 +14,7 @@ from . import pages
 from .goals import Goal
 from .scoring import reward
 from .shop import Shop
-from .visit import Page, Visit
+from .visit import PageKind, Visit
 
 _ACTION = re.compile(r"\s*(search|click)\s*\[(.*)\]\s*", re.IGNORECASE | re.DOTALL)
 _PRICE_TEXT = ", and price lower than"
@@ -52,7 +52,7 @@ class WebshopWorld(GameWorld):
     def instructions(self) -> str:
         return _INSTRUCTIONS
 
-    def open(self) -> Turn:
+    def open(self) -> GameTurn:
         show = self.context.params.get("show_attrs", False)
         if not isinstance(show, bool):
             raise WorldError("show_attrs is true or false", BoxErrorCode.INVALID_REQUEST)
@@ -66,7 +66,7 @@ class WebshopWorld(GameWorld):
         self.visit = Visit(self.goal.instruction, show)
         return self._page()
 
-    def play(self, action: str, timeout_s: float) -> Turn:
+    def play(self, action: str, timeout_s: float) -> GameTurn:
         form = _ACTION.fullmatch(action)
         if form is None:
             return self._page("An action is search[words] or click[name].")
@@ -77,27 +77,27 @@ class WebshopWorld(GameWorld):
             self.visit.search(self.shop, target)
         elif not self.visit.click(self.shop, target):
             return self._page(f"There is nothing called {target!r} to click on this page.")
-        return self._bought() if self.visit.page is Page.END else self._page()
+        return self._bought() if self.visit.page is PageKind.END else self._page()
 
-    def _bought(self) -> Turn:
+    def _bought(self) -> GameTurn:
         shop, visit = self.shop, self.visit
         product, wanted = shop.product(visit.asin), shop.product(self.goal.asin)
         score = reward(product, visit.options, self.goal, wanted)
         told = {"instruction_text": visit.instruction, "has_search_bar": False}
-        return Turn(
+        return GameTurn(
             pages.end_page(score), reward=score, score=score, done=True, success=score >= 1.0, info=told
         )
 
-    def _page(self, problem: str = "") -> Turn:
+    def _page(self, problem: str = "") -> GameTurn:
         """The page that is open, below what was wrong with the action."""
         visit, text = self.visit, self.visit.text(self.shop)
-        searching = visit.page is Page.SEARCH
+        searching = visit.page is PageKind.SEARCH
         if searching:
             words, _, _ = visit.instruction.partition(_PRICE_TEXT)
             actions = [f"search[{words}]"]
         else:
             actions = [f"click[{target}]" for target in visit.clickables(self.shop)]
-        return Turn(
+        return GameTurn(
             f"{problem}\n\n{text}" if problem else text,
             actions=tuple(actions),
             info={"instruction_text": visit.instruction, "has_search_bar": searching},

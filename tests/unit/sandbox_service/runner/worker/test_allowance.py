@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sandbox_service.runner.kernel.cpu_usage import Usage
+from sandbox_service.runner.kernel.cpu_usage import CpuUsage
 from sandbox_service.runner.worker.allowance import Allowance
 from sandbox_service.wire.frames import Op
 from tests.harness.busy import ON_A_BUSY_CPU, ON_A_QUIET_CPU, busy_cpu, come_first
@@ -24,7 +24,7 @@ COMPUTE = "import time\nwhile time.process_time() < {seconds}: pass\nprint('done
 SCRIPT = 'python3 -c "{code}"'
 
 
-def spend(time_s: float, patience_s: float, look: Callable[[], Usage]) -> Allowance:
+def spend(time_s: float, patience_s: float, look: Callable[[], CpuUsage]) -> Allowance:
     """An allowance that was waited for to its end."""
     allowance = Allowance(time_s, patience_s, look)
     while not allowance.over():
@@ -33,12 +33,12 @@ def spend(time_s: float, patience_s: float, look: Callable[[], Usage]) -> Allowa
 
 
 def test_sleep_is_charged() -> None:
-    allowance = spend(0.2, 60, Usage)
+    allowance = spend(0.2, 60, CpuUsage)
     assert allowance.charged_s >= 0.2
 
 
 def test_a_wait_for_a_processor_is_not_charged_and_ends_with_patience() -> None:
-    allowance = spend(0.5, 0.6, lambda: Usage(0.0, runnable=True))
+    allowance = spend(0.5, 0.6, lambda: CpuUsage(0.0, runnable=True))
     assert allowance.charged_s < 0.1
     assert allowance.waited_s > 0.4
 
@@ -46,7 +46,7 @@ def test_a_wait_for_a_processor_is_not_charged_and_ends_with_patience() -> None:
 def test_what_is_computed_on_many_processors_is_charged_as_time_that_passed() -> None:
     used = iter(range(0, 1_000_000, 10))
     started = time.monotonic()
-    allowance = spend(0.2, 60, lambda: Usage(float(next(used)), runnable=True))
+    allowance = spend(0.2, 60, lambda: CpuUsage(float(next(used)), runnable=True))
     assert 0.2 <= allowance.charged_s <= time.monotonic() - started
 
 

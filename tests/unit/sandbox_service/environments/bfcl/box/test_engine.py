@@ -10,7 +10,7 @@ from tests.harness.hostile_messages import hostile_messages
 
 @pytest.fixture
 def files(engine, catalog):
-    task = catalog.shelf.task("multi_turn_base_0")
+    task = catalog.files.task("multi_turn_base_0")
     return engine.make_objects(["GorillaFileSystem"], task["config"], long_context=False)["GorillaFileSystem"]
 
 
@@ -66,14 +66,14 @@ def test_our_results_are_those_of_the_official_runner(engine, catalog):
     from sandbox_service.environments.bfcl.box import checkers
 
     for task_id in catalog.task_ids("multi_turn")[::40]:
-        task = catalog.shelf.task(task_id)
+        task = catalog.files.task(task_id)
         long_context = "long_context" in task_id
         objects = engine.make_objects(task["classes"], task["config"], long_context=long_context)
-        plain = catalog.shelf.task(task_id)
-        for step in catalog.shelf.answer(task_id)["solution"]:
+        plain = catalog.files.task(task_id)
+        for step in catalog.files.answer(task_id)["solution"]:
             calls = step.get("calls", [])
             ours = [
-                engine.call(objects[catalog.shelf.owners[name]], name, given).text for name, given in calls
+                engine.call(objects[catalog.files.owners[name]], name, given).text for name, given in calls
             ]
             theirs, _ = checkers._turn_state.execute_multi_turn_func_call(
                 [engine.call_text(name, given) for name, given in calls],
@@ -110,7 +110,7 @@ def test_a_result_too_long_to_be_written_down_is_an_error_of_the_call(engine, ma
 )
 def test_every_function_answers_whatever_it_is_called_with(engine, catalog, name):
     taken = 0
-    for seed, tool in enumerate(catalog.shelf.tools[name]):
+    for seed, tool in enumerate(catalog.files.tools[name]):
         target = engine.make_objects([name], {}, long_context=False)[name]
         for message in hostile_messages(seed, 60, [tool]):
             for call in parse_calls(message)[:5]:
@@ -120,4 +120,4 @@ def test_every_function_answers_whatever_it_is_called_with(engine, catalog, name
                     assert isinstance(engine.call(target, call.name, call.arguments).text, str)
                     assert engine.call_text(call.name, call.arguments).startswith(call.name)
                     taken += 1
-    assert taken > 20 * len(catalog.shelf.tools[name])
+    assert taken > 20 * len(catalog.files.tools[name])

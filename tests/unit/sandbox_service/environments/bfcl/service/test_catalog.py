@@ -56,19 +56,19 @@ def test_what_the_box_is_sent_is_small_and_without_ground_truth(catalog):
     payload = catalog.payload("multi_turn_long_context_0")
     assert len(json.dumps(payload.task)) < 200
     assert "truth" not in payload.task
-    assert payload.grading["truth"][0] == catalog.shelf.answer("multi_turn_long_context_0")["truth"][0]
+    assert payload.grading["truth"][0] == catalog.files.answer("multi_turn_long_context_0")["truth"][0]
 
 
 def test_tasks_on_the_shelf_hold_no_ground_truth(catalog):
     for task_id in ("multi_turn_base_0", "simple_python_0", "memory_kv_0-customer-0"):
-        assert not {"truth", "solution", "path", "ground_truth"} & set(catalog.shelf.task(task_id))
+        assert not {"truth", "solution", "path", "ground_truth"} & set(catalog.files.task(task_id))
 
 
 def test_every_tool_is_a_valid_openai_schema(catalog):
-    shelf = catalog.shelf
-    single = (shelf.task(task_id)["tools"] for task_id in catalog.task_ids("single_turn"))
+    files = catalog.files
+    single = (files.task(task_id)["tools"] for task_id in catalog.task_ids("single_turn"))
     kinds = {"string", "integer", "number", "boolean", "array", "object"}
-    for tools in (*shelf.tools.values(), *single):
+    for tools in (*files.tools.values(), *single):
         names = [tool["function"]["name"] for tool in tools]
         assert len(names) == len(set(names))
         for tool in tools:

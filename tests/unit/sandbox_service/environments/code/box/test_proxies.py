@@ -7,15 +7,15 @@ import pytest
 from sandbox_service.environments.code.box.proxies import (
     CandidateError,
     CandidateLost,
+    CandidateSession,
     CandidateTimeout,
     Handle,
-    Session,
 )
 from sandbox_service.environments.code.box.snapshots import NotLiveError, Snapshot
 from sandbox_service.environments.code.box.trials import ENTRY
 from tests.harness.agent import FakeAgent
 
-Load = Callable[..., Session]
+Load = Callable[..., CandidateSession]
 
 
 @pytest.fixture
@@ -24,9 +24,9 @@ def load(agent: FakeAgent) -> Iterator[Load]:
 
     def start(
         source: str, limit_s: float = 60.0, *, write_back: bool = False, live: Collection[str] = ()
-    ) -> Session:
+    ) -> CandidateSession:
         started.append(agent.candidate(ENTRY))
-        session = Session(started[-1], time.monotonic() + limit_s, write_back=write_back, live=live)
+        session = CandidateSession(started[-1], time.monotonic() + limit_s, write_back=write_back, live=live)
         session.load(source)
         return session
 

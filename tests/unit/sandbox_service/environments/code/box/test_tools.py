@@ -1,14 +1,14 @@
 import pytest
 
 from sandbox_service.environments.code.box.tools import MAX_ANSWER_BYTES, ToolResult, cut, run_tool
-from sandbox_service.environments.shared.box.calls import Call
+from sandbox_service.environments.shared.box.calls import ParsedCall
 from tests.harness.agent import FakeAgent
 
 
 def run(
     agent: FakeAgent, tool: str, timeout_s: float = 10, limit: int = 2000, **arguments: object
 ) -> ToolResult:
-    return run_tool(agent, Call(tool, arguments), timeout_s, limit)
+    return run_tool(agent, ParsedCall(tool, arguments), timeout_s, limit)
 
 
 def test_bash_shows_output_and_exit_code(agent: FakeAgent) -> None:
@@ -84,7 +84,7 @@ def test_unknown_tools_are_told_with_the_known_ones(agent: FakeAgent, tool: str)
 
 
 def test_problems_of_parsing_are_told(agent: FakeAgent) -> None:
-    result = run_tool(agent, Call("python", problem="The arguments are broken."), 1, 100)
+    result = run_tool(agent, ParsedCall("python", problem="The arguments are broken."), 1, 100)
     assert result.text == "Error: The arguments are broken."
 
 

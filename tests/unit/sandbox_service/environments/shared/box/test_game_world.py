@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from sandbox_service.environments.shared.box.game_world import GameWorld, Turn
+from sandbox_service.environments.shared.box.game_world import GameTurn, GameWorld
 from sandbox_service.runner.world import Context, WorldError
 
 TASK = {"id": "t", "category": "counting", "max_steps": 9, "target": 3}
@@ -20,14 +20,14 @@ class CountingGame(GameWorld):
 
     def open(self):
         self.count = self.context.params.get("from", 0)
-        return Turn(f"Reach {self.task['target']}.", actions=("more", "stop"))
+        return GameTurn(f"Reach {self.task['target']}.", actions=("more", "stop"))
 
     def play(self, action, timeout_s):
         if action not in ("more", "stop"):
-            return Turn(f"I do not know {action!r}.", score=self.turn.score)
+            return GameTurn(f"I do not know {action!r}.", score=self.turn.score)
         self.count += action == "more"
         reached = self.count == self.task["target"]
-        return Turn(
+        return GameTurn(
             f"{self.count}.",
             reward=1 / 3 if action == "more" else 0.0,
             score=self.count / self.task["target"],

@@ -3,7 +3,7 @@
 import json
 
 from sandbox_service.environments.webshop.box.goals import NO_LIMIT, Goal, human_goals, synthetic_goals
-from sandbox_service.environments.webshop.box.products import Request
+from sandbox_service.environments.webshop.box.products import ShoppingRequest
 from tests.harness.webshop_products import product
 
 
@@ -34,13 +34,13 @@ def test_a_product_dearer_than_all_limits_has_none():
 
 
 def test_products_without_a_request_or_attributes_give_no_goal():
-    nobody = [product(made_request=None), product(made_request=Request("Find me mugs", ()))]
+    nobody = [product(made_request=None), product(made_request=ShoppingRequest("Find me mugs", ()))]
     assert synthetic_goals(nobody) == []
 
 
 def test_a_human_request_is_one_goal_without_its_full_stop():
-    asked = Request("i want a mug.", ("lead free",), ("red",))
-    (goal,) = human_goals([product(human_requests=(asked, Request("whatever", ())))])
+    asked = ShoppingRequest("i want a mug.", ("lead free",), ("red",))
+    (goal,) = human_goals([product(human_requests=(asked, ShoppingRequest("whatever", ())))])
     assert goal.instruction.startswith("i want a mug, and price lower than ")
     assert goal.options == (("", "red"),)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandbox_service.environments.webshop.box.products import ProductsError, Request, read_products
+from sandbox_service.environments.webshop.box.products import ProductsError, ShoppingRequest, read_products
 from tests.harness.webshop_products import raw_product, write_products
 
 
@@ -13,8 +13,8 @@ def test_a_product_has_its_texts_options_and_requests(tmp_path):
     (read,) = read_products(tmp_path)
     assert read.title == "Stoneware Mug"
     assert read.options == {"color": ("red", "blue")}
-    assert read.made_request == Request("Find me mugs", ("lead free",))
-    assert read.human_requests == (Request("a mug.", ("lead free",), ("red",)),)
+    assert read.made_request == ShoppingRequest("Find me mugs", ("lead free",))
+    assert read.human_requests == (ShoppingRequest("a mug.", ("lead free",), ("red",)),)
 
 
 def test_a_product_without_an_instruction_is_there_and_is_nobodys_goal(tmp_path):

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from sandbox_service.environments.webshop.box.products import Review
-from sandbox_service.environments.webshop.box.visit import Page, Visit
+from sandbox_service.environments.webshop.box.visit import PageKind, Visit
 from tests.harness.webshop_products import Shelf, product
 
 MUG = product("B000000001")
@@ -74,7 +74,7 @@ def test_pages_below_an_item_have_its_texts_and_lead_back(button, text):
     assert visit.text(SHELF).endswith(f"Back to Search [SEP] < Prev [SEP] {text}")
     assert visit.clickables(SHELF) == ["back to search", "< prev"]
     assert visit.click(SHELF, "< prev")
-    assert (visit.page, visit.options) == (Page.ITEM, {"color": "red"})
+    assert (visit.page, visit.options) == (PageKind.ITEM, {"color": "red"})
 
 
 def test_reviews_are_quoted():
@@ -106,14 +106,14 @@ def test_options_are_forgotten_on_the_way_back_to_the_results():
     visit = on_item()
     visit.click(SHELF, "red")
     visit.click(SHELF, "< prev")
-    assert (visit.page, visit.options) == (Page.RESULTS, {})
+    assert (visit.page, visit.options) == (PageKind.RESULTS, {})
 
 
 def test_back_to_search_leads_to_the_search_bar_from_everywhere():
     visit = on_item()
     visit.click(SHELF, "features")
     assert visit.click(SHELF, "back to search")
-    assert visit.page is Page.SEARCH
+    assert visit.page is PageKind.SEARCH
 
 
 def test_what_the_page_does_not_have_cannot_be_clicked():
@@ -127,7 +127,7 @@ def test_what_the_page_does_not_have_cannot_be_clicked():
 def test_buying_ends_the_visit():
     visit = on_item()
     assert visit.click(SHELF, "buy now")
-    assert visit.page is Page.END
+    assert visit.page is PageKind.END
     assert visit.clickables(SHELF) == []
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 JsonObject = dict[str, Any]
 
 
-class Place(NamedTuple):
+class TaskLocation(NamedTuple):
     """Where a task and its answer are in their files."""
 
     task_start: int
@@ -29,13 +29,13 @@ class Place(NamedTuple):
     """User turns of the whole episode."""
 
 
-class Shelf:
+class TaskFiles:
     """What ``setup/prepare.py`` wrote."""
 
     def __init__(self, data: Path) -> None:
         self._data = data
 
-    def __deepcopy__(self, memo: object) -> Shelf:
+    def __deepcopy__(self, memo: object) -> TaskFiles:
         """Copies of an episode share what nobody changes."""
         return self
 
@@ -45,9 +45,9 @@ class Shelf:
         return {category: tuple(row[0] for row in rows) for category, rows in self._index.items()}
 
     @cached_property
-    def places(self) -> dict[str, Place]:
+    def places(self) -> dict[str, TaskLocation]:
         """Places by id."""
-        return {row[0]: Place(*row[1:]) for rows in self._index.values() for row in rows}
+        return {row[0]: TaskLocation(*row[1:]) for rows in self._index.values() for row in rows}
 
     @cached_property
     def tools(self) -> dict[str, list[JsonObject]]:
