@@ -1,1 +1,1 @@
-"""What tasks mean: one folder an environment."""
+"""Environments: one folder for each, with its catalogue, its world, its set-up and its data."""

@@ -1,4 +1,4 @@
-"""What an environment implements on the service's side: a catalog of tasks and a description.
+"""The service's side of an environment: a catalog of tasks, and how boxes are made.
 
 The service never imports an environment's packages: a catalog reads data, and everything else happens in
 the box, in the module that ``EnvironmentSpec.world_module`` names.
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Provisions:
-    """What boxes of an environment have besides our code; made by ``sandbox-service envs setup``."""
+    """Packages and data of an environment's boxes, as ``sandbox-service envs setup`` made them."""
 
     folder: Path
     """Has ``packages``, on the import path of the environment's processes, and ``data``."""
     digest: str
-    """Names what went into the folder."""
+    """Identifies the content of the folder."""
     operator_data: Path | None = None
     """The operator's data, in place of the folder's own."""
 
@@ -70,7 +70,7 @@ class EnvironmentSpec:
 
 @dataclass(frozen=True, slots=True)
 class TaskPayload:
-    """What the box is sent when an instance is created; free of ground truth where agent code runs."""
+    """What is sent to the box for an instance; ``task`` has no ground truth where agent code runs."""
 
     task: dict[str, JsonValue]
     grading: dict[str, JsonValue]
@@ -85,17 +85,17 @@ class Catalog(Protocol):
     def spec(self) -> EnvironmentSpec: ...
 
     def describe(self) -> Environment:
-        """The public descriptor."""
+        """Return the public descriptor."""
         ...
 
     def task_ids(self, split: str) -> Sequence[str]:
-        """Ids in fixed order. Raises ServiceError(UNKNOWN_SPLIT)."""
+        """Return ids in fixed order. Raises ServiceError(UNKNOWN_SPLIT)."""
         ...
 
     def payload(self, task_id: str) -> TaskPayload:
-        """What the box needs. Raises ServiceError(UNKNOWN_TASK)."""
+        """Return what the box needs. Raises ServiceError(UNKNOWN_TASK)."""
         ...
 
     def reference(self, task_id: str) -> Sequence[dict[str, JsonValue]]:
-        """Assistant messages that solve the task, for the reference policy. Empty when there are none."""
+        """Return assistant messages that solve the task, for the reference policy; empty without any."""
         ...

@@ -1,4 +1,4 @@
-"""A short name of some files' content: what is named so is never stale."""
+"""Short digests of files, to name what is built from them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 
 def digest(*parts: Mapping[str, bytes]) -> str:
-    """Sixteen hexadecimal digits over paths and contents."""
+    """Return sixteen hexadecimal digits of a hash over paths and contents."""
     total = hashlib.sha256()
     for files in parts:
         for path, content in sorted(files.items()):

@@ -1,6 +1,6 @@
-"""Sets an environment up: installs its packages into a folder of their own and has its data made.
+"""Set up an environment: install its packages into a folder of their own and make its data.
 
-The service never imports any of it. A folder appears whole or not at all, and two that set up the same
+The service never imports any of it. A folder appears whole or not at all, and two set-ups of the same
 environment at once wait for each other.
 """
 
@@ -39,11 +39,11 @@ runpy.run_module("setup.prepare", run_name="__main__", alter_sys=True)
 
 
 def install(recipe: Recipe, root: Path, tell: Callable[[str], None], *, force: bool = False) -> Path:
-    """The prepared folder, made unless it is there. Raises ServiceError(SANDBOX_FAILED), saying why."""
+    """Return the prepared folder, made if it is missing. Raises ServiceError(SANDBOX_FAILED)."""
     target = recipe.folder(root)
     if target.is_dir() and not force:
         return target
-    with _alone(root, recipe.name):
+    with _locked(root, recipe.name):
         if target.is_dir():
             if not force:
                 return target
@@ -59,8 +59,8 @@ def install(recipe: Recipe, root: Path, tell: Callable[[str], None], *, force: b
 
 
 def prune(recipe: Recipe, root: Path) -> list[Path]:
-    """Remove what older recipes made, which a service that still runs may use; what was removed."""
-    with _alone(root, recipe.name):
+    """Remove and return the folders of older recipes, which a service that still runs may use."""
+    with _locked(root, recipe.name):
         old = [path for path in root.glob(f"{recipe.name}-*") if path != recipe.folder(root)]
         for path in old:
             shutil.rmtree(path, ignore_errors=True)
@@ -68,7 +68,7 @@ def prune(recipe: Recipe, root: Path) -> list[Path]:
 
 
 def note_operator_data(name: str, root: Path, data: Path) -> None:
-    """Remember where the operator's data of an environment is; a configured path comes before it."""
+    """Record the folder of the operator's data of an environment; a configured path takes precedence."""
     note = operator_note(name, root)
     draft = note.with_name(note.name + ".draft")
     draft.write_text(f"{data}\n", encoding="utf-8")
@@ -109,13 +109,13 @@ def _install_packages(recipe: Recipe, packages: Path, tell: Callable[[str], None
 
 
 def _run(name: str, words: Sequence[str], tell: Callable[[str], None], timeout_s: float) -> None:
-    """Run a program, telling its lines as they come."""
+    """Run a program and report its lines as they come. Raises ServiceError(SANDBOX_FAILED)."""
     settings = {**os.environ, "PYC_INVALIDATION_MODE": "UNCHECKED_HASH"}
     if "PIP_FIND_LINKS" in settings:
-        # uv does not read pip's settings: a folder of wheels that pip was told of is passed on.
+        # uv does not read pip's settings, so the folder of wheels is passed on.
         settings.setdefault("UV_FIND_LINKS", settings["PIP_FIND_LINKS"])
-    last = "no word"
-    # Like ``timeout``: the lines are read to their end, which the deadline brings about.
+    last = "it printed nothing"
+    # By ``timeout``: the loop below reads to the end of the output, which only the program's end brings.
     process = subprocess.Popen(
         ["timeout", "--kill-after=10", f"{timeout_s:g}", *words],
         env=settings,
@@ -142,7 +142,7 @@ def _run(name: str, words: Sequence[str], tell: Callable[[str], None], timeout_s
 
 
 def _guard(folder: Path) -> None:
-    """Readable by all below a door that only we and the environments' group can pass."""
+    """Make all below readable, and the folder itself open to this user and the environments' group only."""
     for entry in folder.rglob("*"):
         if not entry.is_symlink():
             mode = entry.stat().st_mode
@@ -153,7 +153,7 @@ def _guard(folder: Path) -> None:
 
 
 @contextmanager
-def _alone(root: Path, name: str) -> Iterator[None]:
+def _locked(root: Path, name: str) -> Iterator[None]:
     """Hold the lock of one environment's set-up."""
     try:
         root.mkdir(parents=True, exist_ok=True, mode=0o755)

@@ -1,4 +1,4 @@
-"""Where the packages and data of environments are, and which folder belongs to which recipe.
+"""Find the packages and data of environments: the folders that belong to their recipes.
 
 An environment with a ``setup`` folder needs more than our code: ``setup/packages.txt`` pins its packages, and
 ``setup/prepare.py``, where there is one, makes its data, also from authored content in ``data``. The result
@@ -20,7 +20,7 @@ from .base import Provisions
 from .digests import digest
 
 GROUP = 9999
-"""Group of the environments' processes in every box; agents never have it, and it alone may enter."""
+"""Group of the environments' processes in every box; agents never have it, and no other group may enter."""
 PACKAGES_FILE = "packages.txt"
 PREPARE_FILE = "prepare.py"
 DATA_FOLDER = "data"
@@ -41,12 +41,12 @@ class Recipe:
     """Why it is set up only when it is asked for by name."""
 
     def folder(self, root: Path) -> Path:
-        """Where it leads to."""
+        """Return the folder that its result goes to."""
         return root / f"{self.name}-{self.digest}"
 
 
 def cache_root() -> Path:
-    """The folder of what is made once for a machine: of the system for root, else of the user."""
+    """Return the cache folder of this machine: the system's for root, otherwise the user's."""
     if os.geteuid() == 0:
         return Path("/var/cache/training-sandbox")
     cache_home = os.environ.get("XDG_CACHE_HOME")
@@ -54,20 +54,20 @@ def cache_root() -> Path:
 
 
 def default_root() -> Path:
-    """The folder of packages and data where no other is configured."""
+    """Return the folder of packages and data where no other is configured."""
     return cache_root() / "environments"
 
 
 @cache
 def recipes(environments: Path = _OWN_FOLDER) -> dict[str, Recipe]:
-    """The environments that have to be set up, by name."""
+    """Return the environments that have to be set up, by name."""
     found: dict[str, Recipe] = {}
     for file in sorted(environments.glob(f"*/setup/{PACKAGES_FILE}")):
         source = file.parent
         content = _content(source)
         optional = content.get(OPTIONAL_FILE)
         why = optional.decode().strip() if optional is not None else None
-        # What the preparation reads is a part of the recipe, so that changed content is another folder, too.
+        # What the preparation reads is a part of the recipe, so that changed content gets another folder.
         recipe = digest(content, _content(source.parent / DATA_FOLDER))
         found[source.parent.name] = Recipe(source.parent.name, source, recipe, why)
     return found
@@ -79,12 +79,12 @@ def _content(folder: Path) -> dict[str, bytes]:
 
 
 def operator_note(name: str, root: Path) -> Path:
-    """The file that remembers where the operator's data is."""
+    """Return the file that remembers where the operator's data is."""
     return root / f"{name}.operator"
 
 
 def find(name: str, root: Path | None = None, operator_data: Path | None = None) -> Provisions | None:
-    """What ``envs setup`` made for an environment; None when it was not run since its recipe changed."""
+    """Return what ``envs setup`` made for an environment; None if not run since the recipe changed."""
     root = root or default_root()
     recipe = recipes()[name]
     folder = recipe.folder(root)

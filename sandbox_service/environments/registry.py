@@ -57,7 +57,7 @@ _PROVIDED: Mapping[str, Callable[[EnvironmentsConfig, Provisions], Catalog]] = M
 
 
 class Registry:
-    """The catalogs by name."""
+    """The catalogs that this service has, by the names of their environments."""
 
     def __init__(self, catalogs: Mapping[str, Catalog], absent: Iterable[str] = ()) -> None:
         """``absent`` are environments that could be served and are not set up."""
@@ -65,7 +65,7 @@ class Registry:
         self.absent = frozenset(absent)
 
     def catalog(self, name: str) -> Catalog:
-        """The catalog of an environment. Raises ServiceError(UNKNOWN_ENVIRONMENT), naming those there are."""
+        """Return the catalog of an environment. Raises ServiceError(UNKNOWN_ENVIRONMENT)."""
         try:
             return self.catalogs[name]
         except KeyError:
@@ -78,7 +78,7 @@ class Registry:
 
 
 def build_registry(config: EnvironmentsConfig) -> Registry:
-    """The catalogs of all environments that the configuration enables and this machine has.
+    """Return the catalogs of all environments that the configuration enables and this machine has.
 
     Raises ServiceError(UNKNOWN_ENVIRONMENT) when one is enabled by name and cannot be served.
     """
@@ -94,6 +94,6 @@ def build_registry(config: EnvironmentsConfig) -> Registry:
 
 
 def _operator_data(config: EnvironmentsConfig, name: str) -> Path | None:
-    """The operator's data of an environment, as the configuration has it."""
+    """Return the operator's data of an environment, as the configuration has it."""
     path: Path | None = getattr(getattr(config, name), "data", None)
     return path

@@ -67,7 +67,7 @@ class AlfworldCatalog(GameCatalog):
 
 
 def read_games(data: Path) -> Iterator[GameTask]:
-    """The games that the official environment would play, by split and path.
+    """Yield the games that the official environment would play, by split and path.
 
     Raises ServiceError(TASK_INVALID) when there is none.
     """
@@ -92,7 +92,7 @@ def read_games(data: Path) -> Iterator[GameTask]:
 
 
 def _solvable(path: Path) -> bool:
-    """Whether the file says so, at its end, where the real ones have it, or anywhere."""
+    """Return whether the file says that its game can be solved; the real ones say so at their end."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
         if _SOLVABLE.search(file.read()):

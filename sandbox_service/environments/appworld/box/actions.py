@@ -1,4 +1,4 @@
-"""What an assistant message wants to be run: a block of Python, or calls of the tool ``appworld``."""
+"""Read the code to run from an assistant message: a block of Python, or calls of the tool ``appworld``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Action:
 
 
 def read_actions(message: JsonObject, *, simple: bool) -> list[Action]:
-    """The actions of a message: all native calls, or the first block or call of its text."""
+    """Return the actions of a message: all native calls, or the first block or call of its text."""
     if message.get("tool_calls"):
         return [_from_call(call) for call in native_calls(message["tool_calls"])]
     text = plain_text(message.get("content"))
@@ -43,7 +43,7 @@ def read_actions(message: JsonObject, *, simple: bool) -> list[Action]:
 
 
 def _first_block(text: str) -> str | None:
-    """The first block; one that is not closed goes to the end."""
+    """Return the first block; one that is not closed goes to the end."""
     start = text.find(_OPENING)
     if start < 0:
         return None

@@ -1,5 +1,4 @@
-"""One cell, from the agent's words to AppWorld's answer: checks before, the session in between, words
-after.
+"""Run one cell of the agent: AppWorld's checks, the execution in the session, and AppWorld's answer.
 
 The checks are AppWorld's own. They are a courtesy to the model, not a boundary; the boundary is that the
 cell runs in another process under another user id.
@@ -41,7 +40,7 @@ _CELL = (
 
 
 def read_preamble() -> str:
-    """The cell that AppWorld opens its notebooks with, read from its source."""
+    """Return the cell that AppWorld opens its notebooks with, read from its source."""
     tree = ast.parse(Path(appworld.__file__).with_name("environment.py").read_text(encoding="utf-8"))
     imports = prints = ""
     for node in ast.walk(tree):
@@ -65,7 +64,7 @@ class Cells:
         self.moment = ""
 
     def run(self, code: str, timeout_s: int, patience_s: float) -> str:
-        """AppWorld's answer to a cell; nothing that the cell does is an error of ours.
+        """Return AppWorld's answer to a cell; whatever the cell does is an answer, not an error here.
 
         After ``timeout_s`` of its time the cell is interrupted, a moment later its session is ended. It is an
         error when the machine kept it from that time for ``patience_s``.
@@ -111,7 +110,7 @@ def _archive() -> bytes:
 
 
 def _refusal(code: str) -> str | None:
-    """Why AppWorld does not run a cell."""
+    """Return why AppWorld does not run a cell."""
     if len(code) > _LONGEST_CODE:
         return f"{_FAILED}The code is longer than {_LONGEST_CODE} characters."
     try:
@@ -127,7 +126,7 @@ def _refusal(code: str) -> str | None:
 
 
 def _raised(error: BaseException) -> JsonObject:
-    """An exception, and what it was raised on top of, first things first."""
+    """Return an exception, and what it was raised on top of, first things first."""
     chain: list[JsonObject] = []
     seen: BaseException | None = error
     while seen is not None and len(chain) < _DEEPEST_CHAIN:
@@ -139,7 +138,7 @@ def _raised(error: BaseException) -> JsonObject:
 
 
 def _bounded(answer: JsonObject) -> JsonObject:
-    """The answer, if it fits the line."""
+    """Return the answer, or an error when it is too long to be sent."""
     try:
         if len(json.dumps(answer)) <= _LONGEST_ANSWER:
             return answer

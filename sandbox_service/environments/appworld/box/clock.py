@@ -1,4 +1,4 @@
-"""The clock of a world's process: frozen for AppWorld, running for us.
+"""Freeze the date of a world's process for AppWorld, while the clocks that measure durations run on.
 
 AppWorld freezes time with freezegun, in the whole process. Patching every module takes long, so it is done
 once, before any fork: a freezer of ours is held from then on, and those of AppWorld only push a time upon

@@ -100,7 +100,7 @@ class AppWorldEngine:
         self._requester = None
 
     def specs(self, task_id: str) -> TaskSpecs:
-        """Instruction, supervisor and date of a task. Raises OSError, KeyError or ValueError."""
+        """Return instruction, supervisor and date of a task. Raises OSError, KeyError or ValueError."""
         values = json.loads((self._task(task_id) / "specs.json").read_text(encoding="utf-8"))
         if values["db_version"] != DB_VERSION:
             raise ValueError(f"task {task_id} is of data version {values['db_version']}, not {DB_VERSION}")
@@ -179,7 +179,7 @@ class AppWorldEngine:
         return ApiAnswer(value, printed.getvalue())
 
     def completed(self) -> bool:
-        """Whether the agent has said that the task is done."""
+        """Return whether the agent has said that the task is done."""
         requester = self._live()
         self._guard.routes = self._routes["supervisor"]
         task = requester.request("supervisor", "show_active_task", track=False)

@@ -62,7 +62,7 @@ def evaluate(engine: AppWorldEngine, task_id: str, patience_s: float) -> TaskSco
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        _leave_with(writing, engine, task_id)
+        _evaluate_and_exit(writing, engine, task_id)
     os.close(writing)
     allowance = Allowance(_EVALUATION_S, patience_s, lambda: usage_of([child]))
     try:
@@ -74,12 +74,12 @@ def evaluate(engine: AppWorldEngine, task_id: str, patience_s: float) -> TaskSco
     if not answer and allowance.over() and allowance.starved():
         raise StarvedError(f"the machine is too busy: no evaluation in {patience_s:g} s")
     if "passes" not in answer:
-        raise EvaluationError(str(answer.get("failed", "the evaluation ended without a word")))
+        raise EvaluationError(str(answer.get("failed", "the evaluation process exited without a result")))
     return TaskScore(answer["passes"], answer["failures"], answer["success"])
 
 
-def _leave_with(writing: int, engine: AppWorldEngine, task_id: str) -> None:
-    """Never returns: this is the fork."""
+def _evaluate_and_exit(writing: int, engine: AppWorldEngine, task_id: str) -> None:
+    """Write the result to the pipe and exit; runs in the forked child."""
     try:
         privileges.die_with_parent()
         os.write(writing, json.dumps(_evaluate(engine, task_id)).encode())

@@ -52,7 +52,7 @@ def run(code: str, timeout_s: int, most: int) -> None:
 
 @functools.cache
 def _notebook() -> Notebook:
-    """The notebook of this session, opened by its first cell."""
+    """Return the notebook of this session, opened by its first cell."""
     return Notebook(ask({"op": "prelude"}))
 
 
@@ -90,7 +90,7 @@ class Notebook:
         self._words = re.compile(rf"\b(?:{'|'.join(sorted(words))})\b")
 
     def run(self, code: str, timeout_s: int, most: int) -> str:
-        """The answer to one cell."""
+        """Return the answer to one cell."""
         kept, streams = _Kept(most), (sys.stdout, sys.stderr)
         sys.stdout, sys.stderr = kept, _Kept(0)
         try:
@@ -219,7 +219,7 @@ _SYSTEM_EXIT = SystemExit
 
 
 def _told(error: BaseException) -> str:
-    """A traceback as AppWorld shows it: the agent's own lines, and what was raised."""
+    """Return a traceback as AppWorld shows it: the agent's own lines, and what was raised."""
     kept: list[str] = []
     ours = False
     for line in "".join(traceback.TracebackException.from_exception(error).format()).splitlines():

@@ -1,4 +1,4 @@
-"""What the model is told. Our own words; the facts about the apps it finds out from the apps."""
+"""The prompts, in this project's own words; facts about the apps come from the apps alone."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ TOOL = {
 
 
 def introduction(specs: TaskSpecs, *, simple: bool, full: bool) -> str:
-    """The system message."""
+    """Return the system message."""
     if simple:
         return _SIMPLE
     return _PROMPT.format(email=specs.supervisor["email"]) if full else _SHORT
 
 
 def task_message(specs: TaskSpecs) -> str:
-    """The user message: who asks, and for what."""
+    """Return the user message: who asks, and for what."""
     return _TASK.format(**specs.supervisor, instruction=specs.instruction)

@@ -13,7 +13,7 @@ _LONGEST_TEXT = 10_000
 
 
 def encode(value: object) -> object:
-    """A value as JSON, without mistaking one for another."""
+    """Return a value as JSON, without mistaking one for another."""
     if value is None or isinstance(value, (bool, float)):
         return value
     if isinstance(value, int):
@@ -28,7 +28,7 @@ def encode(value: object) -> object:
 
 
 def decode(data: object) -> Any:  # noqa: ANN401
-    """The value again. Raises ValueError for what ``encode`` does not make."""
+    """Return the value that ``encode`` wrote. Raises ValueError for anything else."""
     if data is None or isinstance(data, (bool, int, float, str)):
         return data
     if isinstance(data, dict) and len(data) == 1:
@@ -54,5 +54,5 @@ def _key(data: object) -> Any:  # noqa: ANN401
 
 
 def _stranger(name: str, text: str) -> object:
-    """An object of which nothing is known but its type's name and its text."""
+    """Return an object of which nothing is known but its type's name and its text."""
     return type(name or "object", (), {"__str__": lambda _: text})()

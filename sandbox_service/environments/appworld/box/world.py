@@ -28,7 +28,7 @@ _OVER = "Nothing was run: the task has been completed."
 
 
 def warm(data: str | None) -> None:
-    """Load AppWorld with its data. Raises RuntimeError when there is none."""
+    """Load AppWorld with its data. Raises RuntimeError when the box has no data."""
     if data is None:
         raise RuntimeError("AppWorld has no data here")
     if AppWorldWorld.engine is None:

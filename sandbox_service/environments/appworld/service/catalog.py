@@ -1,4 +1,4 @@
-"""Tasks and splits of AppWorld, read as data: its own, where the operator has them, or those we make."""
+"""Tasks and splits of AppWorld: the official ones, where the operator has them, or this project's own."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class AppworldCatalog:
 
 
 def _own_level(provisions: Provisions) -> Provisions:
-    """Provisions with the operator's folder at the level of ``base_dbs`` and ``tasks``, closed to agents."""
+    """Return provisions whose data folder is the one with ``tasks``, and is closed to agents."""
     data = provisions.operator_data
     if data is None:
         return provisions

@@ -1,4 +1,4 @@
-"""What the agent can do from where it stands: a name for each move, and the engine's actions it is made of.
+"""The moves that are possible from where the agent stands, each by its name and its engine actions.
 
 A move that cannot be made has a sentence that says why, for the agent that tries it all the same.
 """
@@ -33,7 +33,7 @@ class Moves:
 
 
 def moves(sight: Sight, carried: Carried | None) -> Moves:
-    """All moves, by what is seen and carried."""
+    """Return all moves, by what is seen and carried."""
     found = Moves({"turn left": (_LEFT,), "turn right": (_RIGHT,)})
     if (0, 1) in sight.floor:
         found.possible["move forward"] = (_FORWARD,)
@@ -98,7 +98,7 @@ def _add_doors(found: Moves, walks: _Walks, sight: Sight, carried: Carried | Non
 
 
 def _lock(thing: Thing, carried: Carried | None) -> str | None:
-    """Why a thing cannot be opened now."""
+    """Return why a thing cannot be opened now."""
     if thing.state != "locked" or carried == ("key", thing.color):
         return None
     if carried is None or carried[0] != "key":
@@ -142,11 +142,11 @@ class _Walks:
                     queue.append(follower)
 
     def to_face(self, place: Place) -> tuple[int, ...] | None:
-        """Actions after which the place is right in front; None without a way."""
+        """Return actions after which the place is right in front; None without a way."""
         return self._way(self._faces.get(place))
 
     def to_enter(self, place: Place) -> tuple[int, ...] | None:
-        """Actions after which the agent stands at the place; None without a way."""
+        """Return actions after which the agent stands at the place; None without a way."""
         return self._way(self._enters.get(place))
 
     def _way(self, stance: _Stance | None) -> tuple[int, ...] | None:

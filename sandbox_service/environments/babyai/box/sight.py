@@ -1,4 +1,4 @@
-"""What the agent sees, from its own place: things by name and distance, and cells that can be walked on.
+"""The agent's view from its own place: things by name and distance, and cells that can be walked on.
 
 Places are (right, ahead): cells to the right of the agent, negative to its left, and cells ahead of it. Only
 what minigrid shows the agent is known here, so no word of the world's can tell more.
@@ -38,5 +38,5 @@ class Sight:
     """The first wall or box straight ahead, and how many steps away."""
 
     def ahead(self) -> Thing | None:
-        """The thing in the cell ahead."""
+        """Return the thing in the cell ahead."""
         return next((thing for thing in self.things if thing.place == (0, 1)), None)

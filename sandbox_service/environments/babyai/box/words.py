@@ -14,7 +14,7 @@ _BLANKS = re.compile(r"[\s_]+")
 
 
 def described(sight: Sight, carried: Carried | None) -> str:
-    """The observation."""
+    """Return the observation."""
     seen = "You cannot see any objects within sight. "
     if sight.things:
         things = [f"There is a {thing.name} {_where(thing.place)}. " for thing in sight.things]
@@ -26,7 +26,7 @@ def described(sight: Sight, carried: Carried | None) -> str:
 
 
 def plain(action: str) -> str:
-    """An action's first line in small letters, without the marks that models put around it."""
+    """Return an action's first line in small letters, without the marks that models put around it."""
     line = action.strip().partition("\n")[0].lower().strip(" \t.\"'`*[]")
     return re.sub(r"^pickup\b", "pick up", _BLANKS.sub(" ", line))
 

@@ -48,7 +48,7 @@ def warm(data: str | None) -> None:
 
 
 def _level(name: str, seed: int) -> tuple[gymnasium.Env, JsonObject]:
-    """A level and its first picture."""
+    """Return a level and its first picture."""
     # Levels print about missions that they draw again.
     with contextlib.redirect_stdout(io.StringIO()):
         env = gymnasium.make(name, disable_env_checker=True).unwrapped
@@ -102,7 +102,7 @@ class BabyaiWorld(GameWorld):
         return GameTurn(text, actions=tuple(known.possible), info=self._count())
 
     def _told(self, text: str) -> GameTurn:
-        """An answer that took no step of the engine's."""
+        """Return an answer that took no step of the engine's."""
         return GameTurn(text, actions=self.turn.actions, info=self._count())
 
     def _end(self, reward: float, *, ended: bool) -> GameTurn:

@@ -35,7 +35,7 @@ _methods: dict[type, list[tuple[str, object]]] = {}
 
 
 def _members(of: object, predicate: Callable[[object], bool]) -> list[tuple[str, object]]:
-    """The methods of an object, looked up once a class: the checker asks before every step of a history."""
+    """Return the methods of an object, looked up once a class: the checker asks before each step."""
     kind = type(of)
     if kind not in _methods:
         _methods[kind] = [(name, getattr(kind, name)) for name, _ in inspect.getmembers(of, predicate)]
@@ -74,7 +74,7 @@ def check_turns(task: JsonObject, history: list[list[list[str]]], truth: list[li
 
 
 def makes_needless_calls(history: list[list[list[str]]], truth: list[list[str]]) -> bool:
-    """Whether there are calls in a turn whose ground truth has none."""
+    """Return whether there are calls in a turn whose ground truth has none."""
     return not _turns.multi_turn_irrelevance_checker(history, truth)["valid"]
 
 

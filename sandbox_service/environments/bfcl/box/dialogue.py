@@ -1,4 +1,4 @@
-"""What the kinds of episodes have in common: options, limits, and how calls are answered."""
+"""The base of the kinds of episodes: options, limits, and the answers to calls."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Graded:
-    """What an evaluation finds."""
+    """The result of an evaluation."""
 
     valid: bool
     error_type: str | None = None
@@ -50,7 +50,7 @@ class Dialogue(ABC):
 
     @abstractmethod
     def open(self) -> Start:
-        """The opening."""
+        """Return the opening."""
 
     @abstractmethod
     def hear(self, message: JsonObject) -> Outcome:
@@ -62,7 +62,7 @@ class Dialogue(ABC):
 
 
 def read_options(params: Mapping[str, Any]) -> Options:
-    """The create parameters. Raises WorldError(invalid_request)."""
+    """Return the create parameters. Raises WorldError(invalid_request)."""
     unknown = sorted(set(params) - set(_PARAMS))
     if unknown:
         detail = f"bfcl has no parameter {unknown[0]!r}; there are: {', '.join(_PARAMS)}"
@@ -78,7 +78,7 @@ def read_options(params: Mapping[str, Any]) -> Options:
 
 
 def opened(instructions: str, turn: Sequence[Mapping[str, Any]]) -> list[JsonObject]:
-    """A system prompt, with the task's own where it has one, and the first turn."""
+    """Return a system prompt, with the task's own where it has one, and the first turn."""
     system = [f"{instructions}\n\n{FUNCTION_CALLS}"]
     system += [each["content"] for each in turn if each["role"] == "system"]
     said = [dict(each) for each in turn if each["role"] != "system"]
@@ -86,7 +86,7 @@ def opened(instructions: str, turn: Sequence[Mapping[str, Any]]) -> list[JsonObj
 
 
 def answered(calls: Sequence[ParsedCall], texts: Sequence[str]) -> list[JsonObject]:
-    """Tool messages for native calls; one user message for calls in plain text."""
+    """Return tool messages for native calls; one user message for calls in plain text."""
     pairs = list(zip(calls, texts, strict=True))
     if calls[0].native:
         return [

@@ -1,4 +1,4 @@
-"""The package's API classes, as objects of our own: made, called and written down, never evaluated.
+"""Make objects of the package's API classes and call their methods, without evaluating code.
 
 Importing this module imports ``bfcl_eval``. Two of its modules are replaced before that: one that imports the
 SDK of every model vendor, and one that makes folders. A call reaches only a method that the caller allows,
@@ -49,7 +49,7 @@ _stand_in(
 
 
 def official(name: str) -> ModuleType:
-    """A module of the package."""
+    """Return a module of the package."""
     return importlib.import_module(f"bfcl_eval.{name}")
 
 
@@ -73,7 +73,7 @@ _STATELESS = frozenset(_paths.STATELESS_CLASSES)
 
 
 class _Copied(dict[str, Any]):
-    """Entries that everyone gets a copy of: the package hands out its own, and its methods change them."""
+    """Entries that are copied for each reader: the package hands out its own, and its methods change them."""
 
     def items(self) -> Any:  # noqa: ANN401  # a view of the copy
         return copy.deepcopy(dict(self)).items()
@@ -97,7 +97,7 @@ class CallResult:
 
 
 def make_objects(classes: list[str], config: JsonObject, *, long_context: bool) -> dict[str, Any]:
-    """New objects by class name; they keep parts of ``config``, which must be theirs alone."""
+    """Return new objects by class name; they keep parts of ``config``, which must be theirs alone."""
     objects = {}
     for name in classes:
         objects[name] = made = _CLASSES[name]()
@@ -107,27 +107,27 @@ def make_objects(classes: list[str], config: JsonObject, *, long_context: bool) 
 
 
 def make_memory(name: str, content: JsonObject) -> dict[str, Any]:
-    """A memory with a content such as ``memory_of`` gives."""
+    """Return a memory with a content such as ``memory_of`` gives."""
     made = _CLASSES[name]()
     vars(made).update(copy.deepcopy(content))
     return {name: made}
 
 
 def memory_of(objects: dict[str, Any]) -> JsonObject:
-    """What a memory holds."""
+    """Return what a memory holds."""
     (memory,) = objects.values()
     fields = ("memory",) if hasattr(memory, "memory") else ("core_memory", "archival_memory")
     return {name: copy.deepcopy(getattr(memory, name)) for name in fields}
 
 
 def visible(memory: Any) -> str:  # noqa: ANN401  # one of the memory classes
-    """What of a memory the agent sees without asking."""
+    """Return the part of a memory that the agent sees without asking."""
     shown: str = memory._dump_core_memory_to_context()  # noqa: SLF001
     return shown
 
 
 def refusal(method: str, arguments: JsonObject) -> str | None:
-    """Why a call is not run: arguments that cannot be written down, or that would take for ever."""
+    """Return why a call is not run: arguments that cannot be written down, or that would take for ever."""
     for name in arguments:
         if not name.isidentifier() or keyword.iskeyword(name):
             return f"{name!r} is no argument name"
@@ -157,7 +157,7 @@ def call(target: object, method: str, arguments: JsonObject) -> CallResult:
 
 
 def call_text(method: str, arguments: JsonObject) -> str:
-    """The call as the checkers take it.
+    """Return the call as the checkers take it.
 
     Parentheses in strings are escaped: the checkers' search for names before a parenthesis would otherwise
     change the strings, too.

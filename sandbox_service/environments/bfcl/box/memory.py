@@ -55,7 +55,7 @@ class MemoryTask(MultiTurn):
         return self._session(0)
 
     def _session(self, turn: int) -> list[JsonObject]:
-        """The opening of a conversation."""
+        """Return the opening of a conversation."""
         ((name, memory),) = self.objects.items()
         setting = _TEMPLATES[name].format(
             scenario_setting=_prompts.MEMORY_AGENT_SETTINGS[self.scenario],
@@ -89,7 +89,7 @@ class MemoryTask(MultiTurn):
 
 
 def _fits(given: JsonObject, empty: JsonObject) -> bool:
-    """Whether a memory's content has the form of an empty one's."""
+    """Return whether a memory's content has the form of an empty one's."""
     if set(given) != set(empty):
         return False
     for name, value in given.items():

@@ -1,4 +1,4 @@
-"""What the agent is told beside the tasks' own words. Standard library only."""
+"""Prompts and fixed answers, besides the tasks' own texts. Standard library only."""
 
 from __future__ import annotations
 

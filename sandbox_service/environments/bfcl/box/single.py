@@ -36,7 +36,7 @@ class SingleTurn(Dialogue):
         calls = parse_calls(message)
         told = [{"name": call.name, "succeeded": call.problem is None} for call in calls]
         if any(call.problem is not None for call in calls):
-            # Whoever cannot be understood is asked again.
+            # A message with a broken call is not graded: the model may answer again.
             texts = [
                 f"Error: {call.problem}" if call.problem else "Not recorded: another call was broken."
                 for call in calls

@@ -1,4 +1,4 @@
-"""The prepared data: tasks and answers by id, read when they are asked for. Standard library only.
+"""Read tasks and answers by id from the prepared data, when they are asked for. Standard library only.
 
 A task is a line of a file that is mapped into memory, parsed anew for each reader: so every instance has
 objects of its own, and a process that holds thousands of tasks holds only their places.
@@ -30,13 +30,13 @@ class TaskLocation(NamedTuple):
 
 
 class TaskFiles:
-    """What ``setup/prepare.py`` wrote."""
+    """The files that ``setup/prepare.py`` wrote."""
 
     def __init__(self, data: Path) -> None:
         self._data = data
 
     def __deepcopy__(self, memo: object) -> TaskFiles:
-        """Copies of an episode share what nobody changes."""
+        """Copies of an episode share the files, which are never changed."""
         return self
 
     @cached_property
@@ -67,11 +67,11 @@ class TaskFiles:
         return sessions
 
     def warm(self) -> None:
-        """Read what a box needs of it."""
+        """Read what a box needs."""
         _ = self.places, self.owners, self.sessions, self._tasks, self._answers
 
     def task(self, task_id: str) -> JsonObject:
-        """A task, without ground truth. Raises KeyError."""
+        """Return a task, without ground truth. Raises KeyError."""
         place = self.places[task_id]
         return self._line(self._tasks, place.task_start, place.task_length)
 

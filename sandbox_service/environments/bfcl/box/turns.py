@@ -50,7 +50,7 @@ class MultiTurn(Dialogue):
         return Start(self._opening(), self._offered(0), {"turns": len(self.turns)})
 
     def _offered(self, turn: int) -> list[JsonObject]:
-        """The tools that there are in a turn: those that come later are left out."""
+        """Return the tools that there are in a turn: those that come later are left out."""
         held = {name for due, names in self.held.items() if int(due) > turn for name in names}
         return [tool for tool in self._tools() if tool["function"]["name"] not in held]
 
@@ -96,7 +96,7 @@ class MultiTurn(Dialogue):
         return engine.call(target, call.name, call.arguments)
 
     def _end_turn(self) -> Outcome:
-        """A message without a call ends the turn."""
+        """End the turn, as a message without a call does."""
         reward = self._turn_reward()
         self.messages_in_turn = 0
         number = len(self.history)
@@ -109,7 +109,7 @@ class MultiTurn(Dialogue):
         return Outcome(messages, reward, info={"turn": number, **info})
 
     def _turn_opening(self, number: int) -> tuple[list[JsonObject], JsonObject]:
-        """What the user says in a turn after the first, and what else there is to know."""
+        """Return what the user says in a turn after the first, and what else there is to know."""
         messages = [dict(each) for each in self.turns[number]]
         held = self.held.get(str(number))
         if not held:
@@ -121,7 +121,7 @@ class MultiTurn(Dialogue):
         return [*messages, {"role": "user", "content": text}], {"tools": offered}
 
     def _turn_reward(self) -> float:
-        """An equal share for each turn up to the first that the checker rejects."""
+        """Return an equal share for each turn up to the first that the checker rejects."""
         if not self.options.step_rewards:
             return 0.0
         done = len(self.history)

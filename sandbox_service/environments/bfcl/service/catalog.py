@@ -1,4 +1,4 @@
-"""Tasks and splits of the BFCL environment, from the prepared data. Never imports the package."""
+"""Tasks and splits of the BFCL environment, from the prepared data; the package is never imported."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class BfclCatalog:
 
 
 def _message(number: int, step: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """A step of a solution as an assistant message, with native tool calls."""
+    """Return a step of a solution as an assistant message, with native tool calls."""
     if "calls" not in step:
         return {"role": "assistant", "content": step["text"]}
     given: list[JsonValue] = [

@@ -54,7 +54,7 @@ SUBTYPES: dict[str, tuple[str, ...]] = {
 def make_splits(
     categories: Mapping[str, Sequence[str]], validation_share: float, seed: int
 ) -> dict[str, tuple[str, ...]]:
-    """Ids by split; ``train`` and ``validation`` are parts of ``all_scoring``."""
+    """Return ids by split; ``train`` and ``validation`` are parts of ``all_scoring``."""
     held_out = {
         task_id
         for category, ids in categories.items()
@@ -72,12 +72,12 @@ def make_splits(
         stem = f"{name}_" if name else ""
         splits[f"{stem}train"] = tuple(each for each in shuffled if each not in held_out)
         splits[f"{stem}validation"] = tuple(each for each in shuffled if each in held_out)
-    # What public clients call it.
+    # The names under which public clients ask for it.
     splits["val"] = splits["dev"] = splits["validation"]
     return {**splits, **single, **whole}
 
 
 def _held_out(category: str, ids: Sequence[str], share: float, seed: int) -> list[str]:
-    """The category's part of the validation tasks; at least one where there are two."""
+    """Return the category's part of the validation tasks; at least one where there are two."""
     count = min(max(1, round(share * len(ids))), len(ids) - 1)
     return random.Random(f"{seed}:{category}").sample(list(ids), max(0, count))

@@ -1,4 +1,4 @@
-"""What the agent wants done: an assistant message in, tool calls in order out.
+"""Read the tool calls of an assistant message, in order.
 
 Three notations are read: OpenAI ``tool_calls``, fenced code blocks (python, bash) and ``<tool_call>`` JSON
 in plain content. A call that is broken is not dropped: it becomes a call with a ``problem``, which is
@@ -39,7 +39,7 @@ _OPENING = re.compile(rf"^ {{0,3}}(?P<fence>`{{3,}})(?P<info>[^`\n]*)\n|{TAG}", 
 
 
 def parse_actions(message: JsonObject) -> list[ParsedCall]:
-    """The actions of an assistant message; none when it holds no call."""
+    """Return the actions of an assistant message; none when it holds no call."""
     if message.get("tool_calls"):
         actions = native_calls(message["tool_calls"])
     else:
@@ -66,7 +66,7 @@ def _from_text(text: str) -> list[ParsedCall]:
 
 
 def _fenced(text: str, opening: re.Match[str]) -> tuple[ParsedCall | None, int]:
-    """The action of a fenced block, None for a block in another language; and where it ends."""
+    """Return the action of a fenced block, None for a block in another language; and where it ends."""
     words = opening.group("info").split()
     language = words[0].lower() if words else ""
     closing = re.compile(rf"^ {{0,3}}`{{{len(opening.group('fence'))},}}[ \t]*$", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Answer checks: does a text say what it should? Pure functions, no I/O. Standard library only."""
+"""Compare an answer with the wanted ones. Pure functions, no I/O. Standard library only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LETTERS = re.compile(r"[A-Z](?:(?:\s*,\s*|\s*;\s*|\s+and\s+|\s+)[A-Z])*")
 
 
 def exact(answer: str, wanted: list[str], *, ignore_case: bool) -> bool:
-    """The answer is one of the wanted ones; white space at line ends and around does not count."""
+    """Return whether the answer is one of the wanted ones, without white space at line ends and around."""
 
     def tidy(text: str) -> str:
         text = _composed(text.replace("\r\n", "\n"))
@@ -45,7 +45,7 @@ def _composed(text: str) -> str:
 
 
 def number_in(answer: str) -> float | None:
-    """The one number that the answer is: 42, -1,234.5, 3/4, 1e-3, 12 %, $5, x = 7, \\boxed{7}."""
+    """Return the one number that the answer is: 42, -1,234.5, 3/4, 1e-3, 12 %, $5, x = 7, \\boxed{7}."""
     text = answer.strip().rstrip(".").replace("\N{MINUS SIGN}", "-").replace("$", "").strip()
     boxed = re.fullmatch(r"\\boxed\{(.*)\}", text)
     text = boxed[1].strip() if boxed else text
@@ -69,13 +69,13 @@ def _plain_number(text: str) -> float | None:
 
 
 def numeric(answer: str, wanted: float, *, rel_tol: float, abs_tol: float) -> bool:
-    """The answer is a number within the tolerances of the wanted one."""
+    """Return whether the answer is a number within the tolerances of the wanted one."""
     number = number_in(answer)
     return number is not None and math.isclose(number, wanted, rel_tol=rel_tol, abs_tol=abs_tol)
 
 
 def picked(answer: str) -> set[str]:
-    """The letters that a multiple-choice answer names: B, (b), B), A and C, A, C."""
+    """Return the letters that a multiple-choice answer names: B, (b), B), A and C, A, C."""
     text = re.sub(
         r"^(?:the\s+)?(?:final\s+)?(?:answers?|options?|choices?)\s*(?:is|are)?\s*:?\s*",
         "",
@@ -87,7 +87,7 @@ def picked(answer: str) -> set[str]:
 
 
 def picks(answer: str, wanted: set[str]) -> float:
-    """F1 of the letters picked against those wanted; with one wanted letter, 1 or 0."""
+    """Return F1 of the letters picked against those wanted; with one wanted letter, 1 or 0."""
     chosen = picked(answer)
     if len(wanted) == 1:
         return float(chosen == wanted)
@@ -95,7 +95,7 @@ def picks(answer: str, wanted: set[str]) -> float:
 
 
 def _tokens(text: str) -> list[str]:
-    """Lower-case words without punctuation, as in the SQuAD evaluation."""
+    """Return lower-case words without punctuation, as in the SQuAD evaluation."""
     text = _composed(text).casefold()
     return text.translate(str.maketrans(string.punctuation, " " * len(string.punctuation))).split()
 
@@ -107,7 +107,7 @@ def _f1(common: int, given: int, wanted: int) -> float:
 
 
 def token_f1(answer: str, wanted: list[str]) -> float:
-    """Best F1 over the bags of words of the answer and each wanted text; articles do not count."""
+    """Return the best F1 over the bags of words of the answer and each wanted text; articles do not count."""
     given = [token for token in _tokens(answer) if token not in _ARTICLES]
     scores = []
     for text in wanted:
@@ -118,7 +118,7 @@ def token_f1(answer: str, wanted: list[str]) -> float:
 
 
 def rouge_l(answer: str, wanted: list[str]) -> float:
-    """Best ROUGE-L F-measure (Lin 2004, beta 1) over the wanted texts."""
+    """Return the best ROUGE-L F-measure (Lin 2004, beta 1) over the wanted texts."""
     given = _tokens(answer)[:_MAX_TOKENS]
     scores = []
     for text in wanted:
@@ -128,7 +128,7 @@ def rouge_l(answer: str, wanted: list[str]) -> float:
 
 
 def _common_subsequence(first: list[str], second: list[str]) -> int:
-    """Length of the longest common subsequence (Hyyrö 2004).
+    """Return the length of the longest common subsequence (Hyyrö 2004).
 
     A row of the table is the bits of one number: a bit is 0 where the length grows by one.
     """

@@ -24,7 +24,7 @@ _MUTABLE = (list, dict, set, bytearray)
 
 
 class _Objects:
-    """What has no data form, by number."""
+    """Objects that have no data form, by number."""
 
     def __init__(self) -> None:
         self._kept: list[object] = []
@@ -35,7 +35,7 @@ class _Objects:
         return {"$": "handle", "v": len(self._kept) - 1}
 
     def resolve(self, tag: object, content: Any, depth: int = 0) -> object:  # noqa: ANN401 - JSON
-        """The object of a number. Raises CodecError for other tags."""
+        """Return the object of a number. Raises CodecError for other tags."""
         if tag != "handle":
             raise CodecError(f"no argument has the tag {tag!r}")
         return self._kept[content]

@@ -1,4 +1,4 @@
-"""Python values as JSON, for the line between the grader and a candidate: data only, never code.
+"""Python values as JSON, for the connection between the grader and a candidate: data only, never code.
 
 JSON's own scalars and lists stand for themselves; everything else is ``{"$": tag, "v": ...}``. Subclasses are
 sent as the plain value they extend, so that no method written by a candidate reaches the grader. What has no
@@ -37,7 +37,7 @@ class CodecError(Exception):
 
 
 def encode(value: object, express: Callable[[object, int], Any], depth: int = MAX_DEPTH) -> Any:  # noqa: ANN401
-    """The JSON form of ``value``, as the plain type it extends. Raises CodecError when it is too deep."""
+    """Return the JSON form of ``value``, as the plain type it extends. Raises CodecError at MAX_DEPTH."""
     if depth <= 0:
         raise CodecError(f"the value is nested deeper than {MAX_DEPTH}")
     if value is None or isinstance(value, bool):
@@ -92,7 +92,7 @@ def _encode_rare(value: object, express: Callable[[object, int], Any], depth: in
 
 
 def decode(data: Any, resolve: Callable[[object, Any, int], object], depth: int = MAX_DEPTH) -> Any:  # noqa: ANN401
-    """The value that ``data`` stands for; ``resolve`` takes tag, content and depth of what is no plain value.
+    """Return the value of ``data``; ``resolve`` takes tag, content and depth of what is no plain value.
 
     Raises CodecError for anything that neither ``encode`` nor ``express`` writes.
     """

@@ -40,7 +40,7 @@ def edit(agent: Agent, arguments: JsonObject) -> str:
 
 
 def _relative(agent: Agent, path: str) -> str:
-    """The path relative to the workspace; absolute ones inside it are accepted."""
+    """Return the path relative to the workspace; absolute ones inside it are accepted."""
     root = agent.workspace.rstrip("/")
     if path == root:
         return "."
@@ -75,7 +75,7 @@ def _numbered(lines: list[str], first: int) -> str:
 
 
 def _around(text: str, first: int, count: int) -> str:
-    """The lines around an edit of ``count`` lines that begins at line ``first``."""
+    """Return the lines around an edit of ``count`` lines that begins at line ``first``."""
     lines = text.split("\n")
     start = max(1, first - _CONTEXT_LINES)
     end = min(len(lines), first + count - 1 + _CONTEXT_LINES)
@@ -98,7 +98,7 @@ def _view(agent: Agent, path: str, arguments: JsonObject) -> str:
 
 
 def _listing(path: str, files: list[FileInfo]) -> str:
-    """The entries of a directory, two levels deep, without hidden ones."""
+    """Return the entries of a directory, two levels deep, without hidden ones."""
     base = 0 if path in {".", "./"} else path.strip("/").count("/") + 1
     rows = [f"{path}/"]
     for info in files:

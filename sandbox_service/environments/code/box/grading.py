@@ -1,4 +1,4 @@
-"""Graders: a submission and ground truth in, a verdict out.
+"""Grade a submission against ground truth.
 
 Ground truth arrives with the evaluation and is kept nowhere. The details of a verdict say how far a
 submission came, never what was expected. Standard library only.
@@ -36,7 +36,7 @@ _PATIENCE_S = 110.0
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What the agent left behind, copied."""
+    """A copy of what the agent submitted."""
 
     answer: str | None
     """The answer given with submit."""
@@ -89,7 +89,7 @@ def grade(
 
 
 def _answer(submission: Submission) -> tuple[str | None, str]:
-    """The submitted answer, else the answer file; an empty one counts as none."""
+    """Return the submitted answer, else the answer file; an empty one counts as none."""
     text = submission.answer
     if text is None or not text.strip():
         if submission.artifact is None:
@@ -147,7 +147,7 @@ def _tested(agent: Agent, submission: Submission, grading: JsonObject, deadline:
 
 
 def _results(agent: Agent, source: str, tests: list[HiddenTest], deadline: float) -> list[TrialResult]:
-    """The results of all tests, in order. Raises WorldError(deadline_exceeded)."""
+    """Return the results of all tests, in order. Raises WorldError(deadline_exceeded)."""
     started = time.monotonic()
     charged_s = 0.0
     trials: list[Trial] = []

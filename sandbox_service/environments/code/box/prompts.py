@@ -1,4 +1,4 @@
-"""What the agent is told at the start, and when a message holds no action. Standard library only."""
+"""The prompt of a task, and the answer to a message without an action. Standard library only."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _SOLUTION = "Write your solution to `{artifact}` and submit. It is graded by hid
 
 
 def system_prompt(max_steps: int, tool_timeout_s: float) -> str:
-    """How to act in this environment."""
+    """Return the system prompt: how to act in this environment."""
     return _SYSTEM.format(max_steps=max_steps, tool_timeout_s=tool_timeout_s)
 
 
 def task_message(task: dict[str, Any]) -> str:
-    """The task, its input files, and where the result goes; the prompt alone where the task wants it bare."""
+    """Return the task, its input files and the place of the result; the prompt alone if it is ``bare``."""
     if task["bare"]:
         return str(task["prompt"])
     parts = [task["prompt"].strip()]

@@ -60,12 +60,12 @@ class CandidateSession:
         self._ask({"op": "load", "source": source})
 
     def get(self, name: str) -> Any:  # noqa: ANN401 - whatever the solution defines
-        """A name of the solution. Raises AttributeError."""
+        """Return a name of the solution. Raises AttributeError."""
         kind = self._kind(name)
         return self._value(self._ask({"op": "get", "name": name, "kind": kind}).get("value"), kind, name)
 
     def attribute(self, target: Handle, name: str) -> Any:  # noqa: ANN401 - any value
-        """An attribute of an object: a function of it, data, or live when its name is declared."""
+        """Return an attribute of an object: a function of it, data, or live when its name is declared."""
         kind = self._kind(name)
         request = self._request([target, name], {}, kind) | {"builtin": "getattr"}
         return self._value(self._ask(request).get("value"), kind, name)
@@ -85,12 +85,12 @@ class CandidateSession:
         return self._value(answer.get("value"), kind, "__call__")
 
     def ask(self, function: str, *args: object) -> Any:  # noqa: ANN401 - any value
-        """Data that a built-in function gives there."""
+        """Return data that a built-in function gives there."""
         request = self._request(args, {}, "data") | {"builtin": function}
         return self._value(self._ask(request).get("value"), "data", "")
 
     def items(self, target: Handle) -> Iterator[Any]:
-        """What iterating over an object gives."""
+        """Yield the items of an object."""
         request = self._request([target], {}, "live") | {"builtin": "iter"}
         iterator = self._value(self._ask(request).get("value"), "live", "")
         kind = "live" if "__iter__" in self._live else "data"
@@ -113,7 +113,7 @@ class CandidateSession:
         }
 
     def _ask(self, request: JsonObject) -> JsonObject:
-        """The answer to a request; only ``items`` may take a StopIteration for an end."""
+        """Return the answer to a request; only ``items`` may take a StopIteration for an end."""
         answer = self._answer(request)
         if answer.get("stop"):
             raise CandidateError("StopIteration")
@@ -136,7 +136,7 @@ class CandidateSession:
         return answer
 
     def _value(self, data: Any, kind: str, name: str) -> Any:  # noqa: ANN401 - JSON, any value
-        """The value that an answer brings; objects of the candidate only where ``kind`` lets them be."""
+        """Return the value of an answer; objects of the candidate only where ``kind`` allows them."""
 
         def resolve(tag: object, content: Any, depth: int) -> object:  # noqa: ANN401 - JSON
             if tag == "handle" and type(content) is int and kind == "live":
@@ -180,7 +180,7 @@ def _name(value: _Remote) -> str:
 
 
 def _exception(error: object) -> Exception:
-    """The exception that the candidate reports: the nearest built-in one, made here from a text."""
+    """Return the exception that the candidate reports: the nearest built-in one, made here from a text."""
     names = error.get("types") if isinstance(error, dict) else None
     text = error.get("text") if isinstance(error, dict) else None
     text = text if isinstance(text, str) else ""

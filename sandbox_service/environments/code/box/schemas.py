@@ -27,7 +27,7 @@ class Parameter:
     """The only values allowed, when there are any."""
 
     def schema(self) -> JsonObject:
-        """The JSON schema of this argument."""
+        """Return the JSON schema of this argument."""
         schema = dict(_KINDS[self.kind][0])
         if self.choices:
             schema["enum"] = list(self.choices)
@@ -43,7 +43,7 @@ class ToolSpec:
     parameters: dict[str, Parameter]
 
     def schema(self) -> JsonObject:
-        """The tool in OpenAI's form."""
+        """Return the tool in OpenAI's form."""
         properties = {name: parameter.schema() for name, parameter in self.parameters.items()}
         required = [name for name, parameter in self.parameters.items() if parameter.required]
         body = {
@@ -57,7 +57,7 @@ class ToolSpec:
 
 
 def _is_text(value: object) -> bool:
-    """A string that can be written to a file or passed to a program: no NUL, no lone surrogates."""
+    """Return whether a value is a string for a file or program: no NUL, no lone surrogates."""
     return (
         isinstance(value, str)
         and "\0" not in value
@@ -135,7 +135,7 @@ _BY_NAME = {tool.name: tool for tool in TOOLS}
 
 
 def check_arguments(tool: str, arguments: JsonObject) -> JsonObject:
-    """The arguments without nulls, when they fit the schema of ``tool``. Raises ArgumentError."""
+    """Return the arguments without nulls, when they fit the schema of ``tool``. Raises ArgumentError."""
     spec = _BY_NAME.get(tool)
     if spec is None:
         raise ArgumentError(f"There is no tool {tool!r}. The tools are: {', '.join(TOOL_NAMES)}.")

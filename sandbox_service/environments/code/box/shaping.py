@@ -35,7 +35,7 @@ class Milestones:
     """The agent submitted."""
 
     def count(self) -> int:
-        """How many were reached."""
+        """Return how many were reached."""
         return self.executed + self.file_made + self.submitted
 
 
@@ -76,7 +76,7 @@ TERMS: Mapping[str, Callable[[StepFacts], float]] = {
 
 
 def parse_weights(given: Any) -> dict[str, float]:  # noqa: ANN401 - what a client wrote
-    """The weights of the terms that are on. Raises ValueError."""
+    """Return the weights of the terms that are on. Raises ValueError."""
     if given is None:
         return {}
     if not isinstance(given, dict):
@@ -90,5 +90,5 @@ def parse_weights(given: Any) -> dict[str, float]:  # noqa: ANN401 - what a clie
 
 
 def shaped(weights: Mapping[str, float], facts: StepFacts) -> dict[str, float]:
-    """Each term that is on, times its weight."""
+    """Return each term that is on, times its weight."""
     return {name: weight * TERMS[name](facts) for name, weight in weights.items()}

@@ -1,4 +1,4 @@
-"""Snapshots: what an object without a data form held when it was sent, with nothing left that can change.
+"""Snapshots: the content of an object without a data form when it was sent, which no longer changes.
 
 A solution may return an object of its own, and a test that looks at it twice would otherwise meet its code
 twice. So the candidate's process sends what the object holds, once, and the grader gets a snapshot: truth,
@@ -30,7 +30,7 @@ class Freezer:
         self._left = _MAX_SIZE
 
     def freeze(self, value: object, depth: int = MAX_DEPTH) -> JsonObject:
-        """The data form of an object's contents. Raises CodecError when it holds too much."""
+        """Return the data form of an object's contents. Raises CodecError when it holds too much."""
         if isinstance(value, Iterator):
             return {"$": "iterator", "v": self._items(value, depth)}
         iterable = hasattr(type(value), "__iter__")
@@ -59,7 +59,7 @@ def _size(data: object) -> int:
 
 
 def resolve(tag: object, content: Any, depth: int) -> object:  # noqa: ANN401 - JSON
-    """The iterator or snapshot that ``freeze`` wrote. Raises CodecError for anything else."""
+    """Return the iterator or snapshot that ``freeze`` wrote. Raises CodecError for anything else."""
     if tag == "iterator" and isinstance(content, list):
         return iter([decode(item, resolve, depth - 1) for item in content])
     if tag == "object" and isinstance(content, list) and len(content) == 3:

@@ -1,4 +1,4 @@
-"""The tools: an action in, what the model is told out.
+"""Run the tools: an action in, the text for the model out.
 
 Whatever goes wrong in the agent's code or calls is text for the model, never an exception. Standard
 library only.
@@ -25,7 +25,7 @@ MAX_ANSWER_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What became of one action."""
+    """The result of one action."""
 
     text: str
     """What the model is told."""
@@ -69,7 +69,7 @@ def run_tool(
 
 
 def cut(text: str, max_bytes: int) -> str:
-    """The text, or its beginning with a notice when it is longer than ``max_bytes``."""
+    """Return the text, or its beginning with a notice when it is longer than ``max_bytes``."""
     data = text.encode(errors="replace")
     if len(data) <= max_bytes:
         return text

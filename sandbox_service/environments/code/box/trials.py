@@ -1,4 +1,4 @@
-"""Hidden tests against a candidate: each runs in a process of its own that trusts nothing but itself.
+"""Run hidden tests against a candidate, each in a process of its own that trusts nothing but itself.
 
 The test's code runs in a child forked from the world's worker: an endless loop or a memory bomb in a
 comparison costs that child and not the instance. The solution runs in another process, under another uid,
@@ -103,7 +103,7 @@ def run_test(agent: Agent, source: str, test: HiddenTest, patience_s: float) -> 
 def _in_child(
     candidate: Candidate, source: str, test: HiddenTest, patience_s: float
 ) -> tuple[str | None, Allowance]:
-    """What the test's process said last; None when it was ended because its time, or patience, was."""
+    """Return the result that the test's process wrote, None at a time limit; and its allowance."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -197,7 +197,7 @@ def _file_bytes(content: str | dict[str, str]) -> bytes:
 
 
 def _observation(actions: list[ParsedCall], results: list[ToolResult]) -> list[JsonObject]:
-    """Tool messages for native calls; one user message for calls in plain text."""
+    """Return tool messages for native calls; one user message for calls in plain text."""
     if not actions:
         return [{"role": "user", "content": NO_ACTION}]
     pairs = list(zip(actions, results, strict=True))

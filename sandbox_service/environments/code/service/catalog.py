@@ -155,7 +155,7 @@ class CodeCatalog:
 
 
 def _assistant(index: int, tool: str, arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """An assistant message with one native tool call."""
+    """Return an assistant message with one native tool call."""
     function: dict[str, JsonValue] = {"name": tool, "arguments": json.dumps(arguments)}
     call: dict[str, JsonValue] = {"id": f"call_{index}", "type": "function", "function": function}
     return {"role": "assistant", "content": None, "tool_calls": [call]}

@@ -29,7 +29,7 @@ class EngineObservation:
 
 
 class ScienceWorldEngine:
-    """One Java process, and whose turn it is in it."""
+    """One Java process, and the game whose state is loaded in it."""
 
     def __init__(self) -> None:
         """Raises JavaLost when Java does not start."""
@@ -45,7 +45,7 @@ class ScienceWorldEngine:
         self._current: EngineGame | None = None
 
     def open(self, task: str, variation: int, simplifications: str) -> EngineGame:
-        """A new game. Raises JavaError or JavaLost."""
+        """Return a new game. Raises JavaError or JavaLost."""
         self._put_away()
         with translated_errors():
             interface = self._interface()
@@ -62,7 +62,7 @@ class ScienceWorldEngine:
         return game
 
     def enter(self, game: EngineGame) -> None:
-        """Make it this game's turn."""
+        """Load the state of this game, after that of the current one is put away."""
         if game is self._current:
             return
         self._put_away()
@@ -80,7 +80,7 @@ class ScienceWorldEngine:
             self._current = None
 
     def seed(self) -> int:
-        """The state of the random generator."""
+        """Return the state of the random generator."""
         return int(self._seed.get(self._random))
 
     def reseed(self, seed: int) -> None:
@@ -88,7 +88,7 @@ class ScienceWorldEngine:
         self._random.setSeed(seed ^ _SCRAMBLE)
 
     def leave(self, game: EngineGame) -> None:
-        """The game is over and needs nothing put back."""
+        """Forget a game that is over; nothing of it is put back."""
         if game is self._current:
             self._current = None
 
@@ -122,17 +122,17 @@ class EngineGame:
         return EngineObservation(text, points, completed or points < 0)
 
     def description(self) -> str:
-        """The task, in the engine's words."""
+        """Return the task, in the engine's words."""
         with translated_errors():
             return str(self._interface.getTaskDescription())
 
     def templates(self) -> list[str]:
-        """Forms of the actions that there are, with OBJ for an object."""
+        """Return forms of the actions that there are, with OBJ for an object."""
         self._engine.enter(self)
         return self._texts("getPossibleActions")
 
     def valid_actions(self) -> list[str]:
-        """Every action that has an effect now. Slow; the game does not notice."""
+        """Return every action that has an effect now. Slow; the game does not notice."""
         self._engine.enter(self)
         with translated_errors():
             seed = self._engine.seed()
@@ -143,7 +143,7 @@ class EngineGame:
                 self._engine.reseed(seed)
 
     def twin(self) -> EngineGame:
-        """A game in the same state: the same beginning, and the same actions."""
+        """Return a game in the same state: the same beginning, and the same actions."""
         twin = self._engine.open(*self._opening)
         for action in self._taken:
             try:

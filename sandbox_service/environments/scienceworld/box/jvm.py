@@ -1,6 +1,6 @@
 """The Java process of one worker: started when it is first needed, bounded in memory, gone with its worker.
 
-It listens on a loopback port that the kernel picks and obeys only who knows the token, which it tells us
+It listens on a loopback port that the kernel picks and obeys only clients with the token, which it sends
 through a pipe. py4j's own launcher is not used: it takes ``java`` from the path and adds threads.
 """
 
@@ -78,7 +78,7 @@ class Jvm:
         with translated_errors():
             java = self.gateway.jvm.java
             silence = java.io.PrintStream(java.io.OutputStream.nullOutputStream())
-            # The engine prints a lot; set before its console is made, nobody need read it.
+            # The engine prints a lot. Discarded before its console is made, it needs no reader.
             java.lang.System.setOut(silence)
         self.process.stdout.close()
 

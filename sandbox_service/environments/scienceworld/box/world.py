@@ -42,7 +42,7 @@ _SIMPLIFICATIONS = (
 
 @functools.lru_cache(maxsize=1)
 def _engine(pid: int) -> ScienceWorldEngine:
-    """The engine of this process, whose id ``pid`` is: a copy must not talk to its source's Java."""
+    """Return the engine of this process, whose id ``pid`` is: a copy must not talk to its source's Java."""
     return ScienceWorldEngine()
 
 
@@ -115,7 +115,7 @@ class ScienceWorld(GameWorld):
 
 
 def _simplifications(wanted: object, task: dict[str, object]) -> str:
-    """The engine's word for the simplifications. Raises WorldError."""
+    """Return the engine's word for the simplifications. Raises WorldError."""
     known = ", ".join(_SIMPLIFICATIONS)
     if not isinstance(wanted, str):
         raise WorldError(f"simplifications is a text with commas of {known}", BoxErrorCode.INVALID_REQUEST)

@@ -73,7 +73,7 @@ class ScienceworldCatalog(GameCatalog):
 
 
 def _read(data: Path, max_steps: int) -> Iterator[GameTask]:
-    """The tasks; those that take long by nature keep their own limit where the configured one is lower."""
+    """Yield the tasks; long ones keep their own limit of steps where the configured one is lower."""
     for task in read_tasks(data):
         limit = max(task.max_steps or 0, max_steps)
         yield task.model_copy(update={"max_steps": limit})

@@ -59,12 +59,12 @@ def parse_calls(message: JsonObject) -> list[ParsedCall]:
 
 
 def native_calls(tool_calls: object) -> list[ParsedCall]:
-    """The entries of a ``tool_calls`` field."""
+    """Return the entries of a ``tool_calls`` field."""
     return [_native(call) for call in (tool_calls if isinstance(tool_calls, list) else [tool_calls])]
 
 
 def plain_text(content: object) -> str:
-    """The text of a message without the model's thoughts, which may hold drafts of calls."""
+    """Return the text of a message without the model's thoughts, which may hold drafts of calls."""
     if isinstance(content, list):
         parts = [part.get("text") for part in content if isinstance(part, dict)]
         content = "\n".join(part for part in parts if isinstance(part, str))
@@ -76,7 +76,7 @@ def plain_text(content: object) -> str:
 
 
 def tagged_call(text: str, start: int) -> tuple[ParsedCall, int]:
-    """The call of a ``<tool_call>`` whose JSON begins at ``start``, and where it ends."""
+    """Return the call of a ``<tool_call>`` whose JSON begins at ``start``, and where it ends."""
     space = _SPACE.match(text, start)
     begin = space.end() if space else start
     try:
@@ -109,7 +109,7 @@ def _native(call: object) -> ParsedCall:
 
 
 def _arguments(given: object) -> tuple[JsonObject, str | None]:
-    """An arguments object and no problem, or an empty one and the problem."""
+    """Return an arguments object and no problem, or an empty one and the problem."""
     if given is None or given == "":
         return {}, None
     if isinstance(given, str):
@@ -125,7 +125,7 @@ def _arguments(given: object) -> tuple[JsonObject, str | None]:
 
 
 def _is_deep(value: object) -> bool:
-    """Whether a JSON value has too many levels; they are counted one by one, without recursion."""
+    """Return whether a JSON value has too many levels; they are counted one by one, without recursion."""
     level = [value]
     for _ in range(_MOST_DEPTH):
         level = [

@@ -1,4 +1,4 @@
-"""The action of an assistant message in a text game, in whichever notation a model was taught.
+"""Read the action of an assistant message in a text game, in any notation that models are trained on.
 
 Read in this order: native calls of the ``act`` tool, ``<tool_call>`` JSON, the last ``Action:`` of a ReAct
 text, and else the whole text. Nothing here raises on what a model wrote.
@@ -38,7 +38,7 @@ _FENCES = re.compile(r"^```\w*\n?|\n?```$")
 
 
 def parse_moves(message: JsonObject) -> list[ParsedCall]:
-    """Calls of ``act`` with an ``action`` of one stripped text each; never empty."""
+    """Return calls of ``act`` with an ``action`` of one stripped text each; never empty."""
     calls = parse_calls(message)
     if calls:
         return [_checked(call) for call in calls]

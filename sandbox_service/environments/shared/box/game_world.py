@@ -1,6 +1,6 @@
 """The base of text games: reads actions, answers in the message form they came in, keeps the score.
 
-A game gives ``instructions``, ``open`` and ``play``; everything a model can write wrongly is met here.
+A game implements ``instructions``, ``open`` and ``play``; malformed messages are handled here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TOO_MANY = f"Not played: a message may hold at most {_MOST_MOVES} actions."
 
 @dataclass(frozen=True, slots=True)
 class GameTurn:
-    """What the game says after an action, or at its opening."""
+    """The game's answer to an action, or its opening."""
 
     text: str
     reward: float = 0.0
@@ -50,7 +50,7 @@ class GameWorld(World):
 
     @abstractmethod
     def instructions(self) -> str:
-        """The system prompt: what the game is, and which actions there are."""
+        """Return the system prompt: what the game is, and which actions there are."""
 
     @abstractmethod
     def open(self) -> GameTurn:
@@ -93,7 +93,7 @@ class GameWorld(World):
         )
 
     def _refusal(self, move: ParsedCall, number: int) -> str | None:
-        """Why a move is not played, for the model."""
+        """Return why a move is not played, for the model."""
         if self.turn.done:
             return _AFTER_END
         return _TOO_MANY if number >= _MOST_MOVES else move.problem
@@ -110,7 +110,7 @@ def _told(turn: GameTurn) -> dict[str, Any]:
 
 
 def _messages(moves: list[ParsedCall], answers: list[str]) -> list[JsonObject]:
-    """Tool messages for native calls; one user message for actions in plain text."""
+    """Return tool messages for native calls; one user message for actions in plain text."""
     if moves[0].native:
         return [
             {"role": "tool", "tool_call_id": move.call_id, "name": move.name or ACT, "content": answer}

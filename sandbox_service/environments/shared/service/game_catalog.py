@@ -1,4 +1,4 @@
-"""The base of text games' catalogs: tasks from the file that the preparation wrote, and what all games share.
+"""The base of text games' catalogs: tasks from the file that the preparation wrote, and a common descriptor.
 
 ``tasks.jsonl`` in the environment's data has one object a line: ``id``, ``category``, ``splits`` (names),
 ``task`` (what the box is sent), ``reference`` (actions that solve it; empty where none is known) and,
@@ -59,7 +59,7 @@ class GameFacts:
 def game_spec(
     name: str, provisions: Provisions, *, many_per_worker: bool, instances_per_box: int = 10_000
 ) -> EnvironmentSpec:
-    """The spec of a game that can be copied and replayed; its world is ``box/world.py`` of its folder."""
+    """Return the spec of a game that can be copied and replayed; its world is ``box/world.py``."""
     return EnvironmentSpec(
         name=name,
         world_module=f"sandbox_service.environments.{name}.box.world",
@@ -142,7 +142,7 @@ class GameCatalog:
 
 
 def read_tasks(data: Path) -> Iterable[GameTask]:
-    """The tasks of a prepared environment. Raises ServiceError(TASK_INVALID), saying where."""
+    """Yield the tasks of a prepared environment. Raises ServiceError(TASK_INVALID), naming the line."""
     path = data / TASKS_FILE
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -61,7 +61,7 @@ class TextcraftWorld(GameWorld):
 
 
 def _plain(action: str) -> str:
-    """The first line of an action, as the engine reads it: words of small letters, counts and commas."""
+    """Return the first line of an action as the engine reads it: small letters, counts and commas."""
     line = action.strip().partition("\n")[0].lower().replace("minecraft:", "")
     return " ".join(_FOREIGN.sub(" ", line).split())
 

@@ -1,4 +1,4 @@
-"""What goes into the game and what comes out: commands that are not passed on, and frames of text."""
+"""Filter the commands that go to the game, and strip what surrounds its answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _QUESTION = re.compile(r"\s*Would you like to RESTART, RESTORE a saved game[^\n]
 
 
 def plain(action: str) -> str:
-    """The action in one line of the letters that the program knows; never empty.
+    """Return the action in one line of the letters that the program knows; never empty.
 
     A NUL would end the line early and the program with it, and a backslash begin a command to the machine.
     """
@@ -28,7 +28,7 @@ def plain(action: str) -> str:
 
 
 def withheld(action: str) -> str | None:
-    """The word of an action that is about the program and its files, not about the game; None without one."""
+    """Return the word of an action that addresses the program, not the game; None without one."""
     for clause in _CLAUSES.split(action.lower()):
         word = clause.split()[0] if clause.split() else ""
         if word[:_LETTERS] in _WITHHELD or word.startswith("tw-"):
@@ -37,5 +37,5 @@ def withheld(action: str) -> str | None:
 
 
 def told(feedback: str) -> str:
-    """What the game says, without the prompt, the status line and the question after the end."""
+    """Return what the game says, without the prompt, the status line and the question after the end."""
     return _QUESTION.sub("", _STATUS.sub("", feedback)).strip()

@@ -1,4 +1,4 @@
-"""The games that the preparation made."""
+"""The games of TextWorld as tasks, from the prepared data."""
 
 from __future__ import annotations
 

@@ -16,5 +16,5 @@ COLOURS = tuple(_NAMES.split())
 
 
 def plain_colour(option: str) -> str:
-    """The first colour, in the order of the list, that occurs in an option value; else the value."""
+    """Return the first colour, in the order of the list, that occurs in an option value; else the value."""
     return next((colour for colour in COLOURS if colour in option), option)

@@ -1,4 +1,4 @@
-"""Goals: what an instruction asks for, made from the products by WebShop's published rules.
+"""The goals of instructions, made from the products by WebShop's published rules.
 
 A made request gives one goal for every combination of its product's options; a human request is one goal.
 Most goals have a price limit, drawn from the next four multiples of ten above the product's price. All
@@ -27,7 +27,7 @@ _LIMITS = [10.0 * step for step in range(1, 100)]
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What is to be bought. Ground truth, but for the instruction."""
+    """The product and options to buy. Ground truth, except for the instruction."""
 
     asin: str
     instruction: str
@@ -37,7 +37,7 @@ class Goal:
     price_limit: float
 
     def to_json(self) -> dict[str, Any]:
-        """What JSON can hold."""
+        """Return the goal as a JSON object."""
         return {
             "asin": self.asin,
             "instruction": self.instruction,
@@ -48,20 +48,20 @@ class Goal:
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> Goal:
-        """Back from ``to_json``."""
+        """Read what ``to_json`` wrote."""
         options = tuple((name, value) for name, value in raw["options"])
         return cls(raw["asin"], raw["instruction"], tuple(raw["attributes"]), options, raw["price_limit"])
 
 
 def synthetic_goals(products: Iterable[Product]) -> list[Goal]:
-    """Goals of the made requests, in the official order of a set of this size."""
+    """Return goals of the made requests, in the official order of a set of this size."""
     drawn = random.Random(SEED)
     goals = list(itertools.chain.from_iterable(_combinations(product, drawn) for product in products))
     return _shuffled(goals)
 
 
 def human_goals(products: Iterable[Product]) -> list[Goal]:
-    """Goals of requests that people wrote."""
+    """Return goals of requests that people wrote."""
     drawn = random.Random(SEED)
     goals: list[Goal] = []
     for product in products:
@@ -89,7 +89,7 @@ def _combinations(product: Product, drawn: random.Random) -> Iterator[Goal]:
 
 
 def _limit(product: Product, drawn: random.Random) -> tuple[float, str]:
-    """A price limit, and what the instruction says of it."""
+    """Return a price limit, and what the instruction says of it."""
     above = [limit for limit in _LIMITS if limit > product.price][:4]
     if len(above) < 2:
         return NO_LIMIT, ""

@@ -1,4 +1,4 @@
-"""What pages read like: the texts of WebShop's pages, joined by ``[SEP]``. Standard library only."""
+"""The texts of WebShop's pages, joined by ``[SEP]``. Standard library only."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _SEPARATOR = " [SEP] "
 
 
 def search_page(instruction: str) -> str:
-    """The page that a visit begins with."""
+    """Return the page that a visit begins with."""
     return _joined("WebShop", "Instruction:", instruction, "Search")
 
 
 def results_page(instruction: str, products: Iterable[Product], number: int, total: int) -> str:
-    """One page of a search's results."""
+    """Return one page of a search's results."""
     buttons = ("< Prev", "Next >") if number > 1 else ("Next >",)
     listed = [text for product in products for text in (product.asin, product.title, product.price_tag)]
     return _joined(*_head(instruction), f"Page {number} (Total results: {total})", *buttons, *listed)
 
 
 def item_page(instruction: str, product: Product, *, attributes: bool) -> str:
-    """The page of one product."""
+    """Return the page of one product."""
     options = [text for name, values in product.options.items() for text in (name, *values)]
     facts = (product.title, f"Price: {product.price_tag}", f"Rating: {product.rating}")
     below = ["Description", "Features", "Reviews", *(["Attributes"] if attributes else [])]
@@ -35,12 +35,12 @@ def item_page(instruction: str, product: Product, *, attributes: bool) -> str:
 
 
 def sub_page(instruction: str, texts: Sequence[str]) -> str:
-    """A page below a product's, with its own texts."""
+    """Return a page below a product's, with its own texts."""
     return _joined(*_head(instruction), "< Prev", *texts)
 
 
 def end_page(reward: float) -> str:
-    """What a buyer sees; of the goal it says nothing."""
+    """Return the page after a purchase; it does not reveal the goal."""
     return _joined("Thank you for shopping with us!", "Your score (min 0.0, max 1.0)", str(reward))
 
 

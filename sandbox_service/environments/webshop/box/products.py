@@ -39,7 +39,7 @@ class Review:
 
 @dataclass(frozen=True, slots=True)
 class ShoppingRequest:
-    """What somebody wants who should end up with this product."""
+    """A wish that this product fulfils."""
 
     text: str
     attributes: tuple[str, ...]
@@ -71,7 +71,7 @@ class Product:
 
 
 def read_products(folder: Path) -> list[Product]:
-    """All products of a folder in their order. Raises ProductsError."""
+    """Return all products of a folder in their order. Raises ProductsError."""
     documents, instructions = _only(folder, "documents*.jsonl*"), _only(folder, "items_ins*.json")
     opened = gzip.open if documents.suffix == ".gz" else open
     try:

@@ -35,14 +35,14 @@ _STOP_WORDS = frozenset(_NO_NOUNS.split())
 
 
 def reward(bought: Product, options: Mapping[str, str], goal: Goal, wanted: Product) -> float:
-    """What buying a product with these options is worth; ``wanted`` is the goal's own product."""
+    """Return what buying a product with these options is worth; ``wanted`` is the goal's own product."""
     matched = _attribute_matches(bought, goal) + _option_matches(options, goal)
     share = (matched + (bought.price <= goal.price_limit)) / (len(goal.attributes) + len(goal.options) + 1)
     return type_factor(bought, wanted) * share
 
 
 def type_factor(bought: Product, wanted: Product) -> float:
-    """How far it is the kind of product that was wanted: 0, 0.1, 0.5 or 1."""
+    """Return how far it is the kind of product that was wanted: 0, 0.1, 0.5 or 1."""
     words = title_words(wanted.title)
     overlap = len(set(words) & set(title_words(bought.title))) / len(words) if words else 0.2
     if overlap == 0:
@@ -55,7 +55,7 @@ def type_factor(bought: Product, wanted: Product) -> float:
 
 
 def title_words(title: str) -> list[str]:
-    """The words of a title that stand for its nouns, with repetitions."""
+    """Return the words of a title that stand for its nouns, with repetitions."""
     return [word for word in _LETTERS.findall(title.lower()) if word not in _STOP_WORDS]
 
 
@@ -80,7 +80,7 @@ def _option_matches(options: Mapping[str, str], goal: Goal) -> int:
 
 
 def _compared(option: tuple[str, str]) -> str:
-    """What a chosen value is compared with.
+    """Return what a chosen value is compared with.
 
     The original compares the pair of name and value, written as Python writes it, and knows a colour there
     only when it is the whole value. So ``228black``, rightly chosen, does not match itself.

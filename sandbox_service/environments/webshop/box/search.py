@@ -40,7 +40,7 @@ class Index:
         self._ranking.index([self._terms(text) for text in texts], show_progress=False)
 
     def search(self, query: str) -> list[int]:
-        """Places of the texts that have words of the query, best first."""
+        """Return places of the texts that have words of the query, best first."""
         terms = self._ranking.get_tokens_ids(self._terms(query))
         if not terms:
             return []

@@ -24,13 +24,13 @@ class Shop:
 
     @classmethod
     def open(cls, folder: Path) -> Shop:
-        """The shop of a data folder. Raises ProductsError."""
+        """Return the shop of a data folder. Raises ProductsError."""
         return cls(read_products(folder))
 
     def product(self, asin: str) -> Product:
-        """A product by its number. Raises KeyError."""
+        """Return a product by its number. Raises KeyError."""
         return self._products[asin]
 
     def search(self, query: str) -> tuple[str, ...]:
-        """Numbers of the products that a query finds, best first."""
+        """Return numbers of the products that a query finds, best first."""
         return tuple(self._order[place] for place in self._index.search(query))

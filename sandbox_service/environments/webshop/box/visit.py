@@ -1,4 +1,4 @@
-"""One customer's visit: the page that is open, what a click on it does, and what it reads like.
+"""One customer's visit: the page that is open, its text, and the effect of clicks.
 
 Pages have WebShop's texts and buttons. A visit is small and holds no product, so copies of it are cheap.
 """
@@ -85,7 +85,7 @@ class Visit:
         return True
 
     def clickables(self, shop: Shelves) -> list[str]:
-        """What can be clicked, in lower case, in the order of the page."""
+        """Return what can be clicked, in lower case, in the order of the page."""
         if self.page is PageKind.SEARCH:
             return [pages.SEARCH]
         if self.page is PageKind.RESULTS:
@@ -99,7 +99,7 @@ class Visit:
         return [] if self.page is PageKind.END else [pages.BACK_TO_SEARCH, pages.PREVIOUS]
 
     def text(self, shop: Shelves) -> str:
-        """The page as text; the last page is the seller's."""
+        """Return the page as text; the last page is the seller's."""
         if self.page is PageKind.SEARCH:
             return pages.search_page(self.instruction)
         if self.page is PageKind.RESULTS:

@@ -89,7 +89,7 @@ class WebshopWorld(GameWorld):
         )
 
     def _page(self, problem: str = "") -> GameTurn:
-        """The page that is open, below what was wrong with the action."""
+        """Return the page that is open, below what was wrong with the action."""
         visit, text = self.visit, self.visit.text(self.shop)
         searching = visit.page is PageKind.SEARCH
         if searching:

@@ -54,7 +54,7 @@ class WebshopCatalog(GameCatalog):
 
 
 def read_goals(data: Path) -> Iterator[GameTask]:
-    """Goals of a data folder: made ones in the official order, then those that people wrote.
+    """Yield the goals of a data folder: made ones in the official order, then those that people wrote.
 
     Raises ServiceError(TASK_INVALID).
     """
@@ -72,7 +72,7 @@ def read_goals(data: Path) -> Iterator[GameTask]:
 
 
 def _split(number: int, goals: int) -> str:
-    """The official split of a goal; a set too small for those gives a fifth each to test and eval."""
+    """Return the official split of a goal; a set too small for those gives a fifth each to test and eval."""
     if goals >= 2 * (_OFFICIAL_TEST + _OFFICIAL_EVAL):
         test, validation = _OFFICIAL_TEST, _OFFICIAL_EVAL
     else:
@@ -93,7 +93,7 @@ def _task(task_id: str, goal: Goal, product: Product, splits: Sequence[str]) -> 
 
 
 def _purchase(goal: Goal, product: Product) -> tuple[str, ...]:
-    """What a customer does who knows the product: its title finds it on the first page."""
+    """Return the actions of a customer who knows the product: its title finds it on the first page."""
     choices = [f"click[{value}]" for _, value in goal.options if _offers(product, value)]
     words = product.title or product.query
     return (f"search[{words}]", f"click[{goal.asin.lower()}]", *choices, "click[buy now]")

@@ -56,7 +56,7 @@ class _Question:
 
 
 def arithmetic_splits(tasks: Sequence[CodeTask]) -> dict[str, tuple[str, ...]]:
-    """Ids by split: training and test, each in all difficulties and in the easy one alone."""
+    """Return ids by split: training and test, each in all difficulties and in the easy one alone."""
     splits: dict[str, tuple[str, ...]] = {}
     for part in ("train", "test"):
         ids = [(task.id, task.difficulty) for task in tasks if task.id.startswith(f"arithmetic/{part}/")]
@@ -66,7 +66,7 @@ def arithmetic_splits(tasks: Sequence[CodeTask]) -> dict[str, tuple[str, ...]]:
 
 
 def load_arithmetic() -> tuple[CodeTask, ...]:
-    """All tasks, the difficulties of a part mixed evenly, so that the first so many are a fair sample."""
+    """Return all tasks, with difficulties mixed evenly: any number from the start is a fair sample."""
     tested = {level: _draw("test", level, frozenset()) for level in _FORMS}
     held_out = frozenset(question.term.key for questions in tested.values() for question in questions)
     trained = {level: _draw("train", level, held_out) for level in _FORMS}
@@ -86,7 +86,7 @@ def load_arithmetic() -> tuple[CodeTask, ...]:
 
 
 def _draw(part: str, difficulty: str, held_out: frozenset[_Key]) -> list[_Question]:
-    """Different questions without the numbers and operators that are held out."""
+    """Return different questions without the numbers and operators that are held out."""
     dice = Dice(f"{_SEED} {part} {difficulty}")
     questions: dict[str, _Question] = {}
     while len(questions) < _SIZES[part][difficulty]:

@@ -16,13 +16,13 @@ class Dice:
         self._random = random.Random(seed)
 
     def below(self, bound: int) -> int:
-        """A whole number from 0 up to, and not including, ``bound``."""
+        """Return a whole number from 0 up to, and not including, ``bound``."""
         return int(self._random.random() * bound)
 
     def between(self, least: int, most: int) -> int:
-        """A whole number from ``least`` to ``most``, both included."""
+        """Return a whole number from ``least`` to ``most``, both included."""
         return least + self.below(most - least + 1)
 
     def one_of(self, items: Sequence[T]) -> T:
-        """One of ``items``."""
+        """Return one of ``items``."""
         return items[self.below(len(items))]

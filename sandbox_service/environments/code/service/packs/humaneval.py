@@ -24,7 +24,7 @@ here, to the solution file.
 
 
 def load_humaneval() -> tuple[CodeTask, ...]:
-    """All tasks, in the set's own order and under its own ids."""
+    """Return all tasks, in the set's own order and under its own ids."""
     return tuple(_task(problem) for problem in read_problems().values())
 
 
@@ -48,7 +48,7 @@ def _task(problem: Mapping[str, str]) -> CodeTask:
 
 
 def _helpers(prompt: str, name: str) -> str:
-    """What the prompt defines besides the function that is asked for."""
+    """Return what the prompt defines besides the function that is asked for."""
     tree = parse_python(prompt)
     kept = [node for node in tree.body if getattr(node, "name", None) != name]
     return "\n".join(ast.unparse(node) for node in kept)

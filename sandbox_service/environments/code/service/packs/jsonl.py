@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def load_jsonl(path: Path) -> tuple[CodeTask, ...]:
-    """The tasks of a file. Raises ServiceError(TASK_INVALID)."""
+    """Return the tasks of a file. Raises ServiceError(TASK_INVALID)."""
     tasks: dict[str, CodeTask] = {}
     for line, row in read_rows(path):
         task = validated(row, f"{path}:{line}")
@@ -35,7 +35,7 @@ def load_jsonl(path: Path) -> tuple[CodeTask, ...]:
 
 
 def read_rows(path: Path) -> Iterator[tuple[int, JsonValue]]:
-    """Line numbers and values of a JSONL file; empty lines are passed over."""
+    """Yield line numbers and values of a JSONL file; empty lines are skipped."""
     try:
         # Split at line feeds only: JSON strings may hold the other line separators of Unicode.
         lines = path.read_bytes().decode().split("\n")
@@ -53,7 +53,7 @@ def read_rows(path: Path) -> Iterator[tuple[int, JsonValue]]:
 
 
 def validated(row: object, place: str) -> CodeTask:
-    """The task that a row describes. Raises ServiceError(TASK_INVALID) naming place and field."""
+    """Return the task that a row describes. Raises ServiceError(TASK_INVALID) naming place and field."""
     try:
         return CodeTask.model_validate(row)
     except ValidationError as error:
@@ -61,12 +61,12 @@ def validated(row: object, place: str) -> CodeTask:
 
 
 def mismatch(place: str, error: ValidationError) -> ServiceError:
-    """The error of a row that does not fit its model; of a choice of forms, the one that fits furthest."""
+    """Return the error of a row that does not fit its model, from the form that fits furthest."""
     closest = max(error.errors(include_url=False), key=lambda each: len(each["loc"]))
     field = ".".join(str(part) for part in closest["loc"]) or "task"
     return invalid(place, f"{field}: {closest['msg']}")
 
 
 def invalid(place: str, reason: str) -> ServiceError:
-    """The error of a task file, ready to be raised."""
+    """Return the error of a task file, ready to be raised."""
     return ServiceError(ErrorCode.TASK_INVALID, f"{place}: {reason}")

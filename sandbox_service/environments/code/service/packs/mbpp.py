@@ -39,7 +39,7 @@ class _Row(BaseModel):
 
 
 def load_mbpp(path: Path) -> tuple[CodeTask, ...]:
-    """All tasks of the file. Raises ServiceError(TASK_INVALID)."""
+    """Return all tasks of the file. Raises ServiceError(TASK_INVALID)."""
     return tuple(_task(row, f"{path}:{line}") for line, row in read_rows(path))
 
 
@@ -82,7 +82,7 @@ def _prompt(text: str, names: tuple[str, ...], setup: str, example: str) -> str:
 
 
 def _names(code: str, programs: Iterable[str]) -> tuple[tuple[str, ...], ...]:
-    """Names of the solution that tests use, those that give objects, and modules that it imports for them."""
+    """Return the names that tests use, those that give objects, and modules that the solution imports."""
     nodes = [node for text in programs for node in ast.walk(parse_python(text))]
     used = {node.id for node in nodes if isinstance(node, ast.Name)}
     body = parse_python(code).body

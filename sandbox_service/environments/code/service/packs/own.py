@@ -16,7 +16,7 @@ _FOLDER = Path(__file__).parents[2] / "data" / "tasks"
 
 
 def load_own() -> tuple[CodeTask, ...]:
-    """All bundled tasks; a file's name gives category and difficulty."""
+    """Return all bundled tasks; a file's name gives category and difficulty."""
     tasks: list[CodeTask] = []
     for path in sorted(_FOLDER.glob("*.toml")):
         category, _, difficulty = path.stem.partition("_")

@@ -1,4 +1,4 @@
-"""What the generated programs are put together from: filters, changes and reductions, in words and in Python.
+"""The parts of generated programs: filters, changes and reductions, in words and in Python.
 
 Code is an expression of ``x`` for one item, or has ``{}`` for the list of items. ``#`` in words and code
 stands for a number or letter that is drawn.
@@ -36,7 +36,7 @@ class Part:
     """Whether a change results in numbers."""
 
     def drawn(self, dice: Dice) -> Part:
-        """The part with its ``#`` replaced."""
+        """Return the part with its ``#`` replaced."""
         if not self.values:
             return self
         value = dice.one_of(self.values)
@@ -141,7 +141,7 @@ KINDS = (
 
 
 def reductions(kind: InputKind, change: Part | None) -> tuple[Part, ...]:
-    """What may be done with the items in the end. Counting them makes sense unless they were changed."""
+    """Return the reductions that fit the items; counting them makes sense unless they were changed."""
     numeric = change.numeric if change else kind.numeric
     fitting = _ORDERED + (_OF_NUMBERS if numeric else _OF_WORDS)
     return fitting if change else (*fitting, _COUNT)

@@ -64,7 +64,7 @@ class _Program:
         return f"def compute({self.kind.parameter}):\n    return {body}\n"
 
     def result(self, given: object) -> object:
-        """What the function returns for an argument."""
+        """Return what the function returns for an argument."""
         namespace: dict[str, object] = {}
         exec(self.source, namespace)  # our own text, of the parts above and nothing else
         compute = namespace["compute"]
@@ -73,7 +73,7 @@ class _Program:
 
 
 def program_splits(tasks: Sequence[CodeTask]) -> dict[str, tuple[str, ...]]:
-    """Ids by split: training and test."""
+    """Return ids by split: training and test."""
     return {
         f"programs_{part}": tuple(task.id for task in tasks if task.id.startswith(f"programs/{part}/"))
         for part in ("train", "test")
@@ -81,7 +81,7 @@ def program_splits(tasks: Sequence[CodeTask]) -> dict[str, tuple[str, ...]]:
 
 
 def load_programs() -> tuple[CodeTask, ...]:
-    """All tasks, the difficulties of a part mixed evenly, so that the first so many are a fair sample."""
+    """Return all tasks, with difficulties mixed evenly: any number from the start is a fair sample."""
     tasks: list[CodeTask] = []
     taken: set[str] = set()
     # The test part is drawn first: the training part leaves out what it holds.
@@ -92,7 +92,7 @@ def load_programs() -> tuple[CodeTask, ...]:
 
 
 def _draw(part: str, level: str, count: int, taken: set[str]) -> list[CodeTask]:
-    """So many tasks whose descriptions are not ``taken``, which is added to."""
+    """Return ``count`` tasks whose descriptions are not in ``taken``, and add theirs to it."""
     dice = Dice(f"{_SEED} {part} {level}")
     tasks: list[CodeTask] = []
     while len(tasks) < count:

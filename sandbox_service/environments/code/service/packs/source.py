@@ -1,4 +1,4 @@
-"""Python source of task packs: parsed without the warnings that are its authors' business."""
+"""Parse the Python source of task packs, without warnings about their style."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import warnings
 
 
 def parse_python(code: str) -> ast.Module:
-    """The syntax tree. Raises SyntaxError; ValueError for NUL bytes."""
+    """Return the syntax tree. Raises SyntaxError; ValueError for NUL bytes."""
     with warnings.catch_warnings():
         # Published sets hold regular expressions in plain strings, with escapes that Python only tolerates.
         warnings.simplefilter("ignore")

@@ -15,7 +15,7 @@ _TEST_SHARE = 4
 
 
 def own_splits(tasks: Iterable[CodeTask]) -> dict[str, tuple[str, ...]]:
-    """Ids by split. A quarter of each category and difficulty, rounded up, is the test split."""
+    """Return ids by split. A quarter of each category and difficulty, rounded up, is the test split."""
     splits: dict[str, list[str]] = {"train": [], "test": [], "easy": [], "medium": [], "hard": []}
     strata: dict[tuple[str, str], list[str]] = {}
     for task in tasks:
