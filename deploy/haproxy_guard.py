@@ -1,8 +1,8 @@
 """Start HAProxy for Ray Serve with a configuration that is safe for untrusted clients.
 
 Serve's own configuration opens a statistics page and a metrics port on all interfaces and an administration
-socket for every user of the machine, waits for an hour for silent clients, and answers with plain text when
-no replica does. This program takes the binary's place (``RAY_SERVE_HAPROXY_BINARY_PATH``), rewrites the
+socket for every user of the machine, waits an hour for silent clients, and answers with plain text if no
+replica does. This program takes the binary's place (``RAY_SERVE_HAPROXY_BINARY_PATH``), rewrites the
 given configuration file, has the kernel kill HAProxy when the process that started it ends, and becomes
 HAProxy. Standard library only, and started without site packages, since it runs at every reload.
 
@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 
 REQUEST_S = 10
-"""Most seconds for the headers of a request, and from the connection to its first byte."""
+"""Seconds for the headers of a request, and from the connection to its first byte."""
 URL_BYTES = 8 * 1024
 """Longest URL."""
 HEADER_BYTES = 16 * 1024
@@ -30,13 +30,13 @@ HEADERS = 100
 
 _PR_SET_PDEATHSIG = 1
 _DROPPED = ("frontend prometheus", "listen stats")
-"""Sections that are not needed: the service has metrics of its own."""
+"""Sections that are removed: the service has its own metrics."""
 _SECTION = re.compile(r"^[a-z]")
 _FRONT = "frontend http_frontend"
 _FRONTS = (_FRONT, "frontend grpc_")
 _UNANSWERED = "backend default_backend"
 _ANSWERS = (400, 500, 502, 503, 504)
-"""HAProxy's own errors for which the error folder has an answer."""
+"""HAProxy's own errors for which the error folder has a response."""
 _MARK = "  # added by the service"
 _SHARE = 3 / 4
 """Share of all connections that one address may hold."""
@@ -55,8 +55,11 @@ def rewrite(config: str, error_folder: str) -> str:
             section = line.strip()
         elif section == "global" and words[:1] == ["maxconn"]:
             connections = int(words[1])
+        # A reload may pass a file that was rewritten before: marked rules are removed and added again, so
+        # that they never accumulate.
         if section in _DROPPED or line.endswith(_MARK) or _is_dropped(section, words):
             continue
+        # An unknown listener may be a port of a newer Ray that needs no key: it must not be opened.
         if words[:1] == ["bind"] and not section.startswith(_FRONTS):
             raise ValueError(
                 f"unexpected listener {words[1:]} in section {section!r}: not the service's address"
@@ -67,16 +70,16 @@ def rewrite(config: str, error_folder: str) -> str:
 
 
 def _is_dropped(section: str, words: list[str]) -> bool:
-    """Return whether a line of Serve's configuration must not be in the service's."""
+    """Return whether to remove a line of Serve's configuration."""
     if section == "global":
         return words[:1] == ["log"]  # It would send every request to a log daemon.
     if section == "defaults":
         return words[:1] == ["errorfile"]
     if section == _FRONT:
-        # It names the applications to callers without a key; the gateway answers for the path instead.
+        # These lines name the applications to callers without a key; the gateway serves the path instead.
         return words[:2] == ["acl", "routes"] or words[-2:] == ["if", "routes"]
-    # Without its 404 the answer is 503, from a backend without servers: before the gateway runs, no path
-    # is known.
+    # Without the 404 the response is 503, of a backend without servers. Before the gateway runs, HAProxy
+    # knows no path, and clients must not take that for a missing route.
     return section == _UNANSWERED and words[:2] == ["http-request", "return"]
 
 
@@ -102,7 +105,7 @@ def _rules(section: str, words: list[str], connections: int, error_folder: str) 
 
 
 def _share_of_an_address(address: str, connections: int) -> list[str]:
-    """Rules that keep one address from holding all connections.
+    """Return rules that keep one address from holding all connections.
 
     On loopback all clients have one address. There, connections over the limit wait until silent ones are
     closed.

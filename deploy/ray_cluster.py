@@ -1,7 +1,7 @@
-"""The Ray cluster under a service: one of our own on this machine, or one that runs already.
+"""The Ray cluster of a service: a private one on this machine, or an existing one that is joined.
 
-A cluster of our own has token authentication with a token that only this run knows, sends no usage
-statistics, keeps its files in a short private folder, and leaves neither processes nor files behind.
+A private cluster has token authentication with a token of this run, sends no usage statistics, keeps its
+files in a private folder with a short path, and leaves neither processes nor files behind.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
 
 MARKER = "SANDBOX_SERVICE_RUN"
-"""Set in the environment of the cluster's processes, by which they are found at the end."""
-HEART = frozenset({"gcs_server", "raylet"})
-"""The processes without which there is no cluster."""
+"""Environment variable of the cluster's processes, by which they are found at the end."""
+ESSENTIAL = frozenset({"gcs_server", "raylet"})
+"""Processes without which the cluster does not work."""
 STARTS = 4
-"""Most attempts to start Ray."""
+"""Maximum attempts to start Ray."""
 END_TIMEOUT_S = 5.0
-"""How long the cluster's processes may take to end by themselves."""
+"""Seconds for the cluster's processes to end by themselves."""
 
 logger = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
 def ray_cluster(config: ServiceConfig, *, show_logs: bool = False) -> Iterator[Callable[[], bool]]:
-    """Be connected to the cluster that the configuration names while the block runs.
+    """Connect to the configured cluster while the block runs.
 
-    Gives a function that tells whether the cluster is still there.
+    Yields a function that returns whether the cluster is still alive.
     """
     if config.fleet.address is not None:
         with _joined(config.fleet.address, show_logs=show_logs):
@@ -74,23 +74,23 @@ def _own(config: ServiceConfig, *, show_logs: bool) -> Iterator[Callable[[], boo
     ):
         try:
             start_in_time(config, folder, family, run, show_logs=show_logs)
-            yield lambda: {process.name for process in family.alive()} >= HEART
+            yield lambda: {process.name for process in family.alive()} >= ESSENTIAL
         finally:
             family.alive()
             _shut_down()
             killed = family.end(END_TIMEOUT_S)
             if killed:
-                logger.warning("killed what was left of Ray: %s", ", ".join(one.name for one in killed))
+                logger.warning("killed remaining Ray processes: %s", ", ".join(one.name for one in killed))
 
 
 def start_in_time(
     config: ServiceConfig, folder: Path, family: Descendants, run: str, *, show_logs: bool
 ) -> None:
-    """Start Ray, again while there is time: it gives a node 30 s, which a busy machine may not have."""
+    """Start Ray, and retry until the deadline: it gives a node 30 s, too few on a busy machine."""
     deadline = Deadline.after(config.fleet.start_timeout_s)
     for attempt in itertools.count(1):
         try:
-            # Only while Ray starts, since whatever else this process starts is not ours to end.
+            # Only while Ray starts: other processes that this one starts must not be killed with the cluster.
             with _environment({MARKER: run}), _on_loopback():
                 _start(config, folder, show_logs=show_logs)
         except NotReadyError as error:
@@ -99,10 +99,10 @@ def start_in_time(
             family.end(0.0)
             if deadline.passed or attempt == STARTS:
                 raise NotReadyError(
-                    f"{error} ({attempt} attempts; if this machine is busy, try again, or give it longer: "
-                    f"fleet.start_timeout_s is {deadline.timeout_s:g})"
+                    f"{error} ({attempt} attempts; on a busy machine, try again or increase "
+                    f"fleet.start_timeout_s, which is {deadline.timeout_s:g})"
                 ) from error
-            logger.warning("%s; starting it again", error)
+            logger.warning("%s; retrying", error)
         else:
             return
 
@@ -120,17 +120,17 @@ def _start(config: ServiceConfig, folder: Path, *, show_logs: bool) -> None:
             _temp_dir=str(folder),
         )
     except ValueError:
-        raise  # An argument is wrong, and will be the next time.
-    except Exception as error:  # Ray tells by a plain Exception that it was not up in time
+        raise  # An invalid argument: a retry would fail, too.
+    except Exception as error:  # Ray raises a plain Exception after its timeout
         raise NotReadyError(f"Ray did not start: {error}") from error
 
 
 @contextlib.contextmanager
 def _on_loopback() -> Iterator[None]:
-    """Have Ray give the node the address 127.0.0.1, so that none of its ports is open to other machines.
+    """Have Ray use the address 127.0.0.1, so that none of its ports is open to other machines.
 
-    Ray replaces a loopback address that it is given by the machine's own. Where clusters of several nodes
-    are switched off it does not; it has read that variable if this process has imported it.
+    Ray replaces a loopback address by the machine's own, unless clusters of several nodes are disabled. It
+    reads that setting when it is imported, so the environment variable alone would come too late here.
     """
     from ray._private import ray_constants
 
@@ -150,20 +150,20 @@ def _shut_down() -> None:
 
 @contextlib.contextmanager
 def _authentication(variables: Mapping[str, str]) -> Iterator[None]:
-    """Have this process talk to Ray by the variables, and as before when the block ends.
+    """Have this process authenticate to Ray by the variables, and as before after the block.
 
-    Ray keeps the mode and the token that it read first. A process that ran one cluster with a token and
-    then one without would refuse the calls of the second, which takes its actors for abandoned.
+    Ray caches the first mode and token that it reads. Without this, a process that ran one cluster with a
+    token and then one without would reject the calls of the second, which then ends its actors.
     """
     try:
         with _environment(variables):
-            _read_token_again()
+            _reload_token()
             yield
     finally:
-        _read_token_again()
+        _reload_token()
 
 
-def _read_token_again() -> None:
+def _reload_token() -> None:
     from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
 
     Config.initialize("")
@@ -171,10 +171,10 @@ def _read_token_again() -> None:
 
 
 def node_variables(config: ServiceConfig, folder: Path, *, on_loopback: bool) -> dict[str, str]:
-    """Variables for all of a node's Ray processes; writes the files that they name to a private folder.
+    """Return variables for all Ray processes of a node; write the files that they name to a private folder.
 
-    A token that is there is kept: the nodes of a cluster share it. ``on_loopback`` opens none of Ray's ports
-    to other machines, so that there is one node.
+    An existing token is kept, since the nodes of a cluster share it. ``on_loopback`` opens none of Ray's
+    ports to other machines, so that the cluster has one node.
     """
     token = folder / "token"
     if not token.exists():
@@ -184,13 +184,13 @@ def node_variables(config: ServiceConfig, folder: Path, *, on_loopback: bool) ->
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_USAGE_STATS_ENABLED": "0",
-        # Serve ends its controller in the middle of a call, which Ray reports on standard output.
+        # Serve ends its controller during a call, which Ray would report on standard output.
         "RAY_DEDUP_LOGS_SKIP_REGEX": "ServeController.graceful_shutdown failed",
-        # Serve kills a front that is not ready after 5 s, and fails with it: too soon on a busy machine.
+        # Serve gives up on a front that is not ready after 5 s: too soon on a busy machine.
         "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
     }
     if on_loopback:
-        # The processes that Ray starts ask for the node's address as well: see _on_loopback.
+        # For the processes that Ray starts; _on_loopback does the same in this one.
         variables["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     binary = find_haproxy() if config.server.haproxy else None
     if binary is not None:
@@ -200,7 +200,7 @@ def node_variables(config: ServiceConfig, folder: Path, *, on_loopback: bool) ->
 
 @contextlib.contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Have the variables in this process's environment, which the processes it starts inherit."""
+    """Set variables in this process's environment, which its children inherit, and restore it afterwards."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

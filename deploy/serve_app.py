@@ -1,7 +1,7 @@
-"""The composition root: the one place that puts Ray, the supervisors and the gateway together.
+"""The composition root: the only module that combines Ray, the supervisors and the gateway.
 
-``run_service`` runs everything from one process and takes everything down again. ``build_app`` is for
-``serve deploy`` on a cluster that is there: the gateway's replicas then start the supervisors.
+``run_service`` starts everything from one process and stops it again. ``build_app`` is for ``serve deploy``
+on an existing cluster, where the gateway's replicas start the supervisors.
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ _MARGIN_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class RunningService:
-    """A service that is up."""
+    """A running service."""
 
     url: str
-    """Where this machine reaches it."""
+    """Its address for clients on this machine."""
     fleet: str
     """The fleet's name."""
     stopping: threading.Event
-    """Set when the process is told to end."""
+    """Set after SIGINT or SIGTERM."""
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for SIGINT or SIGTERM; whether one came."""
+        """Wait for SIGINT or SIGTERM; return whether one came."""
         return self.stopping.wait(timeout_s)
 
 
 def fleet_name(config: ServiceConfig) -> str:
-    """The configured name, or one of the port, of which a machine has one each."""
+    """Return the configured name, or one derived from the port, which is unique on a machine."""
     return config.fleet.name or f"sandboxes-{config.server.port}"
 
 
 def build_app(args: dict[str, object]) -> Application:
     """Return the Serve application for ``serve run`` and ``serve deploy``; ``args`` is a configuration tree.
 
-    It listens where Serve does, by ``http_options``. Raises ExposureError when others than intended reach it.
+    It listens at Serve's address (``http_options``). Raises ExposureError if that is reachable by too many.
     """
     config = listening_with_serve(ServiceConfig.model_validate(args))
     return _application(config, _roster(config, tcp=True))
@@ -69,10 +69,10 @@ def build_app(args: dict[str, object]) -> Application:
 
 @contextlib.contextmanager
 def run_service(config: ServiceConfig, *, show_logs: bool = False) -> Iterator[RunningService]:
-    """Be a whole service while the block runs: cluster, supervisors, gateway.
+    """Run a whole service while the block runs: cluster, supervisors, gateway.
 
-    Raises NotReadyError when it does not serve in time. SIGINT and SIGTERM undo a start that is under way,
-    and set ``stopping`` afterwards. At the end running operations finish first, then boxes are destroyed.
+    Raises NotReadyError if it does not serve in time. SIGINT and SIGTERM interrupt a start, and set
+    ``stopping`` afterwards. At the end, running operations finish first; then boxes are destroyed.
     """
     check_reach(config)
     check_port(config)
@@ -91,7 +91,7 @@ def run_service(config: ServiceConfig, *, show_logs: bool = False) -> Iterator[R
 
 
 def with_absolute_paths(config: ServiceConfig) -> ServiceConfig:
-    """Return the configuration with paths that mean the same in every process of this node."""
+    """Return the configuration with absolute paths, since processes have different working directories."""
     store, sandbox = config.store, config.sandbox
     prefix = "sqlite:///"
     if store.url.startswith(prefix) and not store.url.startswith(prefix + "/"):
@@ -137,10 +137,10 @@ def _application(config: ServiceConfig, roster: Roster) -> Application:
 
 
 def _start(config: ServiceConfig, roster: Roster) -> None:
-    # Serve reads its environment when it is imported, so not before the cluster has been set up.
+    # Serve reads its environment when it is imported, so the import must follow the start of the cluster.
     from ray import serve
 
-    # The commands say themselves what goes on.
+    # The commands print the progress themselves.
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
     began = time.monotonic()
     if config.fleet.address is None:
@@ -160,7 +160,7 @@ def _start(config: ServiceConfig, roster: Roster) -> None:
 
 
 def _check_application() -> None:
-    """Give up at once when Serve has given up."""
+    """Raise NotReadyError as soon as Serve gives up."""
     from ray import serve
 
     application = serve.status().applications.get(APPLICATION)
@@ -169,7 +169,10 @@ def _check_application() -> None:
 
 
 def _last_steps(config: ServiceConfig, roster: Roster) -> list[Callable[[], object]]:
-    """Drain while the gateway still answers, then end the gateway, then the supervisors and their boxes."""
+    """Return the steps of the shutdown: drain, end the gateway, end the supervisors.
+
+    Supervisors drain while the gateway still answers, so that clients get the results of running operations.
+    """
     from ray import serve
 
     deadline = config.deadline

@@ -1,4 +1,4 @@
-"""Makes a supervisor on its node: picks the sandboxes, opens the store, and closes both after it."""
+"""Build a supervisor on its node: open its sandboxes and its store, and close both after it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class NodeSupervisor:
-    """A supervisor with everything that it needs of its node."""
+    """A supervisor with its resources on the node."""
 
     def __init__(self, config: ServiceConfig, options: SupervisorOptions) -> None:
         self._config = config
@@ -32,12 +32,12 @@ class NodeSupervisor:
         self._owned = AsyncExitStack()
 
     async def start(self) -> None:
-        """Open the sandboxes and the store, then start; ``close`` is for the caller, after a failure too."""
+        """Open the sandboxes and the store, then start. The caller calls ``close``, also after a failure."""
         config, name = self._config, self._options.name
-        factory = await open_factory(config.sandbox, name, config.deadline.start_s, secret_places(config))
+        factory = await open_factory(config.sandbox, name, config.deadline.start_s, secret_paths(config))
         self._owned.push_async_callback(factory.close)
         if not factory.is_boundary and not is_loopback(config.server.host):
-            detail = f"{factory.kind} sandboxes are no security boundary and are served on loopback only"
+            detail = f"{factory.kind} sandboxes are not a security boundary and are served on loopback only"
             raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)
         store = open_store(config.store)
         self._owned.push_async_callback(store.close)
@@ -48,26 +48,26 @@ class NodeSupervisor:
 
     async def handle(self, frame: Frame) -> Frame:
         """Answer one frame."""
-        assert self._core is not None, "the stream is served after the start"
+        assert self._core is not None, "the stream is served after start()"
         return await self._core.handle(frame)
 
     async def drain(self) -> None:
-        """Refuse new instances and let what runs finish."""
+        """Reject new instances and wait for running operations."""
         if self._core is not None:
             await self._core.drain()
 
     async def close(self) -> None:
-        """Destroy every box, flush the store, give everything back. Idempotent."""
+        """Destroy every box, flush the store, free all resources. Idempotent."""
         await self._owned.aclose()
 
 
 def core_builder(config: ServiceConfig) -> CoreBuilder:
-    """What a supervisor actor is given: it travels to the node with the configuration inside."""
+    """Return the function that builds a supervisor on its node; it is pickled with the configuration."""
     return partial(_build, config)
 
 
-def secret_places(config: ServiceConfig) -> list[Path]:
-    """Files that decide rewards or belong to others: the store, and tasks with their reference solutions."""
+def secret_paths(config: ServiceConfig) -> list[Path]:
+    """Return files that boxes must not see: the store, and tasks with their reference solutions."""
     secret = list(config.environments.code.task_files)
     if config.environments.code.mbpp_path is not None:
         secret.append(config.environments.code.mbpp_path)

@@ -1,4 +1,4 @@
-"""API keys: made here, shown once, and kept by the service as their SHA-256 only."""
+"""Generate API keys; the service stores only their SHA-256."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key and what the service's configuration needs of it."""
+    """A key, and its entry in the service's configuration."""
 
     secret: str
-    """Goes to the client; nobody can show it again."""
+    """The key for the client; it is not stored anywhere."""
     digest: str
-    """Goes into ``server.api_keys``."""
+    """SHA-256 for ``server.api_keys``."""
     tenant: str
-    """Who it belongs to."""
+    """The tenant that the key belongs to."""
 
     def toml(self) -> str:
-        """The lines of a configuration file."""
+        """Return the lines for a configuration file."""
         return f'[server.api_keys]\n"{self.digest}" = "{self.tenant}"'
 
 
 def new_api_key(tenant: str) -> ApiKey:
-    """A random key of 256 bits for a tenant."""
+    """Generate a random 256-bit key for a tenant. Raises ValueError for an invalid name."""
     if not _TENANT.fullmatch(tenant):
         raise ValueError(
-            f"{tenant!r} is not a tenant's name: 1 to 64 letters, digits and '._@-', such as team-a"
+            f"invalid tenant {tenant!r}: expected 1 to 64 letters, digits and '._@-', such as team-a"
         )
     secret = _PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
     return ApiKey(secret, hashlib.sha256(secret.encode()).hexdigest(), tenant)

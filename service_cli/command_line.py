@@ -1,4 +1,4 @@
-"""Starts the two commands, or says what to install: the core of the package has no command line.
+"""Entry points of the two commands; without their extra they report what to install.
 
 sandbox-service    needs the extra ``service``
 sandbox-trainer    needs the extra ``trainer``
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-_OURS = frozenset(
+_PRODUCT = frozenset(
     {
         "sandbox_client",
         "sandbox_contract",
@@ -38,10 +38,10 @@ def _run(module: str, command: str, extra: str) -> None:
     try:
         application = import_module(module)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] in _OURS:
+        if error.name is None or error.name.partition(".")[0] in _PRODUCT:
             raise
         sys.stderr.write(
-            f"error: {command} needs the package {error.name!r}, which the core does not bring; "
+            f"error: {command} needs the package {error.name!r}, which is not installed; "
             f"install it with: pip install 'training-sandbox[{extra}]'\n"
         )
         sys.exit(_WRONG)

@@ -1,1 +1,1 @@
-"""Measures the service through HTTP, each figure beside a yardstick of the same run."""
+"""Benchmark the service through HTTP; each figure is reported with a yardstick of the same run."""

@@ -1,4 +1,4 @@
-"""The suite about our own client: thousands of calls queued at once, beside a bare aiohttp session."""
+"""The suite of the Python client: thousands of calls queued at once, compared with a bare aiohttp session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import aiohttp
 
 from sandbox_client import AsyncSandboxClient, ClientLimits
 
-from .context import beside
+from .context import medians
 
 if TYPE_CHECKING:
     from .context import Figures, Sizes
@@ -22,24 +22,24 @@ _CONNECTIONS = 64
 
 
 async def queued_calls(yardstick: Target, sizes: Sizes) -> Figures:
-    """CPU of the client by call, with all calls queued at once and 64 in flight."""
+    """Measure the client's CPU per call, with all calls queued at once and 64 in flight."""
     url = f"http://{yardstick.host}:{yardstick.port}"
     rounds: list[Figures] = []
     for _ in range(sizes.rounds):
-        bare_ms = await _bare(url, sizes.queued_calls)
-        ours_ms = await _ours(url, sizes.queued_calls)
+        bare_ms = await _with_aiohttp(url, sizes.queued_calls)
+        client_ms = await _with_client(url, sizes.queued_calls)
         rounds.append(
-            {"cpu_ms_per_call": ours_ms, "yardstick_cpu_ms_per_call": bare_ms, "ratio": ours_ms / bare_ms}
+            {"cpu_ms_per_call": client_ms, "yardstick_cpu_ms_per_call": bare_ms, "ratio": client_ms / bare_ms}
         )
-    return {"calls": sizes.queued_calls, **beside(rounds)}
+    return {"calls": sizes.queued_calls, **medians(rounds)}
 
 
-async def _ours(url: str, calls: int) -> float:
+async def _with_client(url: str, calls: int) -> float:
     async with AsyncSandboxClient(url, "key", limits=ClientLimits(in_flight=_CONNECTIONS)) as client:
         return await _cpu_ms(lambda: client.step("yardstick", "x", step_index=0), calls)
 
 
-async def _bare(url: str, calls: int) -> float:
+async def _with_aiohttp(url: str, calls: int) -> float:
     connector = aiohttp.TCPConnector(limit=_CONNECTIONS)
     async with aiohttp.ClientSession(connector=connector) as session:
 

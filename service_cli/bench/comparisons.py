@@ -1,4 +1,4 @@
-"""What an environment costs without us: its own package in a plain process, in the same run."""
+"""Compare an environment with its own package in a plain process, measured in the same run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from .load import LoadError
 
@@ -18,15 +18,25 @@ if TYPE_CHECKING:
     from .context import Figures
 
 
+class PlainFigures(TypedDict):
+    """Figures of a package in a plain process, as its script prints them: seconds and megabytes."""
+
+    import_s: float
+    import_mb: float
+    first_world_s: float
+    first_world_mb: float
+    later_world_s: float | None
+
+
 _SCRIPTS: Mapping[str, str] = MappingProxyType({"appworld": "plain_appworld.py"})
-"""Environments whose package can be measured alone, and the script that does it."""
+"""Environments whose package can be measured alone, and the script for it."""
 _WAIT_S = 180.0
 
 
-def plain_process(environment: str, provisions: Provisions | None, worlds: int) -> dict[str, Any] | None:
-    """The figures of so many worlds one after the other; None where there is nothing to compare with.
+def plain_process(environment: str, provisions: Provisions | None, worlds: int) -> PlainFigures | None:
+    """Return the figures of ``worlds`` consecutive worlds, None if there is nothing to compare with.
 
-    Raises LoadError when the package does not work.
+    Raises LoadError if the package does not work.
     """
     if environment not in _SCRIPTS or provisions is None:
         return None
@@ -39,12 +49,12 @@ def plain_process(environment: str, provisions: Provisions | None, worlds: int) 
         raise LoadError(f"a plain process of {environment} took longer than {_WAIT_S:g} s") from None
     if done.returncode:
         raise LoadError(f"a plain process of {environment} failed: {done.stderr[-500:]}")
-    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    figures: PlainFigures = json.loads(done.stdout.splitlines()[-1])
     return figures
 
 
-def beside_plain(plain: Mapping[str, Any], mb_per_instance: float | None, create_p50_ms: float) -> Figures:
-    """The plain figures, and how many of our instances they are."""
+def beside_plain(plain: PlainFigures, mb_per_instance: float | None, create_p50_ms: float) -> Figures:
+    """Return the plain figures, and their ratios to those of an instance."""
     figures: Figures = dict(plain)
     if mb_per_instance:
         figures["ratio_memory"] = plain["first_world_mb"] / mb_per_instance

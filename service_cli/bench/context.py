@@ -1,4 +1,4 @@
-"""What a suite is given: where to send, what to compare with, how much to do; how figures look."""
+"""The context of a suite: service, yardstick and sizes; and functions that compute its figures."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, TypeAlias
 from service_cli.policies.outcomes import percentile
 
 from .load import drive
-from .processes import cpu_look
+from .processes import cpu_snapshot
 
 if TYPE_CHECKING:
-    from .load import Lane, Load, Target
+    from .load import Load, LoadConnection, Target
 
 
 Figures: TypeAlias = dict[str, object]
@@ -22,10 +22,10 @@ Figures: TypeAlias = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much each suite does."""
+    """The amount of work of each suite."""
 
     rounds: int = 3
-    """Repeats; medians over them are reported."""
+    """Repetitions; their medians are reported."""
     sequential: int = 1000
     """Requests one after another."""
     concurrent: int = 4000
@@ -39,64 +39,64 @@ class Sizes:
     creates: int = 50
     """Instances created and released one after another."""
     cold_creates: int = 5
-    """Creates that find no box."""
+    """Creates that wait for a new box."""
     idle_instances: int = 100
-    """Instances held for the memory of one."""
+    """Instances held to measure the memory of one."""
     echo_instances: int = 10_000
-    """Pure-data instances held at once."""
+    """Instances without agent code held at once."""
     code_instances: int = 1000
     """Instances with agent code held at once in process boxes."""
     docker_instances: int = 16
-    """The same with a container each."""
+    """Instances with agent code held at once, each in a container."""
     queued_calls: int = 4000
     """Calls queued in the client."""
     tasks: int = 200
     """Tasks of an environment whose references are played."""
     episodes: int = 2000
-    """Most episodes at one number of clients."""
+    """Maximum episodes at one number of clients."""
     level_s: float = 6.0
-    """Seconds after which no further episode is begun at one number of clients."""
+    """Seconds after which no further episode starts at one number of clients."""
     warm_up_s: float = 2.0
-    """The same before the first."""
+    """Seconds of episodes before the first measurement."""
     plain_worlds: int = 5
     """Worlds of an environment's own package in a plain process."""
 
     @classmethod
     def quick(cls) -> Sizes:
-        """Enough to see that everything works; the figures are rough."""
+        """Return sizes that only check that everything works."""
         return cls(1, 100, 320, 8, 16, 5, 5, 1, 8, 200, 16, 2, 500, 20, 20, 1.0, 1.0, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """One running service and the yardstick beside it."""
+    """A running service and the yardstick."""
 
     service: Target
     yardstick: Target
     sizes: Sizes
     kind: str
     """Kind of the sandboxes."""
-    tell: Callable[[str], None]
-    """Takes a line about progress."""
+    report: Callable[[str], None]
+    """Prints a line of progress."""
 
-    async def echo(self, lanes: int, requests: int) -> Load:
-        """The yardstick under a load of so many requests in all."""
+    async def echo(self, connections: int, requests: int) -> Load:
+        """Send ``requests`` requests to the yardstick over ``connections`` connections."""
         body = b'{"message":{"role":"assistant","content":"x"},"step_index":0}'
 
-        async def lane(lane: Lane) -> None:
-            for _ in range(requests // lanes):
-                await lane.post("/echo", body)
+        async def work(connection: LoadConnection) -> None:
+            for _ in range(requests // connections):
+                await connection.post("/echo", body)
 
-        return await drive(self.yardstick, [lane] * lanes)
+        return await drive(self.yardstick, [work] * connections)
 
     async def echo_ms(self) -> float:
-        """Median time of one yardstick request, nothing else going on."""
+        """Return the median time of a sequential request to the yardstick."""
         load = await self.echo(1, self.sizes.sequential)
         return percentile(load.latencies_ms["/echo"], 0.5)
 
 
-def spread(values_ms: Sequence[float], yardstick_ms: float) -> Figures:
-    """Percentiles of one stretch, and how many yardsticks the median is."""
+def percentiles(values_ms: Sequence[float], yardstick_ms: float) -> Figures:
+    """Return the percentiles of latencies, and the ratio of the median to the yardstick's."""
     middle = percentile(values_ms, 0.5)
     return {
         "p50_ms": middle,
@@ -106,29 +106,29 @@ def spread(values_ms: Sequence[float], yardstick_ms: float) -> Figures:
     }
 
 
-def beside(rounds: Sequence[Figures]) -> Figures:
-    """Medians over rounds of the same figures."""
+def medians(rounds: Sequence[Figures]) -> Figures:
+    """Return the medians of figures over rounds."""
     return {name: median(_number(figures[name]) for figures in rounds) for name in rounds[0]}
 
 
 def _number(value: object) -> float:
     if not isinstance(value, int | float):
-        raise TypeError(f"{value!r} is no figure")
+        raise TypeError(f"{value!r} is not a number")
     return float(value)
 
 
 async def cpu_by_part(work: Callable[[], Awaitable[Load]]) -> tuple[Load, dict[str, float]]:
-    """Do the work; its load, and milliseconds of CPU by request for each part of the service."""
-    before = cpu_look()
+    """Return the load of ``work`` and the CPU milliseconds per request of each part of the service."""
+    before = cpu_snapshot()
     load = await work()
-    used = before.until(cpu_look())
+    used = before.until(cpu_snapshot())
     cpu_ms = {part: seconds * 1e3 / load.requests for part, seconds in used.items() if part != "yardstick"}
     cpu_ms["load_generator"] = load.own_cpu_ms
     return load, cpu_ms
 
 
 def rounded(value: object) -> object:
-    """Figures with four significant digits: more would be noise."""
+    """Round figures to four significant digits."""
     if isinstance(value, float):
         return float(f"{value:.4g}")
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Suites about many instances at once: what one more costs, and whether all of them live."""
+"""Suites of many concurrent instances: the memory of one more, and whether all of them work."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .context import spread
+from .context import percentiles
 from .instances import (
     CODE_STEP,
     batch_body,
@@ -24,49 +24,49 @@ from .processes import memory_mb
 
 if TYPE_CHECKING:
     from .context import Bench, Figures
-    from .load import Lane, Load
+    from .load import Load, LoadConnection
 
 
 _PARTS = ("runner", "shim")
 
 
 async def idle_memory(bench: Bench) -> Figures:
-    """Memory of one more idle ``code`` instance: once created, and after a step in its Python session."""
-    count = _crowd(bench, bench.sizes.idle_instances)
+    """Measure the memory of an idle ``code`` instance after its create, and after a step in Python."""
+    count = _instance_count(bench, bench.sizes.idle_instances)
     figures, _ = await _hold(bench, count)
     return {name: value for name, value in figures.items() if name == "instances" or name.startswith("mb_")}
 
 
 async def code_crowd(bench: Bench) -> Figures:
-    """As many ``code`` instances at once as the size says; each takes a step and is released."""
-    figures, echo_ms = await _hold(bench, _crowd(bench, bench.sizes.code_instances))
+    """Hold many ``code`` instances at once; each takes a step and is released."""
+    figures, echo_ms = await _hold(bench, _instance_count(bench, bench.sizes.code_instances))
     return figures | {"yardstick_p50_ms": echo_ms}
 
 
-def _crowd(bench: Bench, count: int) -> int:
+def _instance_count(bench: Bench, count: int) -> int:
     return min(count, bench.sizes.docker_instances) if bench.kind == "docker" else count
 
 
 async def _hold(bench: Bench, count: int) -> tuple[Figures, float]:
-    target, lanes = bench.service, bench.sizes.in_flight
+    target, connections = bench.service, bench.sizes.in_flight
     task_id = await first_task(target, "code")
     echo_ms = await bench.echo_ms()
     empty, free = _memory(), available_memory_mb()
-    instances, creates = await create_many(target, lanes, "code", task_id, count)
-    bench.tell(f"  {len(instances)} instances are live")
+    instances, creates = await create_many(target, connections, "code", task_id, count)
+    bench.report(f"  {len(instances)} instances are live")
     created = _memory()
 
-    async def step(lane: Lane, instance_id: str) -> None:
-        await lane.post("/v1/step", step_body(instance_id, 0, CODE_STEP))
+    async def step(connection: LoadConnection, instance_id: str) -> None:
+        await connection.post("/v1/step", step_body(instance_id, 0, CODE_STEP))
 
-    steps = await each(target, lanes, instances, step)
+    steps = await each(target, connections, instances, step)
     stepped, taken = _memory(), free - available_memory_mb()
-    releases = await release_many(target, lanes, instances)
+    releases = await release_many(target, connections, instances)
     figures: Figures = {
         "instances": len(instances),
         "creates_per_s": creates.per_s,
-        "create": spread(creates.latencies_ms["/v1/create_instance"], echo_ms),
-        "step": spread(steps.latencies_ms["/v1/step"], echo_ms),
+        "create": percentiles(creates.latencies_ms["/v1/create_instance"], echo_ms),
+        "step": percentiles(steps.latencies_ms["/v1/step"], echo_ms),
         "releases_per_s": releases.per_s,
         "mb_per_instance": _per_instance(empty, created, count),
         "mb_per_instance_after_step": _per_instance(empty, stepped, count),
@@ -77,7 +77,7 @@ async def _hold(bench: Bench, count: int) -> tuple[Figures, float]:
 
 
 async def echo_crowd(bench: Bench) -> Figures:
-    """Thousands of pure-data instances, made, stepped and released in batches."""
+    """Create, step and release thousands of instances without agent code in batches."""
     size, count = bench.sizes.batch, bench.sizes.echo_instances
     echo_ms = await bench.echo_ms()
     empty = _memory()
@@ -92,7 +92,7 @@ async def echo_crowd(bench: Bench) -> Figures:
         "creates_per_s": count / created.wall_s,
         "steps_per_s": count / stepped.wall_s,
         "releases_per_s": count / released.wall_s,
-        "batch_of_steps": spread(stepped.latencies_ms["/v1/batch"], echo_ms),
+        "batch_of_steps": percentiles(stepped.latencies_ms["/v1/batch"], echo_ms),
         "mb_per_instance": _per_instance(empty, full, count),
     }
 
@@ -103,14 +103,14 @@ async def _batched(
     bodies = [batch_body(operation, requests[at : at + size]) for at in range(0, len(requests), size)]
     results: list[dict[str, object]] = []
 
-    async def lane(lane: Lane) -> None:
+    async def work(connection: LoadConnection) -> None:
         for body in bodies:
-            for result in json.loads(await lane.post("/v1/batch", body))["results"]:
+            for result in json.loads(await connection.post("/v1/batch", body))["results"]:
                 if result["status"] >= 400:
                     raise LoadError(f"{operation} in a batch: {result}")
                 results.append(result["body"])
 
-    return results, await drive(bench.service, [lane])
+    return results, await drive(bench.service, [work])
 
 
 def _memory() -> float | None:

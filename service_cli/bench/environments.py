@@ -1,10 +1,10 @@
-"""The episode suites: what an environment costs, on a service that has no other."""
+"""The episode suites: the cost of an environment, on a service without others."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import uvloop
 
@@ -21,7 +21,7 @@ from .levels import levels
 from .lifetimes import copies, memory, one_by_one
 from .load import LoadError
 from .scripts import read_scripts
-from .service import SPARE_BOXES, Setting, running_bench
+from .service import SPARE_BOXES, ServiceSetting, running_bench
 from .variants import VariantError
 
 if TYPE_CHECKING:
@@ -42,14 +42,14 @@ def measure_variant(
     clients: Sequence[int],
     sizes: Sizes,
     yardstick: Target,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> Figures:
-    """All figures of one environment in one setting; why there are none, when something broke."""
-    tell(f"  {variant.name}")
+    """Return all figures of an environment in one setting, or why the measurement failed."""
+    report(f"  {variant.name}")
     try:
-        return _measure(kind, variant, clients, sizes, yardstick, tell)
+        return _measure(kind, variant, clients, sizes, yardstick, report)
     except (LoadError, ServiceError, NotReadyError, VariantError) as error:
-        tell(f"    {error}")
+        report(f"    {error}")
         return {FAILED: str(error)}
 
 
@@ -59,7 +59,7 @@ def _measure(
     clients: Sequence[int],
     sizes: Sizes,
     yardstick: Target,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> Figures:
     name = variant.environment
     branch = {"enabled": [name], **({name: dict(variant.settings)} if variant.settings else {})}
@@ -78,15 +78,17 @@ def _measure(
         "boxes": boxes,
     }
     plain = plain_process(name, catalog.spec.provisions, sizes.plain_worlds)
-    with running_bench(Setting(kind, {name: pool}, branch), yardstick, sizes, tell) as (bench, stopping):
+    with running_bench(ServiceSetting(kind, {name: pool}, branch), yardstick, sizes, report) as (
+        bench,
+        stopping,
+    ):
         places = min(sizes.idle_instances, boxes * capacity)
         work = _all(bench, scripts, clients, catalog.spec, boxes, places)
         measured = uvloop.run(until_stopped(work, stopping))
     if plain is not None:
-        memory_mb, create = measured["memory"], measured["create_warm"]["create"]
-        figures["plain_process"] = beside_plain(
-            plain, memory_mb["mb_per_instance_after_step"], create["p50_ms"]
-        )
+        memory_mb = cast("float | None", measured["memory"]["mb_per_instance_after_step"])
+        create = cast("dict[str, float]", measured["create_warm"]["create"])
+        figures["plain_process"] = beside_plain(plain, memory_mb, create["p50_ms"])
     return figures | measured
 
 
@@ -97,11 +99,11 @@ async def _all(
     spec: EnvironmentSpec,
     boxes: int,
     places: int,
-) -> dict[str, Any]:
+) -> dict[str, Figures]:
     await warmed(bench.service, scripts.environment, boxes)
-    # One episode makes what is made once; after many, instances would fit into memory that others gave back.
+    # One episode first, for what is allocated once; after many, instances would reuse freed memory.
     await play_many(bench.service, scripts, 1, 1, 0)
-    figures: dict[str, Any] = {"memory": await memory(bench, scripts, places)}
+    figures: dict[str, Figures] = {"memory": await memory(bench, scripts, places)}
     await play_many(bench.service, scripts, 2, 2 * len(scripts.each), bench.sizes.warm_up_s)
     figures["create_warm"] = await one_by_one(bench, scripts, cleaned=spec.agent_code)
     if spec.fork:
@@ -110,20 +112,20 @@ async def _all(
 
 
 def boxes_capacity(spec: EnvironmentSpec, kind: str) -> int:
-    """Instances that one box takes."""
+    """Return the capacity of a box in instances."""
     if kind == "process" and spec.agent_code:
         return ServiceConfig().sandbox.process_instances_per_box
     return spec.instances_per_box
 
 
 def box_count(capacity: int, instances: int, most: int | None) -> int:
-    """Boxes for so many instances at once; past the most, creates wait for each other."""
+    """Return the boxes for ``instances`` at once, at most ``most``."""
     wanted = math.ceil(instances / capacity)
     return wanted if most is None else min(wanted, most)
 
 
 def problems(report: Figures) -> list[str]:
-    """What went wrong, by environment, in a report of the whole."""
+    """Return the first problem of each environment in a report."""
     found: list[str] = []
     for kind, figures in report.items():
         episodes = figures.get("episodes") if isinstance(figures, dict) else None

@@ -1,4 +1,4 @@
-"""Whole episodes through HTTP: create, every step, evaluate, release; what fails is counted, never hidden."""
+"""Play whole episodes through HTTP: create, all steps, evaluate, release; failures are counted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .instances import create_body, evaluate_body, instance_body, message_body
 from .load import LoadError, RefusedError, drive
 
 if TYPE_CHECKING:
-    from .load import Lane, Load, Target
+    from .load import Load, LoadConnection, Target
     from .scripts import Script, Scripts
 
 
@@ -23,54 +23,56 @@ STEP = "/v1/step"
 EVALUATE = "/v1/evaluate"
 RELEASE = "/v1/release_instance"
 
-# The light client does not parse what it does not need: an answer's JSON may be long.
+# Only the needed values are extracted, since parsing long responses would slow the load generator.
 _INSTANCE = re.compile(rb'"instance_id":"([^"]+)"')
 _OVER = (b'"terminated":true', b'"truncated":true')
 
 
 @dataclass(slots=True)
-class Tally:
-    """How many episodes ended how."""
+class EpisodeCounts:
+    """Counts of solved, unsolved and failed episodes."""
 
     solved: int = 0
     unsolved: list[str] = field(default_factory=list)
     """Tasks whose reference was graded below 1."""
     failures: list[str] = field(default_factory=list)
-    """What kept episodes from being graded."""
+    """Errors of episodes that were not graded."""
 
     @property
     def episodes(self) -> int:
-        """All that were begun."""
+        """All episodes."""
         return self.solved + len(self.unsolved) + len(self.failures)
 
     @property
     def problem(self) -> str | None:
-        """The first thing that went wrong."""
+        """The first failure, or unsolved task."""
         if self.failures:
             return self.failures[0]
         return f"{self.unsolved[0]} is not solved by its reference" if self.unsolved else None
 
 
 async def play_many(
-    target: Target, scripts: Scripts, lanes: int, most: int, most_s: float
-) -> tuple[Load, Tally]:
-    """Play on so many connections until the number or the time is reached; each plays one at least."""
-    tally = Tally()
-    waiting = itertools.islice(itertools.cycle(scripts.each), max(most, lanes))
+    target: Target, scripts: Scripts, connections: int, most: int, most_s: float
+) -> tuple[Load, EpisodeCounts]:
+    """Play on several connections up to a number or a time; each plays at least one episode."""
+    tally = EpisodeCounts()
+    waiting = itertools.islice(itertools.cycle(scripts.each), max(most, connections))
     until = time.monotonic() + most_s
 
-    async def lane(lane: Lane) -> None:
+    async def work(connection: LoadConnection) -> None:
         for script in waiting:
-            await _tallied(lane, scripts.environment, script, tally)
+            await _tallied(connection, scripts.environment, script, tally)
             if time.monotonic() >= until:
                 return
 
-    return await drive(target, [lane] * lanes), tally
+    return await drive(target, [work] * connections), tally
 
 
-async def _tallied(lane: Lane, environment: str, script: Script, tally: Tally) -> None:
+async def _tallied(
+    connection: LoadConnection, environment: str, script: Script, tally: EpisodeCounts
+) -> None:
     try:
-        score = await play(lane, environment, script)
+        score = await play(connection, environment, script)
     except RefusedError as error:
         tally.failures.append(f"{script.task_id}: {error}")
         return
@@ -80,26 +82,26 @@ async def _tallied(lane: Lane, environment: str, script: Script, tally: Tally) -
         tally.unsolved.append(script.task_id)
 
 
-async def play(lane: Lane, environment: str, script: Script) -> float:
-    """One episode; its score. Raises LoadError."""
-    instance_id = await open_episode(lane, environment, script)
+async def play(connection: LoadConnection, environment: str, script: Script) -> float:
+    """Play an episode and return its score. Raises LoadError."""
+    instance_id = await open_episode(connection, environment, script)
     try:
         for index, message in enumerate(script.messages):
-            answer = await lane.post(STEP, message_body(instance_id, index, message))
+            answer = await connection.post(STEP, message_body(instance_id, index, message))
             if any(mark in answer for mark in _OVER):
                 break
-        verdict = json.loads(await lane.post(EVALUATE, evaluate_body(instance_id)))
+        verdict = json.loads(await connection.post(EVALUATE, evaluate_body(instance_id)))
     except LoadError:
         with suppress(LoadError):
-            await lane.post(RELEASE, instance_body(instance_id))
+            await connection.post(RELEASE, instance_body(instance_id))
         raise
-    await lane.post(RELEASE, instance_body(instance_id))
+    await connection.post(RELEASE, instance_body(instance_id))
     return float(verdict["score"])
 
 
-async def open_episode(lane: Lane, environment: str, script: Script) -> str:
-    """Create an instance; its id. Raises LoadError."""
-    answer = await lane.post(CREATE, create_body(environment, script.task_id))
+async def open_episode(connection: LoadConnection, environment: str, script: Script) -> str:
+    """Create an instance and return its id. Raises LoadError."""
+    answer = await connection.post(CREATE, create_body(environment, script.task_id))
     found = _INSTANCE.search(answer)
     if found is None:
         raise LoadError(f"no instance id in {answer[:100]!r}")

@@ -1,4 +1,4 @@
-"""Bodies of the verbs, and instances made and ended by many lanes at once, for the suites."""
+"""Bodies of operations, and instances created and released over several connections, for the suites."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from .load import LoadError, drive
 
 if TYPE_CHECKING:
-    from .load import Lane, Load, Target
+    from .load import Load, LoadConnection, Target
 
 
 NOOP_STEP = "x"
@@ -23,14 +23,14 @@ _serial = itertools.count()
 
 
 def step_body(instance_id: str, index: int, content: str = NOOP_STEP) -> bytes:
-    """A step with everything that a client sends: index and key."""
+    """Return the body of a step with index and key, as clients send it."""
     message = {"role": "assistant", "content": content}
     body = {"instance_id": instance_id, "message": message, "step_index": index, "idempotency_key": _key()}
     return json.dumps(body).encode()
 
 
 def message_body(instance_id: str, index: int, message: bytes) -> bytes:
-    """A step with a message that is JSON already."""
+    """Return the body of a step whose message is JSON already."""
     return b'{"instance_id":"%s","step_index":%d,"idempotency_key":"%s","message":%s}' % (
         instance_id.encode(),
         index,
@@ -40,54 +40,54 @@ def message_body(instance_id: str, index: int, message: bytes) -> bytes:
 
 
 def evaluate_body(instance_id: str) -> bytes:
-    """An evaluation that asks for solved or not."""
+    """Return the body of a sparse evaluation."""
     body = {"instance_id": instance_id, "params": {"sparse": True}, "idempotency_key": _key()}
     return json.dumps(body).encode()
 
 
 def batch_body(operation: str, requests: Sequence[bytes]) -> bytes:
-    """Many requests of one verb in one body."""
+    """Return the body of a batch of one operation."""
     head = b'{"operation":"%s","request":' % operation.encode()
     return b'{"operations":[' + b",".join(head + request + b"}" for request in requests) + b"]}"
 
 
 def create_body(environment: str, task_id: str, *, fresh: bool = False) -> bytes:
-    """A create."""
+    """Return the body of a create."""
     body = {"environment": environment, "task_id": task_id, "fresh": fresh, "idempotency_key": _key()}
     return json.dumps(body).encode()
 
 
 def instance_body(instance_id: str) -> bytes:
-    """A release or a fork."""
+    """Return the body of a release or a fork."""
     return json.dumps({"instance_id": instance_id, "idempotency_key": _key()}).encode()
 
 
-async def create(lane: Lane, environment: str, task_id: str, *, fresh: bool = False) -> str:
-    """A new instance's id."""
-    body = await lane.post("/v1/create_instance", create_body(environment, task_id, fresh=fresh))
+async def create(connection: LoadConnection, environment: str, task_id: str, *, fresh: bool = False) -> str:
+    """Create an instance and return its id."""
+    body = await connection.post("/v1/create_instance", create_body(environment, task_id, fresh=fresh))
     return str(json.loads(body)["instance_id"])
 
 
 async def first_task(target: Target, environment: str) -> str:
-    """Id of the first task of an environment's default split."""
+    """Return the first task of an environment's default split."""
     found: list[str] = []
 
-    async def ask(lane: Lane) -> None:
+    async def ask(connection: LoadConnection) -> None:
         body = json.dumps({"environment": environment, "limit": 1}).encode()
-        found.extend(json.loads(await lane.post("/v1/get_env_profile", body))["task_ids"])
+        found.extend(json.loads(await connection.post("/v1/get_env_profile", body))["task_ids"])
 
     await drive(target, [ask])
     return found[0]
 
 
 async def warmed(target: Target, environment: str, boxes: int, most_s: float = 300.0) -> None:
-    """Wait until so many boxes of an environment are up. Raises LoadError when they do not come."""
+    """Wait until ``boxes`` boxes of an environment are idle. Raises LoadError after ``most_s``."""
     request = target.request("/v1/stats", b"", "GET")
     deadline = time.monotonic() + most_s
 
-    async def ask(lane: Lane) -> None:
+    async def ask(connection: LoadConnection) -> None:
         while time.monotonic() < deadline:
-            stats = json.loads((await lane.connection.send(request)).body)
+            stats = json.loads((await connection.connection.send(request)).body)
             pools = [pool for supervisor in stats["supervisors"] for pool in supervisor["pools"]]
             if sum(pool["idle"] for pool in pools if pool["environment"] == environment) >= boxes:
                 return
@@ -98,13 +98,13 @@ async def warmed(target: Target, environment: str, boxes: int, most_s: float = 3
 
 
 async def settle(target: Target, environment: str, quiet_s: float = 2.0, most_s: float = 60.0) -> None:
-    """Wait until the front keeps its connections: HAProxy closes them when it is given new replicas."""
+    """Wait until HAProxy keeps its connections; it closes them when replicas change."""
     body = json.dumps({"environment": environment, "limit": 1}).encode()
 
-    async def ask(lane: Lane) -> None:
+    async def ask(connection: LoadConnection) -> None:
         until = time.monotonic() + quiet_s
         while time.monotonic() < until:
-            await lane.post("/v1/get_env_profile", body)
+            await connection.post("/v1/get_env_profile", body)
             await asyncio.sleep(0.02)
 
     deadline = time.monotonic() + most_s
@@ -119,38 +119,41 @@ async def settle(target: Target, environment: str, quiet_s: float = 2.0, most_s:
 
 
 async def each(
-    target: Target, lanes: int, items: Sequence[str], act: Callable[[Lane, str], Awaitable[None]]
+    target: Target,
+    connections: int,
+    items: Sequence[str],
+    act: Callable[[LoadConnection, str], Awaitable[None]],
 ) -> Load:
-    """Do something with every item, on so many connections."""
+    """Call ``act`` for every item, on several connections."""
     waiting = iter(items)
 
-    async def lane(lane: Lane) -> None:
+    async def work(connection: LoadConnection) -> None:
         for item in waiting:
-            await act(lane, item)
+            await act(connection, item)
 
-    return await drive(target, [lane] * min(lanes, len(items)))
+    return await drive(target, [work] * min(connections, len(items)))
 
 
 async def create_many(
-    target: Target, lanes: int, environment: str, task_id: str, count: int
+    target: Target, connections: int, environment: str, task_id: str, count: int
 ) -> tuple[list[str], Load]:
-    """Instances of one task, and the load of making them."""
+    """Create instances of one task; return their ids and the load."""
     made: list[str] = []
 
-    async def one(lane: Lane, _: str) -> None:
-        made.append(await create(lane, environment, task_id))
+    async def one(connection: LoadConnection, _: str) -> None:
+        made.append(await create(connection, environment, task_id))
 
-    load = await each(target, lanes, [task_id] * count, one)
+    load = await each(target, connections, [task_id] * count, one)
     return made, load
 
 
-async def release_many(target: Target, lanes: int, instance_ids: Sequence[str]) -> Load:
-    """End instances."""
+async def release_many(target: Target, connections: int, instance_ids: Sequence[str]) -> Load:
+    """Release instances."""
 
-    async def one(lane: Lane, instance_id: str) -> None:
-        await lane.post("/v1/release_instance", instance_body(instance_id))
+    async def one(connection: LoadConnection, instance_id: str) -> None:
+        await connection.post("/v1/release_instance", instance_body(instance_id))
 
-    return await each(target, lanes, instance_ids, one)
+    return await each(target, connections, instance_ids, one)
 
 
 def _key() -> str:

@@ -1,4 +1,4 @@
-"""Episodes of one environment by number of clients: rates, times, CPU, each beside the bare echo."""
+"""Measure episodes by number of clients: rates, times and CPU, compared with the yardstick."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from service_cli.policies.outcomes import percentile
 
-from .context import spread
+from .context import percentiles
 from .episodes import CREATE, EVALUATE, RELEASE, STEP, play_many
-from .processes import cpu_look
+from .processes import cpu_snapshot
 
 if TYPE_CHECKING:
     from .context import Bench, Figures
-    from .episodes import Tally
+    from .episodes import EpisodeCounts
     from .load import Load
     from .scripts import Scripts
 
@@ -24,40 +24,42 @@ _PHASES = {"create": CREATE, "step": STEP, "evaluate": EVALUATE, "release": RELE
 _YARDSTICK = "yardstick"
 _ECHOES_A_CLIENT = 50
 _LEAST_ECHOES = 2000
-# What goes on off the caller's way after the last answer belongs to the episodes, too.
+# Background work after the last response belongs to the episodes, too.
 _AFTERWARDS_S = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """The yardstick at one number of clients."""
+    """The yardstick's figures at one number of clients."""
 
     p50_ms: float
     per_s: float
     cpu_s: float
-    """CPU of one request."""
+    """CPU seconds per request."""
 
 
 async def levels(bench: Bench, scripts: Scripts, clients: Sequence[int]) -> dict[str, Figures]:
-    """The figures by number of clients."""
-    return {f"at_{lanes}": await level(bench, scripts, lanes) for lanes in clients}
+    """Return the figures by number of clients."""
+    return {f"at_{connections}": await level(bench, scripts, connections) for connections in clients}
 
 
-async def level(bench: Bench, scripts: Scripts, lanes: int) -> Figures:
-    """The figures at one number of clients."""
-    echo = await _echo(bench, lanes)
-    before = cpu_look()
-    load, tally = await play_many(bench.service, scripts, lanes, bench.sizes.episodes, bench.sizes.level_s)
+async def level(bench: Bench, scripts: Scripts, connections: int) -> Figures:
+    """Measure one number of clients."""
+    echo = await _echo(bench, connections)
+    before = cpu_snapshot()
+    load, tally = await play_many(
+        bench.service, scripts, connections, bench.sizes.episodes, bench.sizes.level_s
+    )
     await asyncio.sleep(_AFTERWARDS_S)
-    used = before.until(cpu_look())
+    used = before.until(cpu_snapshot())
     figures = level_figures(load, tally, used, echo)
     rate, problem = f"{tally.episodes / load.wall_s:.1f} episodes/s", tally.problem
-    bench.tell(f"    {lanes} clients: {rate}" + (f"; {problem}" if problem else ""))
+    bench.report(f"    {connections} clients: {rate}" + (f"; {problem}" if problem else ""))
     return figures
 
 
-def level_figures(load: Load, tally: Tally, used_s: Mapping[str, float], echo: Echo) -> Figures:
-    """What a stretch of episodes came to; ``used_s`` is CPU by part."""
+def level_figures(load: Load, tally: EpisodeCounts, used_s: Mapping[str, float], echo: Echo) -> Figures:
+    """Return the figures of played episodes; ``used_s`` is CPU seconds by part."""
     server = {part: seconds / tally.episodes for part, seconds in used_s.items() if part != _YARDSTICK}
     cpu_s, requests = sum(server.values()), load.requests / tally.episodes
     figures: Figures = {
@@ -78,12 +80,12 @@ def level_figures(load: Load, tally: Tally, used_s: Mapping[str, float], echo: E
         figures["first_problem"] = tally.problem
     for name, path in _PHASES.items():
         if load.latencies_ms.get(path):
-            figures[name] = spread(load.latencies_ms[path], echo.p50_ms)
+            figures[name] = percentiles(load.latencies_ms[path], echo.p50_ms)
     return figures
 
 
-async def _echo(bench: Bench, lanes: int) -> Echo:
-    before = cpu_look()
-    load = await bench.echo(lanes, max(_LEAST_ECHOES, _ECHOES_A_CLIENT * lanes))
-    used = before.until(cpu_look()).get(_YARDSTICK, 0.0)
+async def _echo(bench: Bench, connections: int) -> Echo:
+    before = cpu_snapshot()
+    load = await bench.echo(connections, max(_LEAST_ECHOES, _ECHOES_A_CLIENT * connections))
+    used = before.until(cpu_snapshot()).get(_YARDSTICK, 0.0)
     return Echo(percentile(load.latencies_ms["/echo"], 0.5), load.per_s, used / load.requests)

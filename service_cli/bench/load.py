@@ -1,7 +1,7 @@
 """A light HTTP/1.1 load generator: raw sockets, keep-alive, one request at a time on a connection.
 
-It exists because an ordinary client costs more CPU than the service that it is to measure. It understands
-answers with a Content-Length, and nothing else; anything unexpected ends the measurement with an error.
+An ordinary client needs more CPU than the service that it measures. This one reads only responses with a
+Content-Length; anything unexpected ends the measurement with an error.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _WAIT_S = 300.0
 
 
 class LoadError(RuntimeError):
-    """The service answered with something that must not happen in a measurement."""
+    """The service gave a response that invalidates the measurement."""
 
 
 class RefusedError(LoadError):
-    """A request was answered with an error; the connection can go on."""
+    """A request was answered with an error; the connection can still be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer."""
+    """A response."""
 
     status: int
     body: bytes
@@ -37,7 +37,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to send to."""
+    """The address of a server, and the key to send."""
 
     host: str
     port: int
@@ -45,12 +45,12 @@ class Target:
 
     @classmethod
     def of(cls, url: str, api_key: str | None = None) -> Self:
-        """The target of an http address."""
+        """Return the target of an http URL."""
         parts = urlsplit(url)
         return cls(parts.hostname or "127.0.0.1", parts.port or 80, api_key)
 
     def request(self, path: str, body: bytes, method: str = "POST") -> bytes:
-        """The bytes of a request."""
+        """Return the bytes of a request."""
         key = "" if self.api_key is None else f"authorization: Bearer {self.api_key}\r\n"
         head = (
             f"{method} {path} HTTP/1.1\r\nhost: {self.host}:{self.port}\r\ncontent-type: application/json\r\n"
@@ -60,7 +60,7 @@ class Target:
 
 
 class Connection(asyncio.Protocol):
-    """One kept-alive connection; a second request before the answer is a mistake of the caller."""
+    """A kept-alive connection for one request at a time."""
 
     def __init__(self) -> None:
         self._buffer = b""
@@ -68,12 +68,12 @@ class Connection(asyncio.Protocol):
         self._answer: asyncio.Future[Reply] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are none of asyncio's classes, but do the same.
+        # uvloop's transports have the same methods, but are not subclasses of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(LoadError(f"the connection was lost in mid-request: {exc}"))
+            self._answer.set_exception(LoadError(f"the connection broke during a request: {exc}"))
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -82,7 +82,7 @@ class Connection(asyncio.Protocol):
             self._answer.set_result(reply)
 
     async def send(self, request: bytes) -> Reply:
-        """Send a request and wait for its answer."""
+        """Send a request and return its response."""
         if self._transport is None or self._transport.is_closing():
             raise LoadError("the connection is closed")
         self._answer = asyncio.get_running_loop().create_future()
@@ -101,7 +101,7 @@ class Connection(asyncio.Protocol):
         head = self._buffer[:end].lower()
         at = head.find(_LENGTH)
         if at < 0:
-            raise LoadError(f"an answer without Content-Length: {self._buffer[:end]!r}")
+            raise LoadError(f"a response without Content-Length: {self._buffer[:end]!r}")
         length = int(head[at + len(_LENGTH) :].split(b"\r\n", 1)[0])
         start = end + len(_HEAD_END)
         if len(self._buffer) < start + length:
@@ -112,7 +112,7 @@ class Connection(asyncio.Protocol):
 
 
 async def connect(target: Target) -> Connection:
-    """One open connection."""
+    """Open a connection."""
     loop = asyncio.get_running_loop()
     _, connection = await loop.create_connection(Connection, target.host, target.port)
     return connection
@@ -120,40 +120,40 @@ async def connect(target: Target) -> Connection:
 
 @dataclass(slots=True)
 class Load:
-    """What a stretch of load came to."""
+    """Latencies and CPU of a load."""
 
     latencies_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     """By path, in order of arrival."""
     wall_s: float = 0.0
     own_cpu_s: float = 0.0
-    """CPU of the generator itself, which shares the cores with the service."""
+    """CPU seconds of the generator, which shares the cores with the service."""
 
     @property
     def requests(self) -> int:
-        """Requests that were answered."""
+        """Number of answered requests."""
         return sum(map(len, self.latencies_ms.values()))
 
     @property
     def per_s(self) -> float:
-        """Requests a second."""
+        """Requests per second."""
         return self.requests / self.wall_s
 
     @property
     def own_cpu_ms(self) -> float:
-        """The generator's CPU by request."""
+        """CPU milliseconds of the generator per request."""
         return self.own_cpu_s * 1e3 / self.requests
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
-    """One connection of a stretch of load."""
+class LoadConnection:
+    """A connection that records the latencies of its requests."""
 
     target: Target
     connection: Connection
     load: Load
 
     async def post(self, path: str, body: bytes) -> bytes:
-        """Send one request and time it. Raises RefusedError, or LoadError when there is no answer."""
+        """Send a request and record its latency. Raises RefusedError, or LoadError without a response."""
         request = self.target.request(path, body)
         sent = time.perf_counter()
         reply = await self.connection.send(request)
@@ -163,25 +163,25 @@ class Lane:
         return reply.body
 
 
-async def drive(target: Target, work: Sequence[Callable[[Lane], Awaitable[None]]]) -> Load:
-    """Do all the work at once, each piece on a connection of its own."""
+async def drive(target: Target, work: Sequence[Callable[[LoadConnection], Awaitable[None]]]) -> Load:
+    """Run all work concurrently, each piece on a connection of its own."""
     load = Load()
     async with asyncio.timeout(_WAIT_S):
-        lanes = [Lane(target, await connect(target), load) for _ in work]
+        connections = [LoadConnection(target, await connect(target), load) for _ in work]
         started, cpu = time.perf_counter(), time.thread_time()
         try:
             async with asyncio.TaskGroup() as group:
-                for piece, lane in zip(work, lanes, strict=True):
-                    group.create_task(_run(piece, lane))
+                for piece, connection in zip(work, connections, strict=True):
+                    group.create_task(_run(piece, connection))
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from failed
         finally:
-            for lane in lanes:
-                lane.connection.close()
+            for each in connections:
+                each.connection.close()
         load.wall_s = time.perf_counter() - started
         load.own_cpu_s = time.thread_time() - cpu
     return load
 
 
-async def _run(piece: Callable[[Lane], Awaitable[None]], lane: Lane) -> None:
-    await piece(lane)
+async def _run(piece: Callable[[LoadConnection], Awaitable[None]], connection: LoadConnection) -> None:
+    await piece(connection)

@@ -1,4 +1,4 @@
-"""On what a measurement was made: a figure without its machine says nothing."""
+"""Describe the machine of a measurement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PACKAGES = ("ray", "fastapi", "uvicorn", "uvloop", "aiohttp", "httpx")
 
 
 def describe_machine() -> dict[str, object]:
-    """Cores, memory, kernel, load and the versions that matter."""
+    """Return cores, memory, kernel, load and versions of packages."""
     return {
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
@@ -27,7 +27,7 @@ def describe_machine() -> dict[str, object]:
 
 
 def available_memory_mb() -> float:
-    """Memory that can be had without swapping."""
+    """Return the memory in MiB that is available without swapping."""
     return float(psutil.virtual_memory().available) / 2**20
 
 

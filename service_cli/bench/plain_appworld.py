@@ -1,6 +1,6 @@
-"""The yardstick of AppWorld: its own package in a plain process, as one would use it without a service.
+"""The comparison of AppWorld: its own package in a plain process, without the service.
 
-Runs by itself (``python -I -S plain_appworld.py PACKAGES DATA WORLDS``), with nothing of ours, and prints
+Runs alone (``python -I -S plain_appworld.py PACKAGES DATA WORLDS``), without the product's code, and prints
 JSON: seconds to import it, to open the first world and a later one, memory after the first two.
 """
 
@@ -15,7 +15,7 @@ from time import CLOCK_MONOTONIC, clock_gettime
 
 
 def main(packages: str, data: str, worlds: int) -> dict[str, object]:
-    """Open one world after the other in this process. AppWorld stops the clock, hence the choice of one."""
+    """Open worlds one after another in this process. AppWorld freezes time, so the clock is the kernel's."""
     sys.path.insert(0, packages)
     tasks = _tasks(Path(data))
     with tempfile.TemporaryDirectory(prefix="plain-appworld-") as root:

@@ -1,8 +1,8 @@
 """CPU and memory of the service's processes, by part.
 
-Parts are recognised by command lines: Ray names its workers after the actor they hold. What a box starts
-belongs to the box. Of other services on the machine only those of the Docker engine count: they are nobody's
-children. A process that ended between two looks counts where its parent waited for it.
+Parts are recognised by command lines: Ray names its workers after their actors. Processes that a box starts
+belong to the box. Of processes that this one did not start, only those of the Docker engine count. A process
+that ended between two snapshots counts if its parent waited for it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PART_MARKS: Mapping[str, tuple[str, ...]] = {
     "yardstick": ("service_cli.bench.yardstick",),
     "ray": ("ray::", "raylet", "gcs_server", "ray/dashboard", "ray/_private"),
 }
-"""Part to what its processes' command lines hold; the first that fits counts."""
+"""Substrings of command lines by part; the first match counts."""
 
 _BOX = "runner"
 _ENGINE = ("engine", "shim")
@@ -35,7 +35,7 @@ _ENGINE = ("engine", "shim")
 
 @dataclass(frozen=True, slots=True)
 class CpuUse:
-    """CPU seconds of one process, the children that it waited for included."""
+    """CPU seconds of a process, with the children that it waited for."""
 
     part: str
     parent: int
@@ -43,17 +43,17 @@ class CpuUse:
 
 
 @dataclass(frozen=True, slots=True)
-class CpuLook:
+class CpuSnapshot:
     """CPU used so far, by process id and start time."""
 
     uses: Mapping[tuple[int, int], CpuUse]
 
-    def until(self, later: CpuLook) -> dict[str, float]:
-        """CPU seconds by part between two looks."""
+    def until(self, later: CpuSnapshot) -> dict[str, float]:
+        """Return the CPU seconds by part between two snapshots."""
         waited_for: dict[int, float] = defaultdict(float)
         for key, use in self.uses.items():
             if key not in later.uses:
-                # Its parent has all of its time by now, of which this much was counted before.
+                # The parent's time now includes the child's, of which this much was counted before.
                 waited_for[use.parent] += use.seconds
         used: dict[str, float] = defaultdict(float)
         for key, use in later.uses.items():
@@ -63,16 +63,16 @@ class CpuLook:
         return dict(used)
 
 
-def cpu_look() -> CpuLook:
+def cpu_snapshot() -> CpuSnapshot:
     """Return the CPU time of every process that belongs to a part."""
     uses: dict[tuple[int, int], CpuUse] = {}
     for process, part in parts_of():
         with contextlib.suppress(psutil.Error), process.oneshot():
             key = process.pid, started_ticks(process)
-            # User and system time of its own, and of the children that it waited for.
+            # Its own user and system time, and that of the children that it waited for.
             seconds = sum(process.cpu_times()[:4])
             uses[key] = CpuUse(part, process.ppid(), seconds)
-    return CpuLook(uses)
+    return CpuSnapshot(uses)
 
 
 def parts_of() -> Iterator[tuple[psutil.Process, str]]:

@@ -1,4 +1,4 @@
-"""Reference episodes as bytes, made before the clock runs, so that the load client has little to do."""
+"""Reference episodes as bytes, encoded before the measurement to keep the load generator light."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ class Scripts:
 
     @property
     def longest(self) -> Script:
-        """The one whose first message is least likely to be its last."""
+        """The script with the most messages."""
         return max(self.each, key=lambda script: len(script.messages))
 
     def first(self, count: int) -> list[Script]:
-        """So many scripts, each task in turn."""
+        """Return ``count`` scripts, cycling through the tasks."""
         return [self.each[index % len(self.each)] for index in range(count)]
 
 
 def read_scripts(catalog: Catalog, variant: Variant, most: int) -> Scripts:
-    """Tasks spread over those of the split that have a reference.
+    """Return tasks that have a reference, spread evenly over the split.
 
-    Raises VariantError when none has a reference.
+    Raises VariantError if no task has a reference.
     """
     split = variant.split or catalog.describe().default_split
     solvable = [task_id for task_id in catalog.task_ids(split) if catalog.reference(task_id)]
@@ -63,6 +63,6 @@ def read_scripts(catalog: Catalog, variant: Variant, most: int) -> Scripts:
 
 
 def evenly(items: Sequence[str], most: int) -> list[str]:
-    """At most so many items, spread over all, in order."""
+    """Return at most ``most`` items, spread evenly, in order."""
     count = min(most, len(items))
     return [items[index * len(items) // count] for index in range(count)]

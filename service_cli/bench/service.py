@@ -1,4 +1,4 @@
-"""A service for a measurement: everything on, in a folder of its own, gone at the end."""
+"""Run a service for a measurement, with all features on, in a temporary folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from deploy.preparation import prepared
+from deploy.preparation import prepare_sandboxes
 from deploy.serve_app import run_service
 from local_processes.ports import free_port
 from local_processes.stoppable import until_stopped
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 SPARE_BOXES = 2
-"""Boxes beyond those that the load fills, for the time in which one is cleaned or replaced."""
+"""Boxes beyond those that the load fills, while one is cleaned or replaced."""
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """What differs between the services that are measured."""
+class ServiceSetting:
+    """The settings that differ between measured services."""
 
     kind: str
     """Kind of the sandboxes."""
@@ -46,20 +46,20 @@ class Setting:
 
 @contextmanager
 def running_bench(
-    setting: Setting, yardstick: Target, sizes: Sizes, tell: Callable[[str], None]
+    setting: ServiceSetting, yardstick: Target, sizes: Sizes, report: Callable[[str], None]
 ) -> Iterator[tuple[Bench, threading.Event]]:
-    """A service that is up and quiet, and the event that is set when the process is told to end."""
+    """Yield a running, idle service, and the event that is set after SIGINT or SIGTERM."""
     key = secrets.token_hex(16)
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        config = prepared(_config(setting, key, Path(folder)), tell)
+        config = prepare_sandboxes(_config(setting, key, Path(folder)), report)
         with run_service(config) as service:
             target = Target.of(service.url, key)
             uvloop.run(until_stopped(settle(target, str(next(iter(setting.pools)))), service.stopping))
-            yield Bench(target, yardstick, sizes, setting.kind, tell), service.stopping
+            yield Bench(target, yardstick, sizes, setting.kind, report), service.stopping
 
 
-def _config(setting: Setting, key: str, folder: Path) -> ServiceConfig:
-    """A service with everything on: keys, idempotency, trajectories, leases."""
+def _config(setting: ServiceSetting, key: str, folder: Path) -> ServiceConfig:
+    """Return the configuration of a service with keys, idempotency, trajectories and leases."""
     return ServiceConfig.model_validate(
         {
             "server": {"port": free_port(), "api_keys": {sha256(key.encode()).hexdigest(): "bench"}},

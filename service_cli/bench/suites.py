@@ -1,4 +1,4 @@
-"""The suites by name, and the pool that each needs under it."""
+"""The suites by name, and the pools that each needs."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 CLIENT = "client"
-"""The suite that needs no service."""
+"""The suite without a service."""
 DURABILITY = "durability"
-"""The suite that has a service for each mode of the store."""
+"""The suite with a service for each mode of the store."""
 EPISODES = "episodes"
-"""The suite that has a service for each environment."""
+"""The suite with a service for each environment."""
 
 
-class Pools(StrEnum):
-    """How the service's pools are set."""
+class PoolSetting(StrEnum):
+    """The state of the service's pools."""
 
     WARM = "warm"
-    """Boxes wait."""
+    """Boxes are kept warm."""
     EMPTY = "empty"
-    """None does."""
+    """No boxes are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Suite:
     """One measurement of a running service."""
 
     measure: Callable[[Bench], Coroutine[None, None, Figures]]
-    pools: Pools = Pools.WARM
+    pools: PoolSetting = PoolSetting.WARM
 
 
 SUITES: Mapping[str, Suite] = MappingProxyType(
@@ -48,7 +48,7 @@ SUITES: Mapping[str, Suite] = MappingProxyType(
         "idle_memory": Suite(crowds.idle_memory),
         "echo_instances": Suite(crowds.echo_crowd),
         "code_instances": Suite(crowds.code_crowd),
-        "create_empty": Suite(lives.cold_creates, Pools.EMPTY),
+        "create_empty": Suite(lives.cold_creates, PoolSetting.EMPTY),
     }
 )
-"""In the order in which they run."""
+"""Suites in the order in which they run."""

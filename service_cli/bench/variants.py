@@ -1,4 +1,4 @@
-"""Which environments the episode suites play, and how each is set: some are measured in two settings."""
+"""The environments of the episode suites and their settings; some are measured in two settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Variant:
     settings: Mapping[str, object] = field(default_factory=dict)
     """The environment's branch of the configuration."""
     split: str | None = None
-    """The environment's default when missing."""
+    """None means the environment's default split."""
 
 
 _BFCL_SPLIT = "multi_turn_base"
@@ -36,21 +36,21 @@ _SEVERAL: Mapping[str, tuple[Variant, ...]] = MappingProxyType(
         )
     }
 )
-"""Environments that are measured in another way than as they come."""
+"""Environments that are not measured with their default settings."""
 
 
 def variants_of(environment: str) -> tuple[Variant, ...]:
-    """The settings in which an environment is measured."""
+    """Return the settings in which an environment is measured."""
     return _SEVERAL.get(environment) or (Variant(environment, environment),)
 
 
 def playable(chosen: Collection[str] = ()) -> list[Variant]:
-    """The variants of the chosen environments, or of all that are set up. Raises VariantError."""
+    """Return the variants of the chosen environments, or of all that are set up. Raises VariantError."""
     registry = build_registry(ServiceConfig().environments)
     unknown = sorted(set(chosen) - registry.catalogs.keys())
     if unknown:
         there = ", ".join(sorted(registry.catalogs))
-        remedy = "is not set up" if unknown[0] in registry.absent else "is no environment"
-        raise VariantError(f"{unknown[0]} {remedy}; there are: {there}")
+        remedy = "is not set up" if unknown[0] in registry.absent else "is unknown"
+        raise VariantError(f"environment {unknown[0]} {remedy}; expected one of: {there}")
     names = [name for name in registry.catalogs if not chosen or name in chosen]
     return [variant for name in names for variant in variants_of(name)]

@@ -1,7 +1,7 @@
 """The yardstick: a bare FastAPI echo on uvicorn, in a process of its own, on the same machine.
 
-What it takes is what HTTP and FastAPI alone cost here and now; the service is reported as a multiple of it.
-``/v1/step`` answers every step with the same valid result, so that a client can be measured alone.
+It measures what HTTP and FastAPI alone cost on this machine; the service is reported as a multiple of it.
+``/v1/step`` answers every step with the same valid result, to measure a client alone.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from local_processes.ports import free_port
 from local_processes.waiting import Deadline, wait_until
+from sandbox_contract.base import JsonObject  # noqa: TC001 - FastAPI reads the annotations
 
 from .load import Target
 
@@ -35,17 +36,17 @@ _STEP_RESULT = {
 
 
 def build_echo() -> FastAPI:
-    """The application: JSON in, the same JSON out."""
+    """Return the application, which answers with the JSON that it gets."""
     from fastapi import FastAPI
 
     app = FastAPI()
 
     @app.post("/echo")
-    async def echo(body: dict[str, Any]) -> dict[str, Any]:
+    async def echo(body: JsonObject) -> JsonObject:
         return body
 
     @app.post("/v1/step")
-    async def step(body: dict[str, Any]) -> dict[str, Any]:
+    async def step(body: JsonObject) -> JsonObject:
         return _STEP_RESULT
 
     return app
@@ -53,7 +54,7 @@ def build_echo() -> FastAPI:
 
 @contextmanager
 def running_yardstick() -> Iterator[Target]:
-    """The echo in a process of its own, ready."""
+    """Run the echo in a process of its own and yield its address."""
     port = free_port()
     process = subprocess.Popen([sys.executable, "-m", "service_cli.bench.yardstick", str(port)])
     try:

@@ -1,1 +1,1 @@
-"""The command line ``sandbox-service``: one file a command."""
+"""The command line ``sandbox-service``: one file per command."""

@@ -1,4 +1,4 @@
-"""The root of ``sandbox-service``: its commands, and the help that teaches them."""
+"""The root of ``sandbox-service``: its commands and their overview."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from sandbox_service.telemetry import configure_logging
 
 from . import bench, demo, envs, images, keys, node_env, run, serve, status, trajectories
 
-_HELP = """Serve episodes of real tasks in isolated sandboxes, and look at what happens in them.
+_HELP = """Serve episodes of real tasks in isolated sandboxes, and inspect them.
 
-Begin with these, in two terminals:
+Start with these, in two terminals:
 
     sandbox-service serve
 
     sandbox-service run --env code --split easy --concurrency 32 --show
 
-Then look around:
+Then explore:
 
     sandbox-service envs
 
@@ -24,12 +24,12 @@ Then look around:
 
     sandbox-service trajectories --help
 
-Exit codes: 0 done, 1 failed, 2 asked for in a wrong way, 130 interrupted.
+Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.
 """
 
 
 def build_cli() -> typer.Typer:
-    """All commands. They are made here and not at import, so that importing a command does nothing."""
+    """Build the commands; importing this module has no effect."""
     cli = typer.Typer(
         name="sandbox-service",
         help=_HELP,

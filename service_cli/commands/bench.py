@@ -1,4 +1,4 @@
-"""``sandbox-service bench``: measure, and print JSON."""
+"""``sandbox-service bench``: run benchmarks and print JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sandbox_service.sandboxes.factory import open_engine
 from service_cli.bench.context import Sizes
 from service_cli.bench.environments import problems
 from service_cli.bench.load import LoadError
-from service_cli.bench.session import Plan, measure
+from service_cli.bench.session import BenchPlan, measure
 from service_cli.bench.suites import CLIENT, DURABILITY, EPISODES, SUITES
 from service_cli.bench.variants import VariantError, playable
 
@@ -33,35 +33,36 @@ _CLIENTS = [1, 8, 32, 128]
 
 def bench(
     suites: Annotated[
-        list[str] | None, typer.Argument(metavar="[SUITE]...", help=f"All when missing: {', '.join(_NAMES)}.")
+        list[str] | None,
+        typer.Argument(metavar="[SUITE]...", help=f"Default: all of {', '.join(_NAMES)}."),
     ] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option(help="process, docker, or both; docker is taken where an engine answers when missing."),
+        typer.Option(help="process, docker, or both. Default: process, and docker if an engine answers."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Little work: shows that all works.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Do little work, as a check.")] = False,
     docker_instances: Annotated[
-        int | None, typer.Option(min=1, help="Containers that hold code instances at once.")
+        int | None, typer.Option(min=1, help="Containers with code instances at once.")
     ] = None,
     env: Annotated[
         list[str] | None,
         typer.Option(
-            "--env", "-e", help="Environment of the suite episodes, repeatable; all that are set up."
+            "--env", "-e", help="Environment of the suite episodes, repeatable. Default: all that are set up."
         ),
     ] = None,
     clients: Annotated[
         list[int] | None,
-        typer.Option(min=1, help="Clients at once in the suite episodes, repeatable; 1, 8, 32 and 128."),
+        typer.Option(min=1, help="Clients of the suite episodes, repeatable. Default: 1, 8, 32, 128."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", dir_okay=False, help="Write the JSON to a file, too.")
+        Path | None, typer.Option("--output", "-o", dir_okay=False, help="Also write the JSON to a file.")
     ] = None,
 ) -> None:
-    """Measure the service through HTTP, beside a bare echo and on a quiet machine; print JSON.
+    """Benchmark the service through HTTP and print JSON. Run it on a quiet machine.
 
-    Every time stands beside a yardstick of the same run and their ratio. Medians of several rounds. The suite
-    episodes plays reference solutions, about a minute for each environment; the exit code is 1 when one is
-    not solved.
+    Every figure is reported with that of a bare HTTP echo in the same run and their ratio, as the median of
+    several rounds. The suite episodes plays reference solutions, about a minute per environment; the exit
+    code is 1 if one of them is not solved.
 
     Examples:
 
@@ -76,9 +77,9 @@ def bench(
     chosen = suites or list(_NAMES)
     unknown = set(chosen) - set(_NAMES)
     if unknown:
-        raise fail(f"there is no suite {', '.join(sorted(unknown))}; there are: {', '.join(_NAMES)}", WRONG)
+        raise fail(f"unknown suite {', '.join(sorted(unknown))}; expected one of: {', '.join(_NAMES)}", WRONG)
     if set(kind or ()) - set(_KINDS):
-        raise fail(f"a kind is one of: {', '.join(_KINDS)}", WRONG)
+        raise fail(f"unknown kind; expected one of: {', '.join(_KINDS)}", WRONG)
     sizes = Sizes.quick() if quick else Sizes()
     if docker_instances is not None:
         sizes = replace(sizes, docker_instances=docker_instances)
@@ -98,7 +99,7 @@ def _measured(
     with explained():
         try:
             variants = playable(environments) if EPISODES in suites else []
-            plan = Plan(suites, kinds or asyncio.run(_available()), sizes, variants, clients)
+            plan = BenchPlan(suites, kinds or asyncio.run(_available()), sizes, variants, clients)
             return measure(plan, notes_line)
         except (LoadError, VariantError) as error:
             raise fail(str(error)) from error

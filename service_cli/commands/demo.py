@@ -1,4 +1,4 @@
-"""``sandbox-service demo``: everything in one command: start, run the bundled tasks, show, stop."""
+"""``sandbox-service demo``: start a service, run the bundled tasks, show a trajectory, and stop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deploy.preparation import prepared
+from deploy.preparation import prepare_sandboxes
 from deploy.serve_app import run_service
 from local_processes.ports import free_port
 from local_processes.stoppable import until_stopped
@@ -24,7 +24,7 @@ from .terminal import explained, fail, notes, notes_line
 if TYPE_CHECKING:
     from sandbox_contract.inspection import Trajectory
     from sandbox_service.config import ServiceConfig
-    from service_cli.policies.outcomes import EpisodeOutcome
+    from service_cli.policies.outcomes import PlayedOutcome
 
 
 _SPLITS = ("easy", "medium", "hard")
@@ -33,15 +33,14 @@ _SPLITS = ("easy", "medium", "hard")
 def demo(
     overrides: OverridesArgument = None,
     config: ConfigOption = None,
-    concurrency: Annotated[int, typer.Option("--concurrency", "-n", min=1, help="Episodes at a time.")] = 32,
+    concurrency: Annotated[int, typer.Option("--concurrency", "-n", min=1, help="Concurrent episodes.")] = 32,
     as_json: JsonOption = False,
 ) -> None:
-    """Start the service, run the reference policy over the bundled tasks, show what happened, stop.
+    """Start the service, run the reference policy over the bundled tasks, show a trajectory, and stop.
 
-    Task files of the configuration (environments.code.task_files) are played, too. Fails, and says where,
-    when the reference does not solve a task. Docker sandboxes are used where an engine answers, process
-    sandboxes elsewhere. Nothing stays behind but the recorded episodes: look at them with
-    `sandbox-service trajectories list`.
+    Task files of the configuration (environments.code.task_files) are played, too. Fails with the names of
+    the tasks that the reference does not solve. Docker sandboxes are used if an engine answers, otherwise
+    process sandboxes. Only the recorded episodes remain: list them with `sandbox-service trajectories list`.
 
     Examples:
 
@@ -54,7 +53,7 @@ def demo(
         port = free_port(resolved.server.port, resolved.server.host)
         server = resolved.server.model_copy(update={"port": port})
         environments = resolved.environments.model_copy(update={"enabled": ("code",)})
-        settled = prepared(
+        settled = prepare_sandboxes(
             resolved.model_copy(update={"server": server, "environments": environments}), notes_line
         )
         played, shown = _play(settled, concurrency)
@@ -65,8 +64,8 @@ def demo(
         raise fail(f"{len(wrong)} of {len(played.outcomes)} references failed: {', '.join(wrong)}")
 
 
-def unsolved(outcomes: Sequence[EpisodeOutcome]) -> list[str]:
-    """Name the tasks that the reference did not solve, each with what became of it."""
+def unsolved(outcomes: Sequence[PlayedOutcome]) -> list[str]:
+    """Return the tasks that the reference did not solve, each with its score or failure."""
     return [
         f"{each.task_id} (score {each.score:g})"
         if each.failed is None and each.score is not None
@@ -89,6 +88,6 @@ def _play(config: ServiceConfig, concurrency: int) -> tuple[PolicyRun, Trajector
             work = run_policy(played, service.url, None, limits, show=True)
             shown = asyncio.run(until_stopped(work, service.stopping))
         except asyncio.CancelledError:
-            notes().print("interrupted; what was finished:")
+            notes().print("interrupted; finished episodes:")
         notes().print("stopping the service ...")
     return played, shown

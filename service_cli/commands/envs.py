@@ -1,4 +1,4 @@
-"""``sandbox-service envs``: which environments there are, how one is used, set up and demonstrated."""
+"""``sandbox-service envs``: list and show environments."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
 
 _SPLITS = 6
-"""Splits that the list shows of an environment."""
+"""Splits of an environment in the list."""
 
 
 def build() -> typer.Typer:
-    """The sub-commands; without one, the list."""
+    """Build the sub-commands; without one, environments are listed."""
     cli = typer.Typer(
-        help="List, show and set up environments; write their solutions.", invoke_without_command=True
+        help="List, show and set up environments; write their solutions.",
+        invoke_without_command=True,
     )
     cli.callback()(envs)
     cli.command("show")(show)
@@ -47,7 +48,7 @@ def envs(
     api_key: ApiKeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the environments that a service has, with their splits.
+    """List the environments of a service, with their splits.
 
     Examples:
 
@@ -88,15 +89,15 @@ def show(
 
 
 def unknown_environment(name: str, found: Iterable[str]) -> str:
-    """Tell that a service has no such environment, and which it has."""
+    """Return the message for an unknown environment."""
     there = sorted(found)
     close = difflib.get_close_matches(name, there, n=1)
     proposal = f"; did you mean {close[0]}?" if close else ""
-    return f"the service has no environment {name!r}; it has: {', '.join(there)}{proposal}"
+    return f"unknown environment {name!r}; the service has: {', '.join(there)}{proposal}"
 
 
 def environments_view(environments: Sequence[Environment]) -> RenderableType:
-    """A paragraph an environment: what it is, and its splits, the default one first."""
+    """Return the description and the splits of each environment, the default split first."""
     table = Table(box=None, show_header=False, padding=(0, 2, 1, 0), pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
@@ -106,7 +107,7 @@ def environments_view(environments: Sequence[Environment]) -> RenderableType:
 
 
 def _splits(environment: Environment) -> str:
-    """The default split and those after it in the catalog's order, as many as one reads."""
+    """Return the first splits, beginning with the default one."""
     ordered = sorted(environment.splits, key=lambda split: split.name != environment.default_split)
     shown = ", ".join(f"{split.name} {split.size}" for split in ordered[:_SPLITS])
     more = len(ordered) - _SPLITS
@@ -114,7 +115,7 @@ def _splits(environment: Environment) -> str:
 
 
 def environment_view(environment: Environment) -> RenderableType:
-    """Everything that the descriptor says."""
+    """Return the whole descriptor of an environment."""
     facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     facts.add_column(style="bold", no_wrap=True)
     facts.add_column()
@@ -126,7 +127,7 @@ def environment_view(environment: Environment) -> RenderableType:
         "action": environment.action_format,
         "can": ", ".join(able) or "-",
         "score": f"{low:g} to {high:g}",
-        "most steps": str(environment.max_steps),
+        "step limit": str(environment.max_steps),
     }
     for name, value in rows.items():
         facts.add_row(name, value)

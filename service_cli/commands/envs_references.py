@@ -1,4 +1,4 @@
-"""``sandbox-service envs references``: reference solutions as demonstrations to learn from."""
+"""``sandbox-service envs references``: write reference solutions as demonstrations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def references(
         Path, typer.Option("--output", "-o", metavar="FILE", dir_okay=False, help="JSONL file to write.")
     ],
     split: Annotated[
-        list[str] | None, typer.Option(help="A split, or several; the environment's default when missing.")
+        list[str] | None, typer.Option(help="A split, repeatable. Default: the environment's default split.")
     ] = None,
     limit: LimitOption = None,
     text: Annotated[
@@ -33,11 +33,11 @@ def references(
     ] = False,
     config: ConfigOption = None,
 ) -> None:
-    """Write the environment's own solutions as demonstrations, a task a line.
+    """Write an environment's reference solutions as demonstrations, one task per line.
 
-    A line is {"environment": ..., "task_id": ..., "messages": [assistant messages]}: what a trainer's warm
-    start imitates, and what `run --policy script --script FILE` plays. It needs no running service; it
-    reads the tasks, so it is for those who have them. Tasks without a solution are left out and counted.
+    A line is {"environment": ..., "task_id": ..., "messages": [assistant messages]}. The trainer's SFT learns
+    from such a file, and `run --policy script --script FILE` plays it. No running service is needed, but the
+    environment must be set up on this machine. Tasks without a solution are skipped and counted.
 
     Examples:
 
@@ -51,7 +51,7 @@ def references(
         task_ids = list(dict.fromkeys(each for one in splits for each in catalog.task_ids(one)))[:limit]
         found = [each for each in demonstrations(catalog, task_ids, text=text) if each.messages]
     if not found:
-        raise fail(f"{name} has no reference solution for a task of {', '.join(splits)}")
+        raise fail(f"no task of {name}/{', '.join(splits)} has a reference solution")
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text("".join(each.line() + "\n" for each in found), encoding="utf-8")
     without = len(task_ids) - len(found)

@@ -1,4 +1,4 @@
-"""``sandbox-service envs setup``: install what environments need besides our code, on this machine."""
+"""``sandbox-service envs setup``: install packages and data of environments on this machine."""
 
 from __future__ import annotations
 
@@ -27,27 +27,28 @@ _ALL = "all"
 def setup(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Environments, or: all. Their list when missing."),
+        typer.Argument(metavar="[NAME]...", help="Environments, or: all. Default: list them."),
     ] = None,
     data: Annotated[
         Path | None,
         typer.Option(
-            exists=True, file_okay=False, resolve_path=True, help="The operator's own data for the one."
+            exists=True, file_okay=False, resolve_path=True, help="Data of your own for the environment."
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Make anew what is there already.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Reinstall what is installed already.")] = False,
     old: Annotated[
-        bool, typer.Option("--prune", help="Remove what older versions left; no service may be using it.")
+        bool, typer.Option("--prune", help="Remove files of older versions; no running service may use them.")
     ] = False,
     config: ConfigOption = None,
     override: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting: environments.packages_dir=/srv/environments")
+        list[str] | None,
+        typer.Option("--set", help="Override: environments.packages_dir=/srv/environments"),
     ] = None,
 ) -> None:
     """Install the packages of environments, each in a folder of its own, and prepare their data.
 
-    A service that starts afterwards serves them. Run it on each node of a cluster, or share the folder.
-    With --data an environment uses real data that we may not ship; its page in docs/environments says which.
+    Services that start afterwards serve them. Run this on each node of a cluster, or share the folder. With
+    --data an environment uses data that cannot be shipped; its page in docs/environments describes it.
 
     Examples:
 
@@ -67,9 +68,9 @@ def setup(
     chosen = [name for name in known if not known[name].why_optional] if names == [_ALL] else names
     unknown = sorted(set(chosen) - set(known))
     if unknown:
-        raise fail(f"{unknown[0]!r} needs no set-up or is unknown; there are: {', '.join(known)}", WRONG)
+        raise fail(f"{unknown[0]!r} is unknown or needs no set-up; expected: {', '.join(known)}", WRONG)
     if data is not None and len(chosen) != 1:
-        raise fail("--data is for one environment", WRONG)
+        raise fail("--data needs exactly one environment", WRONG)
     failed = [name for name in chosen if not _set_up(known[name], root, data, force=force)]
     if old:
         for path in (each for name in chosen for each in prune(known[name], root)):
@@ -79,12 +80,12 @@ def setup(
     for recipe in known.values():
         if recipe.why_optional and recipe.name not in chosen:
             notes().print(
-                f"left out: {recipe.name}, since {recipe.why_optional}; name it to set it up", soft_wrap=True
+                f"skipped: {recipe.name}, since {recipe.why_optional}; name it to set it up", soft_wrap=True
             )
 
 
 def _set_up(recipe: Recipe, root: Path, data: Path | None, *, force: bool) -> bool:
-    """Set one up; what fails is said, and does not keep the others from being set up."""
+    """Set up an environment; report a failure and return False, so that the others are still set up."""
     started = time.monotonic()
     there = recipe.folder(root).is_dir() and not force
     try:
@@ -95,7 +96,7 @@ def _set_up(recipe: Recipe, root: Path, data: Path | None, *, force: bool) -> bo
     except (ServiceError, OSError) as error:
         notes().print(f"{recipe.name}: {error}", markup=False)
         return False
-    took = "there already" if there else f"{time.monotonic() - started:.0f} s"
+    took = "already installed" if there else f"{time.monotonic() - started:.0f} s"
     results().print(f"{recipe.name}: {folder} ({took})", soft_wrap=True)
     return True
 

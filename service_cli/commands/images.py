@@ -1,4 +1,4 @@
-"""``sandbox-service images``: the container images of the environments."""
+"""``sandbox-service images``: build the container images of the environments."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from deploy.preparation import images_built
+from deploy.preparation import build_all_images
 from sandbox_service.config.reading import read_config
 
 from .options import ConfigOption, OverridesArgument
@@ -15,7 +15,7 @@ from .terminal import explained, notes_line, results
 
 
 def build() -> typer.Typer:
-    """The sub-commands."""
+    """Build the sub-commands."""
     cli = typer.Typer(help="Build the container images of the environments.", no_args_is_help=True)
     cli.callback()(_images)
     cli.command("build")(build_command)
@@ -23,13 +23,13 @@ def build() -> typer.Typer:
 
 
 def _images() -> None:
-    """Images are named after their content: changed code is another image."""
+    """Images are tagged with a digest of their content, so changed code makes another image."""
 
 
 def build_command(
     overrides: OverridesArgument = None,
     config: ConfigOption = None,
-    force: Annotated[bool, typer.Option("--force", help="Build what is there already, too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Rebuild images that exist already.")] = False,
 ) -> None:
     """Build the images that are missing. The base comes from a registry, or from Debian's mirror.
 
@@ -41,6 +41,6 @@ def build_command(
     """
     with explained():
         resolved = read_config(config, overrides or [])
-        references = asyncio.run(images_built(resolved, notes_line, only_missing=False, force=force))
+        references = asyncio.run(build_all_images(resolved, notes_line, only_missing=False, force=force))
     for reference in references:
         results().print(reference, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""``sandbox-service keys``: API keys."""
+"""``sandbox-service keys``: generate API keys."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from .terminal import WRONG, fail, notes, results, write_json
 
 
 def build() -> typer.Typer:
-    """The sub-commands."""
-    cli = typer.Typer(help="Make API keys.", no_args_is_help=True)
+    """Build the sub-commands."""
+    cli = typer.Typer(help="Generate API keys.", no_args_is_help=True)
     cli.callback()(_keys)
     cli.command("new")(new)
     return cli
 
 
 def _keys() -> None:
-    """API keys tell tenants apart; beyond loopback a service demands them."""
+    """API keys identify tenants; a service that is reachable from other machines requires them."""
 
 
 def new(
-    tenant: Annotated[str, typer.Argument(help="Who the key belongs to.")],
+    tenant: Annotated[str, typer.Argument(help="The tenant that the key belongs to.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Make a key for a tenant: the key for the client, its SHA-256 for the service's configuration.
+    """Generate a key for a tenant, and its SHA-256 for the service's configuration.
 
     Example:
 
@@ -41,7 +41,7 @@ def new(
     if as_json:
         write_json({"key": key.secret, "sha256": key.digest, "tenant": key.tenant})
         return
-    notes().print("The key; it is shown this once, give it to clients as SANDBOX_API_KEY:")
+    notes().print("The key, which is shown only once; give it to clients as SANDBOX_API_KEY:")
     results().print(key.secret, soft_wrap=True, markup=False)
-    notes().print("For the file that serve reads with --config:")
+    notes().print("Add this to the file of serve --config:")
     results().print(key.toml(), soft_wrap=True, markup=False)

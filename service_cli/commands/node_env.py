@@ -1,4 +1,4 @@
-"""``sandbox-service node-env``: the environment of a node of a Ray cluster that ``serve deploy`` uses."""
+"""``sandbox-service node-env``: print the environment variables of a cluster node for ``serve deploy``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def node_env(
     folder: Annotated[
         Path,
         typer.Argument(
-            file_okay=False, resolve_path=True, help="Where the files go that the variables name."
+            file_okay=False, resolve_path=True, help="Folder for the files that the variables name."
         ),
     ],
     overrides: OverridesArgument = None,
@@ -29,12 +29,12 @@ def node_env(
         bool, typer.Option("--one-node", help="Open none of Ray's ports to other machines.")
     ] = False,
 ) -> None:
-    """Print the variables that a node's processes need, as shell lines, and write the files they name.
+    """Print a node's environment variables as shell commands, and write the files that they name.
 
-    For clusters of your own: `ray start` and `serve deploy` run in this environment, on every node. It makes
-    Ray demand the token in FOLDER/token, which is made when it is missing, so that all nodes have the same
-    one when it is copied first, and makes HAProxy bound clients and answer with problems, as `serve` does.
-    The settings are those of deadline, pool and server.haproxy.
+    Run `ray start` and `serve deploy` in this environment on every node of your own cluster. Ray then
+    requires the token in FOLDER/token, which is generated if missing; copy it to all nodes first. HAProxy
+    limits clients and answers errors with problem documents, as with `serve`. The settings used are those of
+    deadline, pool and server.haproxy.
 
     Example:
 
@@ -43,12 +43,12 @@ def node_env(
     with explained():
         resolved = read_config(config, overrides or [])
         if resolved.server.haproxy and find_haproxy() is None:
-            notes_line("without HAProxy, which is not installed: slow clients are not bounded")
+            notes_line("HAProxy is not installed: slow clients are not limited")
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             folder.chmod(0o700)
             variables = node_variables(resolved, folder, on_loopback=one_node)
         except OSError as error:
-            raise fail(f"{folder} cannot be written: {error.strerror}") from error
+            raise fail(f"cannot write {folder}: {error.strerror}") from error
     for name, value in variables.items():
         results().print(f"export {name}={shlex.quote(value)}", soft_wrap=True, markup=False)

@@ -1,4 +1,4 @@
-"""Options and arguments that several commands share."""
+"""Options and arguments of several commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DEFAULT_SERVER = "http://127.0.0.1:8080"
 
 
 def http_address(value: str | None) -> str | None:
-    """Return the address of a service; refuse one without a scheme, as a browser would take it."""
+    """Return the address of a service. Raises BadParameter for one without a scheme."""
     if value is not None and not value.startswith(("http://", "https://")):
         host = value.partition("://")[2] or value
         raise typer.BadParameter(f"{value!r} is not an HTTP address; did you mean http://{host}?")
@@ -32,7 +32,7 @@ ServerOption: TypeAlias = Annotated[
 ApiKeyOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--api-key", metavar="KEY", envvar="SANDBOX_API_KEY", help="Your key, where the service wants one."
+        "--api-key", metavar="KEY", envvar="SANDBOX_API_KEY", help="API key, if the service requires one."
     ),
 ]
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
@@ -42,5 +42,5 @@ ConfigOption: TypeAlias = Annotated[
 ]
 OverridesArgument: TypeAlias = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Settings, such as server.port=9000 sandbox.kind=docker."),
+    typer.Argument(metavar="[KEY=VALUE]...", help="Overrides, such as server.port=9000 sandbox.kind=docker."),
 ]

@@ -1,4 +1,4 @@
-"""``sandbox-service run``: a policy over the tasks of a split, with progress and a score table."""
+"""``sandbox-service run``: run a policy over the tasks of a split and print scores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sandbox_client.errors import Failure
 from sandbox_contract.problems import FailureClass
 from sandbox_service.config.reading import read_config
 from service_cli.policies.display import summary_view
-from service_cli.policies.model_policy import Sampling
+from service_cli.policies.model_policy import ChatSampling
 from service_cli.policies.player import PolicyRun
 from service_cli.policies.records import EpisodeFile
 from service_cli.policies.selection import PolicyChoice, make_policy
@@ -55,11 +55,11 @@ from .trajectory_view import trajectory_panels
 
 if TYPE_CHECKING:
     from sandbox_contract.inspection import Trajectory
-    from service_cli.policies.outcomes import EpisodeOutcome
+    from service_cli.policies.outcomes import PlayedOutcome
 
 
 _SHORT = 2000
-_COUNTED = {"solved": "solved", "not solved": "missed", "no verdict": "failed"}
+_COUNTED = {"solved": "solved", "not solved": "missed", "failed": "failed"}
 
 
 def run(
@@ -91,8 +91,8 @@ def run(
     from --script FILE), openai:MODEL@URL (any OpenAI-compatible
     chat-completions server; URL with or without /v1).
 
-    The exit code is 1 when an episode ended without a verdict: infrastructure
-    or model server failed. Those are counted by failure class, without a score.
+    The exit code is 1 if an episode failed because of the infrastructure or
+    the model server. Failed episodes have no score and are counted by class.
 
     Examples:
 
@@ -104,7 +104,7 @@ def run(
     """
     with explained():
         _check_environment(env, server, api_key)
-        sampling = Sampling(temperature, max_tokens, text_tools=tools is ToolForm.TEXT)
+        sampling = ChatSampling(temperature, max_tokens, text_tools=tools is ToolForm.TEXT)
         choice = PolicyChoice(policy, script, seed, sampling, timeout, model_key)
         acting = make_policy(choice, env, read_config(config))
         limits = ClientLimits(in_flight=max(64, concurrency), creating=concurrency)
@@ -112,10 +112,10 @@ def run(
             env, tuple(split or ()), choice.label, acting, concurrency, seed, repeat, max_steps
         )
         try:
-            with _kept(output, played):
+            with _writing_episodes(output, played):
                 shown = asyncio.run(run_policy(played, server, api_key, limits, limit=limit, show=show))
         except KeyboardInterrupt:
-            notes().print("interrupted; what was finished:")
+            notes().print("interrupted; finished episodes:")
             report(played, None, as_json=as_json)
             raise typer.Exit(INTERRUPTED) from None
     report(played, shown, as_json=as_json)
@@ -124,7 +124,7 @@ def run(
 
 
 def _check_environment(env: str, server: str, api_key: str | None) -> None:
-    """Ask the service, since what this machine has set up may be something else."""
+    """Check that the service has the environment; this machine may have others."""
     with SandboxClient(server, api_key, retry=RetryPolicy(attempts=2)) as client:
         served = [environment.name for environment in client.environments().environments]
     if env not in served:
@@ -132,13 +132,13 @@ def _check_environment(env: str, server: str, api_key: str | None) -> None:
 
 
 @contextmanager
-def _kept(output: Path | None, played: PolicyRun) -> Iterator[None]:
-    """Episodes go to a file as they end."""
+def _writing_episodes(output: Path | None, played: PolicyRun) -> Iterator[None]:
+    """Write episodes to a file as they end."""
     if output is None:
         yield
         return
     with EpisodeFile(output, played.environment, played.policy_name) as file:
-        played.keep = file.write
+        played.on_episode = file.write
         yield
 
 
@@ -151,21 +151,21 @@ async def run_policy(
     limit: int | None = None,
     show: bool = False,
 ) -> Trajectory | None:
-    """Play the split with a progress bar; one trajectory when asked for."""
+    """Play the split with a progress bar; with ``show``, return a trajectory."""
     client = AsyncSandboxClient(server, api_key, limits=limits, observer=played.recorder)
     async with client:
         if not await client.healthy():
             raise TransportError(
-                Failure(f"nobody answers at {server}", "transport_error", FailureClass.SANDBOX)
+                Failure(f"no service answers at {server}", "transport_error", FailureClass.SANDBOX)
             )
-        task_ids = await played.choose(client)
+        task_ids = await played.choose_tasks(client)
         with _progress() as progress:
             bar = progress.add_task(
                 played.name, total=len(task_ids[:limit]) * played.repeat, solved=0, missed=0, failed=0
             )
             counts = {"solved": 0, "missed": 0, "failed": 0}
 
-            def advance(outcome: EpisodeOutcome) -> None:
+            def advance(outcome: PlayedOutcome) -> None:
                 counts["failed" if outcome.failed else "solved" if outcome.success else "missed"] += 1
                 progress.advance(bar)
                 progress.tasks[bar].fields.update(counts)
@@ -186,7 +186,7 @@ def _progress() -> Progress:
 
 
 async def _trajectory(client: AsyncSandboxClient, played: PolicyRun) -> Trajectory | None:
-    """Of the longest graded episode: it shows most."""
+    """Return the trajectory of the longest graded episode."""
     graded = [outcome for outcome in played.outcomes if outcome.instance_id and outcome.failed is None]
     if not graded:
         return None

@@ -1,4 +1,4 @@
-"""Options of ``sandbox-service run``; what only some policies read begins with the policy's name."""
+"""Options of ``sandbox-service run``; the help of an option for one policy begins with the policy's name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service_cli.policies.selection import NAMES
 
 
 class ToolForm(StrEnum):
-    """How a model is told of tools."""
+    """Form in which a model gets the tools."""
 
     NATIVE = "native"
     TEXT = "text"
@@ -20,40 +20,41 @@ class ToolForm(StrEnum):
 
 EnvironmentOption: TypeAlias = Annotated[str, typer.Option("--env", "-e", help="The environment.")]
 SplitOption: TypeAlias = Annotated[
-    list[str] | None, typer.Option(help="A split, or several; the environment's default when missing.")
+    list[str] | None, typer.Option(help="A split, repeatable. Default: the environment's default split.")
 ]
 PolicyOption: TypeAlias = Annotated[
-    str, typer.Option("--policy", "-p", metavar="POLICY", help=f"What acts: {', '.join(NAMES)}.")
+    str, typer.Option("--policy", "-p", metavar="POLICY", help=f"The policy: {', '.join(NAMES)}.")
 ]
 ScriptOption: TypeAlias = Annotated[
     Path | None,
     typer.Option(help='script: JSONL of {"task_id": ..., "messages": [...]}.', exists=True, dir_okay=False),
 ]
 ConcurrencyOption: TypeAlias = Annotated[
-    int, typer.Option("--concurrency", "-n", min=1, help="Episodes at a time.")
+    int, typer.Option("--concurrency", "-n", min=1, help="Concurrent episodes.")
 ]
-LimitOption: TypeAlias = Annotated[int | None, typer.Option(min=1, help="At most so many tasks.")]
+LimitOption: TypeAlias = Annotated[int | None, typer.Option(min=1, help="Maximum number of tasks.")]
 SeedOption: TypeAlias = Annotated[
     int, typer.Option(min=0, help="Seed of each task's first episode, and of the random policy.")
 ]
 RepeatOption: TypeAlias = Annotated[
-    int, typer.Option("--repeat", "-k", min=1, help="Episodes a task, each with the next seed; gives pass@K.")
+    int,
+    typer.Option("--repeat", "-k", min=1, help="Episodes per task, with consecutive seeds, for pass@K."),
 ]
 MaxStepsOption: TypeAlias = Annotated[
     int | None,
-    typer.Option(min=1, help="Stop after so many steps; the environment's own limit holds anyway."),
+    typer.Option(min=1, help="Stop after this many steps, below the environment's own limit."),
 ]
 TemperatureOption: TypeAlias = Annotated[
-    float | None, typer.Option(min=0, help="openai: sampling temperature; the server's own when missing.")
+    float | None, typer.Option(min=0, help="openai: sampling temperature. Default: the server's.")
 ]
 MaxTokensOption: TypeAlias = Annotated[
-    int | None, typer.Option(min=1, help="openai: longest answer; the server's own limit when missing.")
+    int | None, typer.Option(min=1, help="openai: maximum tokens of an answer. Default: the server's.")
 ]
 TimeoutOption: TypeAlias = Annotated[
-    float, typer.Option(min=0.1, help="openai: seconds for one answer, repeated attempts included.")
+    float, typer.Option(min=0.1, help="openai: seconds for one answer, retries included.")
 ]
 ToolsOption: TypeAlias = Annotated[
-    ToolForm, typer.Option(help="openai: send tools as such, or as text where a server knows no tool calls.")
+    ToolForm, typer.Option(help="openai: send tools natively, or as text for a server without tool calls.")
 ]
 ModelKeyOption: TypeAlias = Annotated[
     str | None,
@@ -62,7 +63,7 @@ ModelKeyOption: TypeAlias = Annotated[
 OutputOption: TypeAlias = Annotated[
     Path | None,
     typer.Option(
-        "--output", "-o", metavar="FILE", dir_okay=False, help="Write episodes and messages, as JSONL."
+        "--output", "-o", metavar="FILE", dir_okay=False, help="Write episodes and messages as JSONL."
     ),
 ]
 ShowOption: TypeAlias = Annotated[bool, typer.Option("--show", help="Show one trajectory at the end.")]

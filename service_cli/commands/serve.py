@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deploy.exposure import check_reach
-from deploy.preparation import prepared
+from deploy.preparation import prepare_sandboxes
 from deploy.serve_app import run_service
 from sandbox_service.config.reading import read_config
 from sandbox_service.environments.registry import build_registry
@@ -22,25 +22,23 @@ if TYPE_CHECKING:
 def serve(
     overrides: OverridesArgument = None,
     config: ConfigOption = None,
-    host: Annotated[
-        str | None, typer.Option(help="Address to listen on; the same as server.host=...")
-    ] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on; the same as server.port=...")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on, as server.host=...")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on, as server.port=...")] = None,
     insecure: Annotated[
         bool,
-        typer.Option("--insecure", help="Listen beyond loopback without API keys. Anyone can run code here."),
+        typer.Option("--insecure", help="Serve other machines without API keys: anyone can run code here."),
     ] = False,
     show_logs: Annotated[
         bool, typer.Option("--show-logs", help="Print the logs of gateway and supervisors.")
     ] = False,
     print_config: Annotated[
-        bool, typer.Option("--print-config", help="Print the resolved configuration as JSON, and stop.")
+        bool, typer.Option("--print-config", help="Print the resolved configuration as JSON and exit.")
     ] = False,
 ) -> None:
     """Start the service and keep it in the foreground; Ctrl-C stops it and everything it started.
 
-    Docker sandboxes are used where an engine answers; elsewhere process sandboxes, which are no security
-    boundary and serve this machine only.
+    Docker sandboxes are used if an engine answers. Otherwise process sandboxes are used, which are not a
+    security boundary and serve this machine only.
 
     Examples:
 
@@ -65,12 +63,12 @@ def serve(
 
 
 def _serve(config: ServiceConfig, show_logs: bool) -> None:
-    check_reach(config)  # before images are built
+    check_reach(config)  # first: building images may take minutes
     registry = build_registry(config.environments)
     absent = sorted(registry.absent)
     if absent:
-        notes().print(f"not set up, so not served: {', '.join(absent)}  (sandbox-service envs setup NAME)")
-    settled = prepared(config, notes_line)
+        notes().print(f"not set up and not served: {', '.join(absent)}  (sandbox-service envs setup NAME)")
+    settled = prepare_sandboxes(config, notes_line)
     notes().print("starting; Ctrl-C stops ...")
     with run_service(settled, show_logs=show_logs) as service:
         results().print(f"ready: {service.url}  ({settled.sandbox.kind} sandboxes)", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""``sandbox-service status``: boxes, instances and queues of the fleet as a table."""
+"""``sandbox-service status``: show boxes, instances and queues of the fleet."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _COUNTS = ("boxes", "idle", "busy", "starting", "resetting", "instances", "waiti
 def status(
     server: ServerOption = DEFAULT_SERVER,
     api_key: ApiKeyOption = None,
-    once: Annotated[bool, typer.Option("--once", help="Print once and stop.")] = False,
-    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Print once and exit.")] = False,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between updates.")] = 1.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what the service is doing, live; Ctrl-C ends it.
+    """Show the state of the service, continuously until Ctrl-C.
 
     Examples:
 
@@ -40,7 +40,7 @@ def status(
 
         sandbox-service status --once --json
     """
-    # A live table shows the next look soon; what failed is shown, and not asked again behind its back.
+    # Without retries: the next update comes soon, and failures are to be seen.
     with explained(), SandboxClient(server, api_key, retry=RetryPolicy(attempts=1)) as client:
         if as_json:
             write_json(client.stats().model_dump(mode="json"))
@@ -67,7 +67,7 @@ def _watch(client: SandboxClient, server: str, interval: float) -> None:
 
 
 def stats_view(stats: Stats, server: str) -> RenderableType:
-    """The whole fleet: one table a supervisor."""
+    """Return a table for each supervisor."""
     head = Text(f"{server}: {stats.instances} instances, {stats.queued} waiting", style="bold")
     return Group(head, *(part for supervisor in stats.supervisors for part in _supervisor(supervisor)))
 
@@ -77,7 +77,7 @@ def _supervisor(supervisor: SupervisorStats) -> tuple[RenderableType, ...]:
     made = sum(pool.started_total for pool in supervisor.pools)
     gone = sum(pool.destroyed_total for pool in supervisor.pools)
     head = f"{supervisor.name} on {supervisor.node}, {state}; {made} boxes started, {gone} destroyed"
-    # Without lines between the columns a table fits into the 80 of a terminal.
+    # Without lines between the columns the table fits into 80 columns.
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("environment", no_wrap=True)
     table.add_column("sandbox", no_wrap=True)
@@ -89,7 +89,7 @@ def _supervisor(supervisor: SupervisorStats) -> tuple[RenderableType, ...]:
 
 
 def _protections(supervisor: SupervisorStats) -> tuple[RenderableType, ...]:
-    """What protects this node from its process boxes, as the start of the service says it."""
+    """Return the protections of process boxes on this node, as the start of the service prints them."""
     lines = []
     for word, wanted in (("on", True), ("off", False)):
         names = [name for name, on in supervisor.protections.items() if on is wanted]

@@ -1,4 +1,4 @@
-"""Where the commands write: results on standard output, everything else on standard error."""
+"""Output of the commands: results on standard output, everything else on standard error."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from sandbox_client import NotFoundError, SandboxError, TransportError
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.auth import ExposureError
 from sandbox_settings import SettingsError
-from service_cli.policies.policies import PolicyError
+from service_cli.policies.policies import PolicyRunError
 
 FAILED = 1
-"""Exit code: it could not be done."""
+"""Exit code of a failure."""
 WRONG = 2
-"""Exit code: it was asked for in a wrong way; the same as of a wrong option."""
+"""Exit code of wrong usage, as for an unknown option."""
 INTERRUPTED = 130
-"""Exit code: Ctrl-C."""
+"""Exit code after Ctrl-C."""
 
 
 def results() -> Console:
-    """What the user asked for."""
+    """Return the console for results."""
     return Console(highlight=False)
 
 
 def notes() -> Console:
-    """Progress and remarks."""
+    """Return the console for progress and messages."""
     return Console(stderr=True, highlight=False)
 
 
 def notes_line(line: str) -> None:
-    """One plain line of progress."""
+    """Print a line of progress."""
     notes().print(line, markup=False, soft_wrap=True)
 
 
 def write_json(value: object, also: Path | None = None) -> None:
-    """Plain JSON for other programs: no colour, no wrapping."""
+    """Write JSON without colour and wrapping, and also to the file ``also``."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
     sys.stdout.write(text)
     if also is not None:
@@ -50,21 +50,21 @@ def write_json(value: object, also: Path | None = None) -> None:
 
 
 def fail(sentence: str, code: int = FAILED) -> typer.Exit:
-    """Print what is wrong; raise what this returns."""
+    """Print an error message and return the exception to raise."""
     notes().print(f"[bold red]error:[/] {_plain(sentence)}", soft_wrap=True)
     return typer.Exit(code)
 
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Errors that the user can do something about become a sentence and an exit code."""
+    """Turn errors that the user can correct into a message and an exit code."""
     try:
         yield
     except TransportError as error:
         raise fail(f"{error} (is the service running? start one with: sandbox-service serve)") from error
     except (SettingsError, ExposureError, NotFoundError) as error:
         raise fail(str(error), WRONG) from error
-    except PolicyError as error:
+    except PolicyRunError as error:
         raise fail(str(error), WRONG if error.code == "usage" else FAILED) from error
     except (SandboxError, ServiceError, NotReadyError) as error:
         raise fail(str(error)) from error

@@ -1,4 +1,4 @@
-"""``sandbox-service trajectories``: look at recorded episodes and export them as datasets."""
+"""``sandbox-service trajectories``: show recorded episodes and export them as datasets."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Server: TypeAlias = Annotated[
         "--server",
         "-s",
         metavar="URL",
-        help="Ask this running service, not the store.",
+        help="Read from this running service instead of the store.",
         callback=http_address,
     ),
 ]
@@ -58,14 +58,14 @@ Success: TypeAlias = Annotated[
 ]
 MinReward: TypeAlias = Annotated[float | None, typer.Option(help="Only episodes with at least this reward.")]
 Output: TypeAlias = Annotated[Path, typer.Option("--output", "-o", dir_okay=False, help="The file to write.")]
-Format: TypeAlias = Annotated[FileFormat, typer.Option("--format", "-f", help="How to write it.")]
-RowsOption: TypeAlias = Annotated[Rows, typer.Option("--rows", help="One row an episode, or one an event.")]
+Format: TypeAlias = Annotated[FileFormat, typer.Option("--format", "-f", help="Format of the file.")]
+RowsOption: TypeAlias = Annotated[Rows, typer.Option("--rows", help="One row per episode or per event.")]
 Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 
 
 def build() -> typer.Typer:
-    """The sub-commands."""
-    cli = typer.Typer(help="Look at recorded episodes, and export them as datasets.", no_args_is_help=True)
+    """Build the sub-commands."""
+    cli = typer.Typer(help="Show recorded episodes, and export them as datasets.", no_args_is_help=True)
     cli.command("show")(show)
     cli.command("list")(list_episodes)
     cli.command("export")(export_episodes)
@@ -73,7 +73,7 @@ def build() -> typer.Typer:
 
 
 def show(
-    instance_id: Annotated[str, typer.Argument(help="The instance, live or long gone.")],
+    instance_id: Annotated[str, typer.Argument(help="The instance, live or ended.")],
     url: Url = _DEFAULT_URL,
     server: Server = None,
     tenant: Tenant = None,
@@ -100,7 +100,7 @@ def show(
 
 def list_episodes(
     url: Url = _DEFAULT_URL,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of episodes.")] = 20,
     environment: Environment = None,
     tenant: Tenant = None,
     since: Since = None,
@@ -134,14 +134,14 @@ def export_episodes(
 ) -> None:
     """Export episodes as JSONL or Parquet.
 
-    An episode's reward is its score, or the sum of its steps' rewards where it was never graded.
+    The reward of an episode is its score, or the sum of its steps' rewards if it was not graded.
 
     Example:
 
         sandbox-service trajectories export -o solved.parquet -f parquet --success
     """
     if output.exists() and not force:
-        raise fail(f"{output} exists; name another file, or add --force to replace it", WRONG)
+        raise fail(f"{output} exists; choose another file, or pass --force to replace it", WRONG)
     wanted = ExportFilter(_instances(environment, tenant, since, until), success, min_reward)
     columns = ("Reading episodes", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with _store(url) as engine, Progress(*columns, console=notes()) as bar:
@@ -153,7 +153,7 @@ def export_episodes(
         try:
             written = export(engine, output, file_format, rows, wanted, show_progress)
         except OSError as error:
-            raise fail(f"{output} cannot be written: {error.strerror or error}") from error
+            raise fail(f"cannot write {output}: {error.strerror or error}") from error
     notes().print(f"{written} {rows.value} written to {output}")
 
 
@@ -162,10 +162,10 @@ def _stored(url: str, instance_id: str, tenant: str | None) -> Trajectory:
         named = reader.instances_named(connection, instance_id)
         found = [each.record for each in named if tenant in (None, each.record.tenant)]
         if not found:
-            raise fail(f"the store has no instance {instance_id}; `trajectories list` shows the latest")
+            raise fail(f"unknown instance {instance_id}; `trajectories list` shows the latest")
         if len(found) > 1:
             tenants = ", ".join(sorted(record.tenant for record in found))
-            raise fail(f"several tenants have an instance {instance_id}: name one with --tenant ({tenants})")
+            raise fail(f"several tenants have an instance {instance_id}; choose one with --tenant: {tenants}")
         return trajectory_of(found[0], reader.events_of(connection, found[0].instance_id))
 
 
@@ -175,12 +175,12 @@ def _store(url: str) -> Iterator[Engine]:
         with open_for_reading(url) as engine:
             yield engine
     except FileNotFoundError as error:
-        raise fail(f"{error}; name the service's store with --url, or run the service first") from error
+        raise fail(f"{error}; set the service's store with --url, or run the service first") from error
     except (ArgumentError, ValueError, StoreSchemaError) as error:
         raise fail(str(error)) from error
     except SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-        raise fail(f"the store cannot be read: {reason} (is --url right, and is the database up?)") from error
+        raise fail(f"cannot read the store: {reason} (is --url right and the database running?)") from error
 
 
 def _instances(

@@ -1,4 +1,4 @@
-"""How a trajectory looks on a terminal: the conversation, the rewards and the times."""
+"""Render trajectories on a terminal: the conversation, the rewards and the times."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 _STYLES = {"system": "dim", "user": "cyan", "assistant": "green", "tool": "magenta"}
 
-# What a model wrote must not move the cursor, retitle the window or worse.
+# Text of a model must not move the cursor or change the terminal's state.
 _CONTROLS = {code: "\ufffd" for code in (*range(32), 127, *range(128, 160)) if chr(code) not in "\n\t"}
 
 
 def plain(text: str) -> str:
-    """The text without terminal control characters."""
+    """Return the text without terminal control characters."""
     return text.translate(_CONTROLS)
 
 
 def trajectory_panels(trajectory: Trajectory, *, most_characters: int | None = None) -> Group:
-    """The whole trajectory; messages are cut at ``most_characters`` where it is given."""
+    """Return the whole trajectory; messages are cut at ``most_characters`` if it is set."""
     parts: list[RenderableType] = [_heading(trajectory)]
     for event in trajectory.events:
         parts.extend(_messages(event, most_characters))
@@ -44,7 +44,7 @@ def trajectory_panels(trajectory: Trajectory, *, most_characters: int | None = N
 
 
 def instances_list(rows: Iterable[tuple[StoredInstance, EpisodeOutcome]]) -> Text:
-    """Two lines an instance, the id alone on the first, so that it can be copied on any terminal."""
+    """Return two lines per instance, the first with the id alone, so that it can be copied."""
     text = Text()
     for stored, outcome in rows:
         record = stored.record

@@ -1,1 +1,1 @@
-"""Running a fixed policy over tasks through the API: what `sandbox-service run` and `demo` do."""
+"""Play tasks with a fixed policy through the API, for `sandbox-service run` and `demo`."""

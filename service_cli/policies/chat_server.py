@@ -1,7 +1,7 @@
-"""Chat completions of an OpenAI-compatible server, asked through OpenAI's client, by a deadline.
+"""Request chat completions from an OpenAI-compatible server through OpenAI's client, with a deadline.
 
-The client repeats a call that may succeed later, exponentially spaced or when the server says. Here a
-deadline covers all attempts together, and failures get the codes of a policy.
+The client retries calls that may succeed later, with exponential waits or the server's Retry-After. Here one
+deadline covers all attempts, and failures become PolicyRunError.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sandbox_contract.messages import Message
 
-from .policies import ContextFullError, PolicyError
+from .policies import ContextFullError, PolicyRunError
 
 if TYPE_CHECKING:
     from openai import RequestOptions
@@ -61,19 +61,19 @@ class _Completion(_Lenient):
 
 @dataclass(frozen=True, slots=True)
 class ChatAnswer:
-    """What the model said."""
+    """One completion."""
 
     message: Message
     tokens_in: int
     tokens_out: int
     cut: bool
-    """It ended at the limit of its length."""
+    """Whether it was truncated at the maximum length."""
 
 
 def api_base(url: str) -> str:
-    """Return the address in front of ``/chat/completions``; ``/v1`` is added where there is no version.
+    """Return the address before ``/chat/completions``; ``/v1`` is added if it has no version.
 
-    Raises PolicyError for what is not an HTTP address.
+    Raises PolicyRunError if it is not an HTTP address.
     """
     base = url.rstrip("/").removesuffix("/chat/completions")
     try:
@@ -82,7 +82,7 @@ def api_base(url: str) -> str:
     except ValueError:
         valid = False
     if not valid:
-        raise PolicyError(f"{url!r} is no address of a model server; write http://HOST:PORT", "usage")
+        raise PolicyRunError(f"{url!r} is not an address of a model server; write http://HOST:PORT", "usage")
     last = parts.path.rpartition("/")[2]
     versioned = last.startswith("v") and last[1:2].isdigit()
     return base if versioned else f"{base}/v1"
@@ -94,7 +94,7 @@ class ChatServer:
     def __init__(self, url: str, api_key: str | None = None, *, timeout_s: float = 240.0) -> None:
         self._base = api_base(url)
         self._timeout_s = timeout_s
-        # Without a key the client would take one from the environment that is meant for another server.
+        # Without a key the client would send the one in the environment, which is for another server.
         self._options: RequestOptions = {} if api_key else {"headers": {"Authorization": openai.Omit()}}
         self._client = openai.AsyncOpenAI(
             base_url=self._base,
@@ -108,14 +108,14 @@ class ChatServer:
         await self._client.close()
 
     async def probe(self) -> None:
-        """Check that the server answers and accepts the key. Raises PolicyError when not."""
+        """Check that the server answers and accepts the key. Raises PolicyRunError if it does not."""
         once = self._client.with_options(max_retries=0, timeout=min(_PROBE_S, self._timeout_s))
         try:
             await once.get("/models", cast_to=str, options=self._options)
         except openai.APITimeoutError:
-            return  # A busy server is not a missing one.
+            return  # A busy server may answer later.
         except openai.APIConnectionError as error:
-            raise PolicyError(
+            raise PolicyRunError(
                 f"no model server answers at {self._base}: {_reason(error)}", "model_unreachable"
             ) from error
         except openai.APIStatusError as error:
@@ -125,7 +125,7 @@ class ChatServer:
     async def complete(self, body: JsonObject) -> ChatAnswer:
         """Return one completion.
 
-        Raises ContextFullError, or PolicyError when there is no completion before the deadline.
+        Raises ContextFullError, or PolicyRunError if there is no completion before the deadline.
         """
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -134,17 +134,17 @@ class ChatServer:
                 )
         except (TimeoutError, openai.APITimeoutError):
             detail = f"the model server gave no answer in {self._timeout_s:g} s"
-            raise PolicyError(detail, "model_timeout") from None
+            raise PolicyRunError(detail, "model_timeout") from None
         except openai.APIConnectionError as error:
             detail = f"the model server cannot be reached: {_reason(error)}"
-            raise PolicyError(detail, "model_unreachable") from error
+            raise PolicyRunError(detail, "model_unreachable") from error
         except openai.APIStatusError as error:
             raise _refused(error) from error
         return _read(text)
 
 
 def _retries_within(timeout_s: float) -> int:
-    """Return how many retries of a call that fails at once fit into a deadline, by the client's waits."""
+    """Return how many retries fit into a deadline if each fails at once, from the client's waits."""
     first = sum(timeout_s >= sum(_FIRST_WAITS_S[:count]) for count in range(1, len(_FIRST_WAITS_S) + 1))
     return first + int(max(0.0, timeout_s - sum(_FIRST_WAITS_S)) / _LONGEST_WAIT_S)
 
@@ -155,8 +155,8 @@ def _read(text: str) -> ChatAnswer:
         choice = completion.choices[0]
     except (ValidationError, IndexError) as error:
         problem = error.errors()[0]["msg"] if isinstance(error, ValidationError) else "no choices"
-        raise PolicyError(
-            f"the model server's answer is no completion: {problem}", "model_nonsense"
+        raise PolicyRunError(
+            f"the model server's answer is not a completion: {problem}", "model_nonsense"
         ) from None
     usage = completion.usage or _Tokens()
     return ChatAnswer(
@@ -167,24 +167,24 @@ def _read(text: str) -> ChatAnswer:
     )
 
 
-def _refused(error: openai.APIStatusError) -> PolicyError:
+def _refused(error: openai.APIStatusError) -> PolicyRunError:
     status, detail = error.status_code, _detail(error)
     if status in (400, 413, 422) and any(sign in error.response.text.lower() for sign in _CONTEXT):
         return ContextFullError(detail)
     if status in (408, 409, 429) or status >= 500:
-        return PolicyError(f"the model server keeps failing: {status} {detail}", "model_failed")
-    return PolicyError(f"the model server refused: {status} {detail}", "model_refused")
+        return PolicyRunError(f"the model server keeps failing: {status} {detail}", "model_failed")
+    return PolicyRunError(f"the model server refused: {status} {detail}", "model_refused")
 
 
 def _detail(error: openai.APIStatusError) -> str:
-    """Return the sentence of an error body, in the forms that servers give it."""
-    body = error.body  # of an "error" object its content, without one the whole document
+    """Return the message of an error body, in the forms that servers use."""
+    body = error.body  # the content of the "error" object, or the whole document
     if isinstance(body, dict):
         body = body.get("message") or body.get("detail") or body
     return str(body or error.response.text)[:_MOST_DETAIL]
 
 
 def _reason(error: openai.APIConnectionError) -> str:
-    """Return what the transport said, in place of the client's "Connection error."."""
+    """Return the transport's message; the client's own is "Connection error."."""
     cause = error.__cause__ or error
     return str(cause) or type(cause).__name__

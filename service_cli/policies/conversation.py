@@ -1,4 +1,4 @@
-"""What was said in an episode, and the tools that there are: the view that an actor acts on."""
+"""The messages and tools of an episode, and the part of them that an actor sees."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _TOOLS = TypeAdapter(tuple[Tool, ...])
 
 
-class Conversation:
-    """One episode's messages in order."""
+class EpisodeConversation:
+    """The messages of one episode in order."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -29,21 +29,21 @@ class Conversation:
         self._info: JsonObject = {}
         self._session = 0
 
-    def begin(self, messages: Iterable[Message], tools: tuple[Tool, ...], info: JsonObject) -> None:
-        """The opening."""
+    def open(self, messages: Iterable[Message], tools: tuple[Tool, ...], info: JsonObject) -> None:
+        """Add the first observation."""
         self.messages.extend(messages)
         self.tools = tools
         self._info = info
 
-    def act(self, message: Message) -> None:
-        """The assistant spoke."""
+    def add_action(self, message: Message) -> None:
+        """Add the assistant's message."""
         self.messages.append(message)
 
-    def answer(self, result: StepResult) -> None:
-        """The environment answered.
+    def add_observation(self, result: StepResult) -> None:
+        """Add the result of a step.
 
-        Tools that it names in its info replace those that there were; where it begins a new session, what
-        was said before is no longer in view.
+        Tools in its info replace the earlier ones. After the start of a new session, earlier messages are no
+        longer in view.
         """
         if result.info.get("new_session") is True:
             self._session = len(self.messages)
@@ -54,9 +54,9 @@ class Conversation:
             try:
                 self.tools = _TOOLS.validate_python(result.info["tools"])
             except ValidationError:
-                # An environment's info is its own: this one means something else by the word.
+                # An environment defines its own info; here "tools" means something else.
                 return
 
     def view(self) -> View:
-        """What an actor sees now."""
+        """Return what an actor sees now."""
         return View(tuple(self.messages[self._session :]), self.tools, self._info)

@@ -1,7 +1,7 @@
-"""Reference solutions as demonstrations: what a model that is to be trained can imitate.
+"""Write reference solutions as demonstrations to fine-tune a model on.
 
-Calls are native, or written into the content in a notation that the environment reads: code in fenced
-blocks, other calls as ``<tool_call>`` JSON. The latter is for models that know no tool calls.
+Calls are native, or written into the content in a notation that the environment parses: code in fenced
+blocks, other calls as ``<tool_call>`` JSON. The latter is for models without tool calls.
 """
 
 from __future__ import annotations
@@ -25,43 +25,45 @@ if TYPE_CHECKING:
 
 _MESSAGES = TypeAdapter(tuple[Message, ...])
 _FENCES: Mapping[str, tuple[str, str]] = {"python": ("python", "code"), "execute_bash": ("bash", "command")}
-"""Tools whose one argument may be written as a fenced block: the block's language, and the argument."""
+"""Tools whose only argument may be a fenced block: the language of the block, and the argument."""
 
 
 @dataclass(frozen=True, slots=True)
-class Demonstration:
-    """How one task is solved."""
+class ReferenceDemonstration:
+    """The solution of one task."""
 
     environment: str
     task_id: str
     messages: tuple[Message, ...]
-    """The assistant's, in order; none when the environment has no reference for the task."""
+    """The assistant's messages in order; none if the task has no reference."""
 
     def line(self) -> str:
-        """It as a line of JSON."""
+        """Return the demonstration as a line of JSON."""
         messages = [message.model_dump(mode="json", exclude_none=True) for message in self.messages]
         content = {"environment": self.environment, "task_id": self.task_id, "messages": messages}
         return json.dumps(content, ensure_ascii=False)
 
 
-def demonstrations(catalog: Catalog, task_ids: Sequence[str], *, text: bool) -> Iterator[Demonstration]:
-    """The references of tasks; with ``text``, their calls written into the content."""
+def demonstrations(
+    catalog: Catalog, task_ids: Sequence[str], *, text: bool
+) -> Iterator[ReferenceDemonstration]:
+    """Yield the references of tasks; ``text`` writes their calls into the content."""
     fences = fences_of(catalog)
     for task_id in task_ids:
         messages = _MESSAGES.validate_python(catalog.reference(task_id))
         if text:
             messages = tuple(as_text(message, fences) for message in messages)
-        yield Demonstration(catalog.spec.name, task_id, messages)
+        yield ReferenceDemonstration(catalog.spec.name, task_id, messages)
 
 
 def fences_of(catalog: Catalog) -> Mapping[str, tuple[str, str]]:
-    """The environment's tools that are called by a fenced block as well."""
+    """Return the environment's tools that a fenced block calls, too."""
     offered = {tool.function.name for tool in catalog.describe().tools}
     return {tool: fence for tool, fence in _FENCES.items() if tool in offered}
 
 
 def as_text(message: Message, fences: Mapping[str, tuple[str, str]]) -> Message:
-    """The message with its calls in the content; one without calls stays as it is."""
+    """Return the message with its calls in the content."""
     if not message.tool_calls:
         return message
     parts = [message.content] if message.content else []
@@ -81,7 +83,7 @@ def _written(call: ToolCall, fences: Mapping[str, tuple[str, str]]) -> str:
 
 
 def _fenced(language: str, code: str) -> str:
-    """A block whose fence is longer than any within."""
+    """Return a code block whose fence is longer than any fence in the code."""
     longest = max((len(run) for run in re.findall(r"`+", code)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{code}{'' if code.endswith(chr(10)) else chr(10)}{fence}"

@@ -1,4 +1,4 @@
-"""A run on the terminal: the tables of its summary."""
+"""Render the summary of a run as tables on the terminal."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from rich.text import Text
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from .outcomes import EpisodeOutcome, LatencySummary
-    from .scores import GroupSummary, RunSummary
+    from .outcomes import LatencySummary, PlayedOutcome
+    from .scores import GroupSummary, PolicyRunSummary
 
 
 _MOST_SHOWN = 10
 
 
-def summary_view(summary: RunSummary, outcomes: Iterable[EpisodeOutcome]) -> RenderableType:
-    """Success by group, latency by verb, and what went wrong, if anything did."""
-    pace = f"{summary.elapsed_s:.1f} s, {summary.episodes_per_s:.1f} a second"
+def summary_view(summary: PolicyRunSummary, outcomes: Iterable[PlayedOutcome]) -> RenderableType:
+    """Return success by group, latency by operation, and failures if there are any."""
+    pace = f"{summary.elapsed_s:.1f} s, {summary.episodes_per_s:.1f} per second"
     title = (
         f"{summary.policy} policy on {summary.environment}/{'+'.join(summary.splits)}: "
         f"{summary.overall.episodes} episodes in {pace}, {summary.concurrency} at a time"
@@ -32,19 +32,17 @@ def summary_view(summary: RunSummary, outcomes: Iterable[EpisodeOutcome]) -> Ren
     missed = [outcome for outcome in outcomes if outcome.success is False]
     failed = [outcome for outcome in outcomes if outcome.failed is not None]
     if missed:
-        parts.append(
-            _names("Graded as not solved", [f"{item.task_id} (score {item.score})" for item in missed])
-        )
+        parts.append(_names("Not solved", [f"{item.task_id} (score {item.score})" for item in missed]))
     if summary.failures:
-        parts.append(Text("Episodes without a verdict, by failure class", style="bold red"))
+        parts.append(Text("EpisodeFailure episodes, by failure class", style="bold red"))
         parts.append(_failures(summary.failure_codes))
         lines = [f"{item.task_id}: {item.failed.detail}" for item in failed if item.failed is not None]
-        parts.append(_names("Without a verdict", lines))
+        parts.append(_names("Failed", lines))
     return Group(*parts)
 
 
-def _success(summary: RunSummary) -> Table:
-    """Groups by row; tokens where a model was asked, pass@k where tasks were played more than once."""
+def _success(summary: PolicyRunSummary) -> Table:
+    """Return a table of groups, with tokens for a model and pass@k for repeated tasks."""
     table = Table()
     table.add_column("tasks", overflow="fold")
     columns = ["episodes", "graded", "solved", "success"]
@@ -61,7 +59,7 @@ def _success(summary: RunSummary) -> Table:
     return table
 
 
-def _group_row(row: GroupSummary, summary: RunSummary) -> tuple[str, ...]:
+def _group_row(row: GroupSummary, summary: PolicyRunSummary) -> tuple[str, ...]:
     cells = [row.name, str(row.episodes), str(row.graded), str(row.successes), _percent(row.success_rate)]
     if summary.repeat > 1:
         cells.append(_percent(row.pass_at_k))
@@ -73,20 +71,20 @@ def _group_row(row: GroupSummary, summary: RunSummary) -> tuple[str, ...]:
 
 
 def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f} %"
+    return "-" if share is None else f"{100 * share:.1f}%"
 
 
-def _remarks(summary: RunSummary) -> list[str]:
-    """What a model did that is neither success nor failure."""
-    told = [f"{count} episodes ended by the policy: {reason}" for reason, count in summary.endings.items()]
+def _remarks(summary: PolicyRunSummary) -> list[str]:
+    """Return notes on endings by the policy and on truncated answers."""
+    lines = [f"{count} episodes ended by the policy: {reason}" for reason, count in summary.endings.items()]
     if summary.cut:
-        told.append(f"{summary.cut} of {summary.model_calls} answers were cut at their longest")
-    return told
+        lines.append(f"{summary.cut} of {summary.model_calls} answers were truncated at the maximum length")
+    return lines
 
 
 def _latencies(latencies: Iterable[LatencySummary]) -> Table:
     table = Table()
-    table.add_column("verb")
+    table.add_column("operation")
     for column in ("calls", "p50", "p95", "max", "in the sandbox p50"):
         table.add_column(column, justify="right")
     for row in latencies:

@@ -1,8 +1,8 @@
-"""A policy that asks a model: any OpenAI-compatible chat-completions server.
+"""A policy that queries a model on an OpenAI-compatible chat-completions server.
 
-The conversation goes to the server with the tools that there are, the answer is the action as it came. A
-server that fails fails the episode, which then has no score; a conversation that has become too long for the
-model ends it, and it is graded as it stands.
+The server gets the conversation and the current tools; its unchanged answer is the action. If the server
+fails, the episode fails and has no score. If the conversation exceeds the model's context, the episode ends
+and is graded in its current state.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sandbox_contract.messages import FunctionCall, Message
 from sandbox_contract.tool_prompt import tool_prompt
 
-from .policies import Actor, ContextFullError, Usage, View
+from .policies import Actor, ContextFullError, ModelUsage, View
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampling:
-    """How the model is asked; what is None is left to the server."""
+class ChatSampling:
+    """ChatSampling parameters; None means the server's default."""
 
     temperature: float | None = None
     max_tokens: int | None = None
@@ -37,12 +37,12 @@ class Sampling:
 
 
 class ModelPolicy:
-    """Asks one model on one server."""
+    """Queries one model on one server."""
 
-    def __init__(self, model: str, server: ChatServer, sampling: Sampling | None = None) -> None:
+    def __init__(self, model: str, server: ChatServer, sampling: ChatSampling | None = None) -> None:
         self.model = model
         self._server = server
-        self._sampling = sampling or Sampling()
+        self._sampling = sampling or ChatSampling()
 
     def actor(self, task_id: str, seed: int) -> Actor:
         return _ModelActor(self.model, self._server, self._sampling)
@@ -55,12 +55,12 @@ class ModelPolicy:
 
 
 class _ModelActor:
-    def __init__(self, model: str, server: ChatServer, sampling: Sampling) -> None:
+    def __init__(self, model: str, server: ChatServer, sampling: ChatSampling) -> None:
         self._model = model
         self._server = server
         self._sampling = sampling
         self._named = 0
-        self.usage = Usage()
+        self.usage = ModelUsage()
 
     async def act(self, view: View) -> Message | None:
         try:
@@ -88,7 +88,7 @@ class _ModelActor:
         return body
 
     def _action(self, message: Message) -> Message:
-        """The answer as the assistant's message; calls that came without an id get one."""
+        """Return the answer as the assistant's message; calls without an id get one."""
         calls = tuple(self._with_id(call) for call in message.tool_calls or ())
         content = message.content if calls or message.content is not None else ""
         return message.model_copy(
@@ -101,13 +101,13 @@ class _ModelActor:
 
 
 def _sent(message: Message) -> JsonValue:
-    """A message as servers take it: arguments are text there, and an assistant has a content."""
+    """Return a message as servers accept it: arguments are strings, and an assistant has a content."""
     if message.tool_calls:
         calls = tuple(
             call.model_copy(update={"function": _with_text(call.function)}) for call in message.tool_calls
         )
         message = message.model_copy(update={"tool_calls": calls})
-    # Servers return reasoning and do not want it back: some refuse a request that has it.
+    # Servers return reasoning but do not expect it in requests; some reject it.
     unsent = {"reasoning_content", "reasoning"}
     sent: dict[str, JsonValue] = message.model_dump(mode="json", exclude_none=True, exclude=unsent)
     return {"content": None, **sent} if message.tool_calls else {"content": "", **sent}
@@ -120,12 +120,12 @@ def _with_text(function: FunctionCall) -> FunctionCall:
 
 
 def _as_text(messages: list[JsonValue], tools: Iterable[Tool]) -> list[JsonValue]:
-    """The tools at the end of the system prompt."""
-    told = tool_prompt(_dumped(tools))
+    """Return the messages with the tools at the end of the system prompt."""
+    described = tool_prompt(_dumped(tools))
     first = messages[0] if messages else None
     if isinstance(first, dict) and first.get("role") == "system":
-        return [{**first, "content": f"{first.get('content')}\n\n{told}"}, *messages[1:]]
-    return [{"role": "system", "content": told}, *messages]
+        return [{**first, "content": f"{first.get('content')}\n\n{described}"}, *messages[1:]]
+    return [{"role": "system", "content": described}, *messages]
 
 
 def _dumped(tools: Iterable[Tool]) -> list[JsonValue]:

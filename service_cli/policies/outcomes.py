@@ -1,4 +1,4 @@
-"""What became of each episode: figures, no rendering."""
+"""Outcomes of episodes and latencies of calls."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """Why an episode has no verdict."""
+class EpisodeFailure:
+    """Why an episode was not graded."""
 
     failure_class: str
     code: str
@@ -22,32 +22,32 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class EpisodeOutcome:
-    """One episode: graded, or failed. A failure is never a score."""
+class PlayedOutcome:
+    """One episode, graded or failed. A failed episode has no score."""
 
     task_id: str
     elapsed_s: float
     repeat: int = 0
-    """Which of the task's episodes."""
+    """Number of the episode among those of its task."""
     instance_id: str | None = None
     difficulty: str = ""
     category: str = ""
     steps: int = 0
     score: float | None = None
     success: bool | None = None
-    failed: Failed | None = None
+    failed: EpisodeFailure | None = None
     ended: str = ""
-    """Why the policy ended it, where that is worth counting."""
+    """Why the policy ended the episode, if the reason is counted."""
     model_calls: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
     cut: int = 0
-    """The model's answers that ended at the limit of their length."""
+    """Answers of the model that were truncated at the maximum length."""
 
 
 @dataclass(frozen=True, slots=True)
 class LatencySummary:
-    """How long one verb took, seen from the client, in milliseconds."""
+    """Latencies of one operation as seen by the client, in milliseconds."""
 
     verb: str
     calls: int
@@ -55,11 +55,11 @@ class LatencySummary:
     p95_ms: float
     max_ms: float
     run_p50_ms: float | None
-    """Time in the sandbox alone, where the service told it."""
+    """Median time in the sandbox, if the service reported it."""
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that ``share`` of the values do not exceed (nearest rank)."""
+    """Return the smallest value that ``share`` of the values do not exceed (nearest rank)."""
     if not values:
         raise ValueError("no values")
     ordered = sorted(values)
@@ -67,8 +67,8 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 @dataclass(slots=True)
-class Recorder:
-    """Collects what the client tells of each call."""
+class LatencyRecorder:
+    """Collects the latency of each call, as an observer of the client."""
 
     elapsed_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     run_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -79,7 +79,7 @@ class Recorder:
             self.run_ms[exchange.verb].append(exchange.timing_ms["run"])
 
     def summaries(self) -> tuple[LatencySummary, ...]:
-        """Percentiles by verb, in the order in which the verbs were first used."""
+        """Return percentiles by operation, in order of first use."""
         return tuple(self._summary(verb, values) for verb, values in self.elapsed_ms.items())
 
     def _summary(self, verb: str, values: list[float]) -> LatencySummary:

@@ -1,4 +1,4 @@
-"""Plays tasks, so many at a time, and never lets one episode's failure touch another."""
+"""Play tasks concurrently; a failed episode does not affect the others."""
 
 from __future__ import annotations
 
@@ -10,49 +10,49 @@ from typing import TYPE_CHECKING
 
 from sandbox_client import SandboxError
 
-from .conversation import Conversation
-from .outcomes import EpisodeOutcome, Failed, Recorder
-from .policies import PolicyError, Usage
-from .scores import RunSummary, ending_counts, failure_counts, group, groups
+from .conversation import EpisodeConversation
+from .outcomes import EpisodeFailure, LatencyRecorder, PlayedOutcome
+from .policies import ModelUsage, PolicyRunError
+from .scores import PolicyRunSummary, ending_counts, failure_counts, group, groups
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from sandbox_client import AsyncEpisode, AsyncSandboxClient
 
-    from .policies import Actor, Policy
+    from .policies import Actor, EpisodePolicy
 
 
 @dataclass(slots=True)
 class PolicyRun:
-    """One policy over the tasks of some splits."""
+    """A run of one policy over the tasks of some splits."""
 
     environment: str
     splits: tuple[str, ...]
-    """The environment's default split when empty, until ``choose`` knows its name."""
+    """Empty means the default split; ``choose_tasks`` then sets its name."""
     policy_name: str
-    policy: Policy
+    policy: EpisodePolicy
     concurrency: int
     seed: int = 0
-    """Seed of the first episode of each task; the others count on."""
+    """Seed of the first episode of each task; later ones have consecutive seeds."""
     repeat: int = 1
-    """Episodes a task."""
+    """Episodes per task."""
     max_steps: int | None = None
-    """Steps after which the policy stops, where the environment allows more."""
-    keep: Callable[[EpisodeOutcome, Conversation], None] = lambda _outcome, _said: None
-    """Told of every episode as it ends, with what was said in it."""
-    recorder: Recorder = field(default_factory=Recorder)
-    """Give it to the client as its observer."""
-    outcomes: list[EpisodeOutcome] = field(default_factory=list)
+    """Steps after which the policy stops, even if the environment allows more."""
+    on_episode: Callable[[PlayedOutcome, EpisodeConversation], None] = lambda _outcome, _conversation: None
+    """Called with every ended episode and its messages."""
+    recorder: LatencyRecorder = field(default_factory=LatencyRecorder)
+    """Pass it to the client as its observer."""
+    outcomes: list[PlayedOutcome] = field(default_factory=list)
     elapsed_s: float = 0.0
 
     @property
     def name(self) -> str:
-        """Environment and splits."""
+        """The environment and its splits."""
         return f"{self.environment}/{'+'.join(self.splits)}"
 
-    async def choose(self, client: AsyncSandboxClient) -> list[str]:
-        """The ids of the splits' tasks, each once."""
+    async def choose_tasks(self, client: AsyncSandboxClient) -> list[str]:
+        """Return the ids of the splits' tasks without duplicates."""
         profiles = [await client.get_env_profile(self.environment, split) for split in self.splits or (None,)]
         self.splits = tuple(profile.split for profile in profiles)
         return list(dict.fromkeys(task_id for profile in profiles for task_id in profile.task_ids))
@@ -61,18 +61,18 @@ class PolicyRun:
         self,
         client: AsyncSandboxClient,
         task_ids: Sequence[str],
-        done: Callable[[EpisodeOutcome], None] = lambda _: None,
+        done: Callable[[PlayedOutcome], None] = lambda _: None,
     ) -> None:
-        """Play every task; what was finished before a cancellation stays in ``outcomes``."""
+        """Play every task; after a cancellation, ``outcomes`` has the finished episodes."""
         waiting = iter([(task_id, repeat) for repeat in range(self.repeat) for task_id in task_ids])
         started = time.monotonic()
 
         async def worker() -> None:
             for task_id, repeat in waiting:
-                conversation = Conversation()
+                conversation = EpisodeConversation()
                 outcome = await self._episode(client, task_id, repeat, conversation)
                 self.outcomes.append(outcome)
-                self.keep(outcome, conversation)
+                self.on_episode(outcome, conversation)
                 done(outcome)
 
         try:
@@ -84,9 +84,9 @@ class PolicyRun:
             self.elapsed_s = time.monotonic() - started
             await self.policy.aclose()
 
-    def summary(self) -> RunSummary:
-        """The figures of what was played."""
-        return RunSummary(
+    def summary(self) -> PolicyRunSummary:
+        """Return the summary of the finished episodes."""
+        return PolicyRunSummary(
             environment=self.environment,
             splits=self.splits,
             policy=self.policy_name,
@@ -106,13 +106,13 @@ class PolicyRun:
         )
 
     async def _episode(
-        self, client: AsyncSandboxClient, task_id: str, repeat: int, conversation: Conversation
-    ) -> EpisodeOutcome:
+        self, client: AsyncSandboxClient, task_id: str, repeat: int, conversation: EpisodeConversation
+    ) -> PlayedOutcome:
         started = time.monotonic()
         seed = self.seed + repeat
         episode = client.episode(self.environment, task_id, seed=seed)
-        usage = Usage()
-        failed: Failed | None = None
+        usage = ModelUsage()
+        failed: EpisodeFailure | None = None
         score: float | None = None
         success: bool | None = None
         try:
@@ -123,10 +123,10 @@ class PolicyRun:
                 verdict = await episode.evaluate()
                 score, success = verdict.score, verdict.success
         except SandboxError as error:
-            failed = Failed(error.failure_class.value, error.code, str(error))
-        except PolicyError as error:
-            failed = Failed("policy", error.code, str(error))
-        return EpisodeOutcome(
+            failed = EpisodeFailure(error.failure_class.value, error.code, str(error))
+        except PolicyRunError as error:
+            failed = EpisodeFailure("policy", error.code, str(error))
+        return PlayedOutcome(
             task_id=task_id,
             elapsed_s=time.monotonic() - started,
             repeat=repeat,
@@ -144,14 +144,14 @@ class PolicyRun:
             cut=usage.cut,
         )
 
-    async def _act(self, actor: Actor, episode: AsyncEpisode, conversation: Conversation) -> None:
-        conversation.begin(episode.observation.messages, episode.tools, episode.info)
+    async def _act(self, actor: Actor, episode: AsyncEpisode, conversation: EpisodeConversation) -> None:
+        conversation.open(episode.observation.messages, episode.tools, episode.info)
         while not episode.finished and (self.max_steps is None or episode.step_index < self.max_steps):
             message = await actor.act(conversation.view())
             if message is None:
                 break
-            conversation.act(message)
-            conversation.answer(await episode.step(message))
+            conversation.add_action(message)
+            conversation.add_observation(await episode.step(message))
 
 
 def _instance_of(episode: AsyncEpisode) -> str | None:

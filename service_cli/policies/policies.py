@@ -1,7 +1,7 @@
-"""What acts in an episode: a policy gives one actor an episode, and the actor says message after message.
+"""Policies: a policy makes an actor for each episode, and the actor produces the assistant's messages.
 
-Here are the protocol and the policies that look at nothing: the reference solution, an empty answer, and
-messages read from a file.
+This module has the protocols and the policies that ignore observations: the reference solution, an empty
+message, and messages from a file.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 _MESSAGES = TypeAdapter(tuple[Message, ...])
 
 
-class PolicyError(ValueError):
-    """The policy has nothing to say on a task, its file is wrong, or its model server failed.
+class PolicyRunError(ValueError):
+    """The policy has no messages for a task, its file is invalid, or its model server failed.
 
-    It is never a score: ``code`` says what happened.
+    ``code`` says which. The episode has no score.
     """
 
     def __init__(self, detail: str, code: str = "no_messages") -> None:
         super().__init__(detail)
         self.code = code
 
-    def __reduce__(self) -> tuple[type[PolicyError], tuple[str, str]]:
+    def __reduce__(self) -> tuple[type[PolicyRunError], tuple[str, str]]:
         return (type(self), (str(self), self.code))
 
 
-class ContextFullError(PolicyError):
-    """The conversation is longer than the model takes."""
+class ContextFullError(PolicyRunError):
+    """The conversation exceeds the model's context."""
 
     def __init__(self, detail: str, code: str = "context_length") -> None:
         super().__init__(detail, code)
@@ -47,72 +47,72 @@ class ContextFullError(PolicyError):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What an actor sees before it acts."""
+    """The input of an actor."""
 
     messages: tuple[Message, ...]
-    """The whole conversation, the newest observation last."""
+    """The whole conversation, the latest observation last."""
     tools: tuple[Tool, ...]
-    """The tools that there are now."""
+    """The current tools."""
     info: JsonObject
-    """What the environment added to the newest observation."""
+    """The info of the latest observation."""
 
 
 @dataclass(slots=True)
-class Usage:
-    """What an actor used up."""
+class ModelUsage:
+    """Calls and tokens that an actor used."""
 
     calls: int = 0
-    """Answers of a model server."""
+    """Completions of a model server."""
     tokens_in: int = 0
     tokens_out: int = 0
     cut: int = 0
-    """Answers that ended at the limit of their length."""
+    """Answers that were truncated at the maximum length."""
     ended: str = ""
-    """Why the actor ended the episode, where that is worth counting."""
+    """Why the actor ended the episode, if the reason is counted."""
 
 
 class Actor(Protocol):
-    """Acts in one episode."""
+    """Produces the messages of one episode."""
 
     @property
-    def usage(self) -> Usage:
-        """What it has used up so far."""
+    def usage(self) -> ModelUsage:
+        """Calls and tokens so far."""
         ...
 
     async def act(self, view: View) -> Message | None:
-        """The assistant's next message; None ends the episode. Raises PolicyError."""
+        """Return the assistant's next message; None ends the episode. Raises PolicyRunError."""
         ...
 
 
-class Policy(Protocol):
-    """Gives every episode its actor."""
+class EpisodePolicy(Protocol):
+    """Makes the actors of episodes."""
 
     def actor(self, task_id: str, seed: int) -> Actor:
-        """An actor for an episode of a task. Raises PolicyError when it has nothing to say on it."""
+        """Return an actor for an episode of a task. Raises PolicyRunError without messages for the task."""
         ...
 
     async def prepare(self) -> None:
-        """Called once before the first episode. Raises PolicyError when nothing could be played."""
+        """Prepare before the first episode. Raises PolicyRunError if no episode could be played."""
         ...
 
     async def aclose(self) -> None:
-        """Called once after the last."""
+        """Free resources after the last episode."""
         ...
 
 
 class FixedActor:
-    """Says its messages one after another, whatever it sees."""
+    """Returns fixed messages in order."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages: Iterator[Message] = iter(messages)
-        self.usage = Usage()
+        self.usage = ModelUsage()
 
     async def act(self, view: View) -> Message | None:
         return next(self._messages, None)
 
 
-class Prepared:
-    """A policy that needs neither preparation nor an end."""
+class StatelessPolicy:
+    """Base of policies without resources."""
 
     async def prepare(self) -> None:
         pass
@@ -121,8 +121,8 @@ class Prepared:
         pass
 
 
-class ReferencePolicy(Prepared):
-    """Says what the environment's own solution says."""
+class ReferencePolicy(StatelessPolicy):
+    """Plays the reference solutions of an environment."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -130,19 +130,19 @@ class ReferencePolicy(Prepared):
     def actor(self, task_id: str, seed: int) -> Actor:
         reference = self._catalog.reference(task_id)
         if not reference:
-            raise PolicyError(f"{task_id} has no reference solution")
+            raise PolicyRunError(f"{task_id} has no reference solution")
         return FixedActor(_MESSAGES.validate_python(reference))
 
 
-class EmptyPolicy(Prepared):
-    """Says nothing: a task that it passes is a broken task."""
+class EmptyPolicy(StatelessPolicy):
+    """Sends one empty message: a task that it solves is broken."""
 
     def actor(self, task_id: str, seed: int) -> Actor:
         return FixedActor((Message(role="assistant", content=""),))
 
 
-class ScriptedPolicy(Prepared):
-    """Says what a file has for each task."""
+class ScriptPolicy(StatelessPolicy):
+    """Plays the messages that a file has for each task."""
 
     def __init__(self, script: Mapping[str, Sequence[Message]]) -> None:
         self._script = script
@@ -151,20 +151,20 @@ class ScriptedPolicy(Prepared):
         try:
             return FixedActor(self._script[task_id])
         except KeyError:
-            raise PolicyError(f"the script has no line for {task_id}") from None
+            raise PolicyRunError(f"the script has no line for {task_id}") from None
 
 
 class _Line(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     environment: str = ""
-    """Ignored: a line of demonstrations may name it."""
+    """Ignored: lines of demonstrations have it."""
     task_id: str
     messages: tuple[Message, ...]
 
 
-def read_script(path: Path) -> ScriptedPolicy:
-    """A scripted policy from JSONL: ``{"task_id": ..., "messages": [{"role": "assistant", ...}]}``."""
+def read_script(path: Path) -> ScriptPolicy:
+    """Read a policy from JSONL: ``{"task_id": ..., "messages": [{"role": "assistant", ...}]}``."""
     script: dict[str, Sequence[Message]] = {}
     for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         if not text.strip():
@@ -172,6 +172,6 @@ def read_script(path: Path) -> ScriptedPolicy:
         try:
             line = _Line.model_validate(json.loads(text))
         except (ValidationError, ValueError) as error:
-            raise PolicyError(f"{path}, line {number}: {error}", "usage") from error
+            raise PolicyRunError(f"{path}, line {number}: {error}", "usage") from error
         script[line.task_id] = line.messages
-    return ScriptedPolicy(script)
+    return ScriptPolicy(script)

@@ -1,4 +1,4 @@
-"""Random arguments for a tool: values that its JSON schema allows, texts of words that were seen."""
+"""Random arguments of a tool: values of its JSON schema, with strings of words from the observations."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _MOST_WORDS = 2000
 _DEEPEST = 4
 _MOST_ITEMS = 3
 _OPTIONAL = 0.5
-"""Share of optional arguments that are given."""
+"""Share of optional arguments that are set."""
 _FALLBACK = ("one", "two", "red", "look")
 
 
 def words_of(text: str) -> list[str]:
-    """The different words of a text, in order."""
+    """Return the distinct words of a text in order."""
     return list(dict.fromkeys(_WORD.findall(text)))[:_MOST_WORDS]
 
 
 def random_words(random: Random, words: Sequence[str], most: int = 3) -> str:
-    """A few of the words."""
+    """Return up to ``most`` of the words."""
     return " ".join(random.choices(words or _FALLBACK, k=random.randint(1, most)))
 
 
 def random_value(schema: JsonObject, random: Random, words: Sequence[str], depth: int = 0) -> JsonValue:
-    """A value of a schema. What the schema does not say is a text."""
+    """Return a random value of a schema, a string if it has no type."""
     if "const" in schema:
         return schema["const"]
     allowed = _list(schema.get("enum")) or _list(schema.get("examples"))

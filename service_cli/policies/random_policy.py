@@ -1,8 +1,8 @@
-"""A policy that acts at random, in any environment: the floor that every other policy is measured against.
+"""A policy that acts at random in any environment: the baseline of every other policy.
 
-It takes one of the actions that the environment offers, where it offers any; else it calls a random tool with
-random arguments of its schema; now and then, or where there is no tool, it says a few words. The same seed
-says the same on the same observations.
+It chooses one of the actions that the environment offers, or else calls a random tool with random arguments
+of its schema. Sometimes, or if there is no tool, it writes a few words. The same seed and observations give
+the same messages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_contract.messages import FunctionCall, Message, ToolCall
 
-from .policies import Actor, Prepared, Usage, View
+from .policies import Actor, ModelUsage, StatelessPolicy, View
 from .random_arguments import random_value, random_words, words_of
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 _PLAIN = 0.1
-"""Share of plain text where there are tools."""
+"""Share of plain text if there are tools."""
 _BLANK = re.compile(r"<[^<>\[\]]*>|(?<=\[)(?:your |the )?(?:query|keywords|words)(?=\])")
-"""What stands for the actor's own words in an action that is offered, as in ``search[<query>]``."""
+"""A placeholder in an offered action, as in ``search[<query>]``."""
 
 
-class RandomPolicy(Prepared):
-    """Gives every episode a random generator of its own."""
+class RandomPolicy(StatelessPolicy):
+    """Makes actors with a random generator each."""
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
@@ -43,7 +43,7 @@ class _RandomActor:
         self._seen = 0
         self._words: dict[str, None] = {}
         self._calls = 0
-        self.usage = Usage()
+        self.usage = ModelUsage()
 
     async def act(self, view: View) -> Message | None:
         for message in view.messages[self._seen :]:

@@ -1,4 +1,4 @@
-"""A run's episodes as JSON lines: figures, and every message, for whoever wants to look or to train."""
+"""Write the episodes of a run as JSON lines, with outcomes and all messages."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from .conversation import Conversation
-    from .outcomes import EpisodeOutcome
+    from .conversation import EpisodeConversation
+    from .outcomes import PlayedOutcome
 
 
 class EpisodeFile:
-    """Written line by line, so that an interrupted run leaves what was finished. A context manager."""
+    """A file of episodes, written line by line, so that an interrupted run keeps the finished ones."""
 
     def __init__(self, path: Path, environment: str, policy: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -29,7 +29,7 @@ class EpisodeFile:
     ) -> None:
         self._file.close()
 
-    def write(self, outcome: EpisodeOutcome, conversation: Conversation) -> None:
+    def write(self, outcome: PlayedOutcome, conversation: EpisodeConversation) -> None:
         """Add an episode."""
         line = {
             **self._head,

@@ -1,4 +1,4 @@
-"""What a whole run amounts to: success, score, steps and tokens, by group, and failures by class."""
+"""Summarise a run: success, score, steps and tokens by group, and failures by class."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .outcomes import EpisodeOutcome, LatencySummary
+    from .outcomes import LatencySummary, PlayedOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +21,11 @@ class GroupSummary:
     successes: int
     mean_score: float | None
     mean_steps: float | None = None
-    """Of the graded episodes, as all figures but ``episodes`` and tokens are."""
+    """Of the graded episodes, like all figures except ``episodes`` and tokens."""
     tasks: int = 0
-    """Different tasks with a graded episode."""
+    """Distinct tasks with a graded episode."""
     tasks_solved: int = 0
-    """Those of them that one of their episodes solved: pass@k, with k episodes a task."""
+    """Tasks that at least one of their k episodes solved, for pass@k."""
     tokens_in: int = 0
     tokens_out: int = 0
 
@@ -41,8 +41,8 @@ class GroupSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class RunSummary:
-    """A whole run."""
+class PolicyRunSummary:
+    """The summary of a run."""
 
     environment: str
     splits: tuple[str, ...]
@@ -53,27 +53,27 @@ class RunSummary:
     by_difficulty: tuple[GroupSummary, ...]
     by_category: tuple[GroupSummary, ...]
     failures: dict[str, int]
-    """Episodes without a verdict by failure class; no task counts as failed because of them."""
+    """EpisodeFailure episodes by failure class; they do not count as unsolved."""
     latencies: tuple[LatencySummary, ...]
     failure_codes: dict[str, int] = field(default_factory=dict)
-    """The same by ``class/code``."""
+    """EpisodeFailure episodes by ``class/code``."""
     endings: dict[str, int] = field(default_factory=dict)
-    """Graded episodes that the policy ended for a reason of its own, such as a full context."""
+    """Graded episodes that the policy ended, by reason, such as a full context."""
     seed: int = 0
     repeat: int = 1
-    """Episodes a task."""
+    """Episodes per task."""
     model_calls: int = 0
     cut: int = 0
-    """The model's answers that ended at the limit of their length."""
+    """Answers of the model that were truncated at the maximum length."""
 
     @property
     def episodes_per_s(self) -> float:
-        """Throughput of the run."""
+        """Episodes per second."""
         return self.overall.episodes / self.elapsed_s if self.elapsed_s > 0 else 0.0
 
 
-def group(name: str, outcomes: Iterable[EpisodeOutcome]) -> GroupSummary:
-    """Success and score over the graded episodes."""
+def group(name: str, outcomes: Iterable[PlayedOutcome]) -> GroupSummary:
+    """Summarise a group of episodes."""
     members = list(outcomes)
     graded = [outcome for outcome in members if outcome.score is not None]
     scores = [outcome.score for outcome in graded if outcome.score is not None]
@@ -91,9 +91,9 @@ def group(name: str, outcomes: Iterable[EpisodeOutcome]) -> GroupSummary:
     )
 
 
-def groups(outcomes: Sequence[EpisodeOutcome], attribute: str) -> tuple[GroupSummary, ...]:
-    """One summary for each value of an attribute; none when no episode has any."""
-    named: dict[str, list[EpisodeOutcome]] = defaultdict(list)
+def groups(outcomes: Sequence[PlayedOutcome], attribute: str) -> tuple[GroupSummary, ...]:
+    """Return a summary for each value of an attribute, none if no episode has a value."""
+    named: dict[str, list[PlayedOutcome]] = defaultdict(list)
     for outcome in outcomes:
         named[getattr(outcome, attribute)].append(outcome)
     if set(named) <= {""}:
@@ -101,14 +101,14 @@ def groups(outcomes: Sequence[EpisodeOutcome], attribute: str) -> tuple[GroupSum
     return tuple(group(name or "-", named[name]) for name in sorted(named))
 
 
-def failure_counts(outcomes: Iterable[EpisodeOutcome], *, codes: bool = False) -> dict[str, int]:
-    """Episodes without a verdict by failure class, or by class and code."""
+def failure_counts(outcomes: Iterable[PlayedOutcome], *, codes: bool = False) -> dict[str, int]:
+    """Count failed episodes by failure class, or by class and code."""
     failures = [outcome.failed for outcome in outcomes if outcome.failed is not None]
     return dict(
         Counter(f"{each.failure_class}/{each.code}" if codes else each.failure_class for each in failures)
     )
 
 
-def ending_counts(outcomes: Iterable[EpisodeOutcome]) -> dict[str, int]:
-    """Graded episodes by the reason for which the policy ended them."""
+def ending_counts(outcomes: Iterable[PlayedOutcome]) -> dict[str, int]:
+    """Count graded episodes by the reason for which the policy ended them."""
     return dict(Counter(outcome.ended for outcome in outcomes if outcome.ended and outcome.failed is None))

@@ -1,4 +1,4 @@
-"""Which policy a word means: ``reference``, ``random``, ``empty``, ``script`` or ``openai:MODEL@URL``."""
+"""Make a policy from its name: ``reference``, ``random``, ``empty``, ``script`` or ``openai:MODEL@URL``."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.environments.registry import build_registry
 
-from .model_policy import ModelPolicy, Sampling
-from .policies import EmptyPolicy, PolicyError, ReferencePolicy, read_script
+from .model_policy import ChatSampling, ModelPolicy
+from .policies import EmptyPolicy, PolicyRunError, ReferencePolicy, read_script
 from .random_policy import RandomPolicy
 
 if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
 
     from .chat_server import ChatServer
-    from .policies import Policy
+    from .policies import EpisodePolicy
 
 
 NAMES = ("reference", "random", "empty", "script", "openai:MODEL@URL")
@@ -27,26 +27,26 @@ _SECRET = re.compile(r"//[^/@]*@")
 
 @dataclass(frozen=True, slots=True)
 class PolicyChoice:
-    """A policy's word, and what only some policies read."""
+    """The name of a policy, and options that only some policies use."""
 
     name: str
     script: Path | None = None
     seed: int = 0
-    sampling: Sampling | None = None
+    sampling: ChatSampling | None = None
     timeout_s: float = 240.0
-    """Longest wait for one answer of a model, all attempts together."""
+    """Longest wait for one answer of a model, retries included."""
     api_key: str | None = None
 
     @property
     def label(self) -> str:
-        """The word without what its address may have of a password."""
+        """The name without the password that its address may have."""
         return _SECRET.sub("//", self.name)
 
 
-def make_policy(choice: PolicyChoice, env: str, config: ServiceConfig) -> Policy:
-    """The policy of a choice. Raises PolicyError, ServiceError."""
+def make_policy(choice: PolicyChoice, env: str, config: ServiceConfig) -> EpisodePolicy:
+    """Make a policy. Raises PolicyRunError, ServiceError."""
     if (choice.name == "script") != (choice.script is not None):
-        raise PolicyError("--policy script and --script FILE belong together", "usage")
+        raise PolicyRunError("--policy script and --script FILE need each other", "usage")
     if choice.script is not None:
         return read_script(choice.script)
     if choice.name.startswith(_MODEL):
@@ -59,7 +59,7 @@ def make_policy(choice: PolicyChoice, env: str, config: ServiceConfig) -> Policy
             return RandomPolicy(choice.seed)
         case "empty":
             return EmptyPolicy()
-    raise PolicyError(f"there is no policy {choice.name!r}; there are: {', '.join(NAMES)}", "usage")
+    raise PolicyRunError(f"unknown policy {choice.name!r}; expected one of: {', '.join(NAMES)}", "usage")
 
 
 def _server(url: str, choice: PolicyChoice) -> ChatServer:
@@ -68,7 +68,7 @@ def _server(url: str, choice: PolicyChoice) -> ChatServer:
     except ModuleNotFoundError as error:
         if error.name != "openai":
             raise
-        raise PolicyError(
+        raise PolicyRunError(
             "a model's policy needs the package 'openai'; "
             "install it with: pip install 'training-sandbox[model-policy]'",
             "usage",
@@ -77,8 +77,8 @@ def _server(url: str, choice: PolicyChoice) -> ChatServer:
 
 
 def _model_of(name: str) -> tuple[str, str]:
-    """Model and address; both may contain ``@``, so the address begins where ``@http`` does."""
+    """Return model and address; both may contain ``@``, so the address begins at ``@http``."""
     model, mark, address = name.removeprefix(_MODEL).partition("@http")
     if not model or not mark:
-        raise PolicyError(f"write {_MODEL}MODEL@http://HOST:PORT, not {name!r}", "usage")
+        raise PolicyRunError(f"invalid policy {name!r}; write {_MODEL}MODEL@http://HOST:PORT", "usage")
     return model, f"http{address}"

@@ -24,13 +24,13 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from deploy.preparation import prepared
+from deploy.preparation import prepare_sandboxes
 from deploy.serve_app import run_service
 from local_processes.ports import free_port
 from sandbox_service.config import ServiceConfig
 from service_cli.bench.context import rounded
 from service_cli.bench.instances import create_body, instance_body, settle, step_body
-from service_cli.bench.load import Lane, Target, drive
+from service_cli.bench.load import LoadConnection, Target, drive
 from service_cli.bench.machine import describe_machine
 from service_cli.policies.outcomes import percentile
 
@@ -94,7 +94,7 @@ class Greedy:
     async def step_on(self, stop: asyncio.Event) -> None:
         """One of many clients that step as fast as they can."""
 
-        async def lane(lane: Lane) -> None:
+        async def lane(lane: LoadConnection) -> None:
             instance = json.loads(await lane.post("/v1/create_instance", create_body("echo", "echo-endless")))
             for index in range(10_000_000):
                 if stop.is_set():
@@ -224,7 +224,7 @@ async def alone(quiet: Target, seconds: float) -> dict[str, object]:
 async def step_quietly(port: int, key: str, seconds: float) -> list[float]:
     """Milliseconds of steps one after another, with a pause between two."""
 
-    async def lane(lane: Lane) -> None:
+    async def lane(lane: LoadConnection) -> None:
         created = await lane.post("/v1/create_instance", create_body("echo", "echo-endless"))
         instance, end = json.loads(created)["instance_id"], time.monotonic() + seconds
         index = 0
@@ -302,7 +302,7 @@ def two_tenants() -> Iterator[tuple[Target, Target]]:
             "store": {"url": f"sqlite:///{Path(folder) / 'trajectories.sqlite'}"},
             "environments": {"enabled": ["code", "echo"]},
         }
-        config = prepared(ServiceConfig.model_validate(tree), lambda line: None)
+        config = prepare_sandboxes(ServiceConfig.model_validate(tree), lambda line: None)
         with run_service(config) as service:
             yield Target.of(service.url, keys["greedy"]), Target.of(service.url, keys["quiet"])
 

@@ -14,7 +14,7 @@ def config(**tree: object) -> ServiceConfig:
 
 def test_process_sandboxes_are_not_served_to_other_machines_whatever_was_asked_for():
     process = {"kind": "process"}
-    with pytest.raises(ExposureError, match="process sandboxes are no security boundary"):
+    with pytest.raises(ExposureError, match="process sandboxes are not a security boundary"):
         check_reach(config(server={"host": "0.0.0.0", "insecure": True}, sandbox=process))
     check_reach(config(server={"host": "0.0.0.0", "insecure": True}, sandbox={"kind": "docker"}))
     check_reach(config(sandbox=process))

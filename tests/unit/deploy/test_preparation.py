@@ -1,6 +1,6 @@
 import pytest
 
-from deploy.preparation import prepared
+from deploy.preparation import prepare_sandboxes
 from sandbox_service.config.reading import read_config
 from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.host import Host
@@ -9,19 +9,20 @@ NOBODY = "sandbox.docker_host=tcp://127.0.0.1:1"
 
 
 def test_auto_takes_processes_where_no_engine_answers_and_says_why() -> None:
-    told: list[str] = []
-    settled = prepared(read_config(None, ["sandbox.kind=auto", NOBODY]), told.append)
+    lines_reported: list[str] = []
+    settled = prepare_sandboxes(read_config(None, ["sandbox.kind=auto", NOBODY]), lines_reported.append)
     assert settled.sandbox.kind == "process"
-    assert told[0].startswith("process sandboxes, since no Docker engine answers")
-    assert "no security boundary" in told[1]
+    assert lines_reported[0].startswith("process sandboxes, since no Docker engine answers")
+    assert "not a security boundary" in lines_reported[1]
 
 
 def test_process_boxes_say_which_protections_are_on_and_which_are_not(tmp_path) -> None:
-    told: list[str] = []
-    prepared(
-        read_config(None, ["sandbox.kind=process", f"sandbox.state_dir='{tmp_path}/closed'"]), told.append
+    lines_reported: list[str] = []
+    prepare_sandboxes(
+        read_config(None, ["sandbox.kind=process", f"sandbox.state_dir='{tmp_path}/closed'"]),
+        lines_reported.append,
     )
-    lines = dict(line.split(": ", 1) for line in told if line.startswith("protections"))
+    lines = dict(line.split(": ", 1) for line in lines_reported if line.startswith("protections"))
     named = ", ".join(lines.values()).split(", ")
     assert sorted(named) == sorted(Host("python3", drops_uids=False, namespaces=False).protections())
     # Other user ids cannot come to a state folder below one of pytest's.
@@ -31,9 +32,9 @@ def test_process_boxes_say_which_protections_are_on_and_which_are_not(tmp_path) 
 
 def test_docker_that_was_asked_for_and_does_not_answer_is_an_error() -> None:
     with pytest.raises(ServiceError, match="no Docker engine answers"):
-        prepared(read_config(None, ["sandbox.kind=docker", NOBODY]), lambda _: None)
+        prepare_sandboxes(read_config(None, ["sandbox.kind=docker", NOBODY]), lambda _: None)
 
 
 def test_processes_that_were_asked_for_need_no_engine() -> None:
     config = read_config(None, ["sandbox.kind=process", NOBODY])
-    assert prepared(config, lambda _: None) == config
+    assert prepare_sandboxes(config, lambda _: None) == config

@@ -46,7 +46,7 @@ def test_urls_without_a_relative_path_stay(url: str):
     assert with_absolute_paths(config(store={"url": url})).store.url == url
 
 
-def test_a_port_in_use_is_told_before_anything_is_started():
+def test_a_port_in_use_is_reported_before_anything_starts():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deploy.supervisor_core import secret_places
+from deploy.supervisor_core import secret_paths
 from sandbox_service.config import ServiceConfig
 
 
@@ -15,7 +15,7 @@ def test_the_store_and_task_files_with_solutions_are_secret():
             "environments": {"code": {"task_files": ["/srv/tasks/own.toml"], "mbpp_path": "/srv/mbpp.jsonl"}},
         }
     )
-    assert {str(path) for path in secret_places(config)} == {
+    assert {str(path) for path in secret_paths(config)} == {
         "/srv/tasks/own.toml",
         "/srv/mbpp.jsonl",
         "/srv/store",
@@ -27,4 +27,4 @@ def test_the_store_and_task_files_with_solutions_are_secret():
 
 def test_a_store_that_is_no_file_of_this_machine_has_none():
     config = ServiceConfig.model_validate({"store": {"url": "postgresql://db.example/sandbox"}})
-    assert not [path for path in secret_places(config) if "example" in str(path) or path == Path("/")]
+    assert not [path for path in secret_paths(config) if "example" in str(path) or path == Path("/")]

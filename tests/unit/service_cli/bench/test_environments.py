@@ -5,7 +5,7 @@ import pytest
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from service_cli.bench.comparisons import beside_plain, plain_process
 from service_cli.bench.environments import FAILED, box_count, boxes_capacity, problems
-from service_cli.bench.episodes import Tally
+from service_cli.bench.episodes import EpisodeCounts
 from service_cli.bench.levels import Echo, level_figures
 from service_cli.bench.lifetimes import memory_figures
 from service_cli.bench.load import Load
@@ -19,7 +19,7 @@ def load(wall_s: float = 2.0) -> Load:
 
 
 def test_figures_of_a_level_are_by_episode_and_beside_the_yardstick() -> None:
-    tally = Tally(solved=2)
+    tally = EpisodeCounts(solved=2)
     used = {"runner": 0.03, "gateway": 0.01, "yardstick": 9.0}
     figures = level_figures(load(), tally, used, Echo(p50_ms=0.5, per_s=200.0, cpu_s=0.001))
     assert figures["episodes_per_s"] == 1.0
@@ -37,7 +37,7 @@ def test_figures_of_a_level_are_by_episode_and_beside_the_yardstick() -> None:
 
 
 def test_a_level_tells_what_went_wrong() -> None:
-    tally = Tally(solved=1, unsolved=["hard"], failures=["easy: status 500"])
+    tally = EpisodeCounts(solved=1, unsolved=["hard"], failures=["easy: status 500"])
     figures = level_figures(load(), tally, {}, Echo(0.5, 200.0, 0.001))
     assert (figures["episodes"], figures["solved"], figures["unsolved"], figures["failed"]) == (3, 1, 1, 1)
     assert figures["first_problem"] == "easy: status 500"

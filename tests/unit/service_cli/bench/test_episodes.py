@@ -37,7 +37,7 @@ def scripts(*steps: int, environment: str = "echo") -> Scripts:
 async def test_whole_episodes_are_played_and_released() -> None:
     service = EchoService(steps=3)
     with served(service) as target:
-        load, tally = await play_many(target, scripts(3), lanes=2, most=5, most_s=60)
+        load, tally = await play_many(target, scripts(3), connections=2, most=5, most_s=60)
     assert (tally.episodes, tally.solved, tally.problem) == (5, 5, None)
     assert len(service.released) == 5
     assert not service.live
@@ -47,21 +47,23 @@ async def test_whole_episodes_are_played_and_released() -> None:
 async def test_an_episode_that_is_over_takes_no_further_step() -> None:
     service = EchoService(steps=2)
     with served(service) as target:
-        _, tally = await play_many(target, scripts(9), lanes=1, most=1, most_s=60)
+        _, tally = await play_many(target, scripts(9), connections=1, most=1, most_s=60)
     assert tally.solved == 1
     assert service.calls.count("step") == 2
 
 
 async def test_a_reference_that_does_not_solve_is_counted_and_named() -> None:
     with served(EchoService(steps=3)) as target:
-        _, tally = await play_many(target, scripts(3, 1), lanes=1, most=4, most_s=60)
+        _, tally = await play_many(target, scripts(3, 1), connections=1, most=4, most_s=60)
     assert (tally.solved, tally.unsolved) == (2, ["task-1", "task-1"])
     assert tally.problem == "task-1 is not solved by its reference"
 
 
 async def test_a_refused_episode_is_counted_with_its_reason() -> None:
     with served(EchoService()) as target:
-        _, tally = await play_many(target, scripts(1, environment="nowhere"), lanes=1, most=2, most_s=60)
+        _, tally = await play_many(
+            target, scripts(1, environment="nowhere"), connections=1, most=2, most_s=60
+        )
     assert (tally.episodes, tally.solved) == (2, 0)
     assert tally.problem is not None
     assert "unknown_environment" in tally.problem
@@ -69,7 +71,7 @@ async def test_a_refused_episode_is_counted_with_its_reason() -> None:
 
 async def test_every_client_plays_one_episode_however_short_the_time() -> None:
     with served(EchoService(steps=1)) as target:
-        _, tally = await play_many(target, scripts(1), lanes=4, most=1, most_s=0)
+        _, tally = await play_many(target, scripts(1), connections=4, most=1, most_s=0)
     assert tally.solved == 4
 
 
@@ -77,4 +79,4 @@ async def test_nobody_at_the_address_ends_the_measurement() -> None:
     with served(EchoService()) as target:
         pass
     with pytest.raises((LoadError, OSError)):
-        await play_many(target, scripts(1), lanes=1, most=1, most_s=1)
+        await play_many(target, scripts(1), connections=1, most=1, most_s=1)

@@ -5,22 +5,22 @@ import sys
 
 import pytest
 
-from service_cli.bench.context import Sizes, beside, rounded, spread
+from service_cli.bench.context import Sizes, medians, percentiles, rounded
 from service_cli.bench.machine import available_memory_mb, describe_machine
-from service_cli.bench.processes import CpuLook, CpuUse, cpu_look, memory_mb, processes_of
+from service_cli.bench.processes import CpuSnapshot, CpuUse, cpu_snapshot, memory_mb, processes_of
 from service_cli.bench.suites import SUITES
 from tests.harness.waiting import wait_until
 
 
 def test_a_spread_stands_beside_its_yardstick() -> None:
-    figures = spread([1.0, 2.0, 3.0, 4.0], 0.5)
+    figures = percentiles([1.0, 2.0, 3.0, 4.0], 0.5)
     assert figures == {"p50_ms": 2.0, "p95_ms": 4.0, "yardstick_p50_ms": 0.5, "ratio_p50": 4.0}
 
 
 def test_rounds_are_joined_by_their_medians() -> None:
-    assert beside([{"a": 1.0}, {"a": 9.0}, {"a": 2.0}]) == {"a": 2.0}
+    assert medians([{"a": 1.0}, {"a": 9.0}, {"a": 2.0}]) == {"a": 2.0}
     with pytest.raises(TypeError, match="no figure"):
-        beside([{"a": "fast"}])
+        medians([{"a": "fast"}])
 
 
 def test_figures_have_four_digits() -> None:
@@ -33,21 +33,21 @@ def test_figures_have_four_digits() -> None:
 
 
 def test_cpu_between_two_looks_counts_new_processes() -> None:
-    before = CpuLook({(1, 0): CpuUse("gateway", 0, 5.0)})
-    after = CpuLook({(1, 0): CpuUse("gateway", 0, 7.0), (3, 0): CpuUse("runner", 0, 2.0)})
+    before = CpuSnapshot({(1, 0): CpuUse("gateway", 0, 5.0)})
+    after = CpuSnapshot({(1, 0): CpuUse("gateway", 0, 7.0), (3, 0): CpuUse("runner", 0, 2.0)})
     assert before.until(after) == {"gateway": 2.0, "runner": 2.0}
 
 
 def test_a_process_that_ended_counts_once_in_the_parent_that_waited_for_it() -> None:
-    before = CpuLook({(1, 0): CpuUse("runner", 0, 5.0), (2, 0): CpuUse("runner", 1, 1.0)})
+    before = CpuSnapshot({(1, 0): CpuUse("runner", 0, 5.0), (2, 0): CpuUse("runner", 1, 1.0)})
     # The parent used 0.5 itself, and waited for a child that used 3 in all.
-    after = CpuLook({(1, 0): CpuUse("runner", 0, 8.5)})
+    after = CpuSnapshot({(1, 0): CpuUse("runner", 0, 8.5)})
     assert before.until(after) == {"runner": 2.5}
 
 
 def test_a_process_that_nobody_waited_for_is_forgotten() -> None:
-    before = CpuLook({(1, 0): CpuUse("runner", 0, 5.0), (2, 0): CpuUse("shim", 77, 1.0)})
-    after = CpuLook({(1, 0): CpuUse("runner", 0, 6.0)})
+    before = CpuSnapshot({(1, 0): CpuUse("runner", 0, 5.0), (2, 0): CpuUse("shim", 77, 1.0)})
+    after = CpuSnapshot({(1, 0): CpuUse("runner", 0, 6.0)})
     assert before.until(after) == {"runner": 1.0}
 
 
@@ -57,7 +57,7 @@ def test_processes_are_known_by_their_command_lines() -> None:
     try:
         # A child has its command line a moment after it was started.
         wait_until(lambda: marked.pid in processes_of("runner"))
-        uses = {pid: use.part for (pid, _), use in cpu_look().uses.items()}
+        uses = {pid: use.part for (pid, _), use in cpu_snapshot().uses.items()}
         assert uses[marked.pid] == "runner"
         assert os.getpid() not in processes_of("runner")
         assert (memory_mb("runner") or 0.0) > 0

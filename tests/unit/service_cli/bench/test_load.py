@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from service_cli.bench.load import Lane, LoadError, Target, connect, drive
+from service_cli.bench.load import LoadConnection, LoadError, Target, connect, drive
 
 
 @asynccontextmanager
@@ -41,9 +41,9 @@ def answer(status: int = 200, body: bytes = b"{}") -> bytes:
 
 
 def times(count: int, path: str = "/a"):
-    async def work(lane: Lane) -> None:
+    async def work(connection: LoadConnection) -> None:
         for _ in range(count):
-            await lane.post(path, b"{}")
+            await connection.post(path, b"{}")
 
     return work
 

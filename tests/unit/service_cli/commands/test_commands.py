@@ -67,7 +67,7 @@ def test_an_infrastructure_failure_is_a_bad_exit_and_no_score(server: str, backe
     backend.failures[Op.STEP] = ServiceError(ErrorCode.INSTANCE_LOST)
     result = invoke("run", "--env", "echo", "--server", server)
     assert result.exit_code == 1
-    assert "Episodes without a verdict" in result.stdout
+    assert "Failed episodes" in result.stdout
     assert "sandbox" in result.stdout
 
 
@@ -82,20 +82,20 @@ def test_a_script_is_played(server: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("run", "--env", "nowhere"), "no environment 'nowhere'"),
+        (("run", "--env", "nowhere"), "unknown environment 'nowhere'"),
         (("run", "--env", "echo", "--split", "nothing"), "no split 'nothing'"),
-        (("run", "--env", "echo", "--policy", "script"), "belong together"),
-        (("envs", "show", "nowhere"), "no environment 'nowhere'"),
+        (("run", "--env", "echo", "--policy", "script"), "need each other"),
+        (("envs", "show", "nowhere"), "unknown environment 'nowhere'"),
     ],
 )
-def test_mistakes_are_told_in_a_sentence(server: str, words: tuple[str, ...], sentence: str) -> None:
+def test_mistakes_are_reported_in_a_sentence(server: str, words: tuple[str, ...], sentence: str) -> None:
     result = invoke(*words, "--server", server)
     assert result.exit_code == 2
     assert sentence in result.stderr
     assert "Traceback" not in result.output
 
 
-def test_an_absent_service_is_told_with_a_remedy() -> None:
+def test_an_absent_service_is_reported_with_a_remedy() -> None:
     result = invoke("run", "--env", "echo", "--server", "http://127.0.0.1:1")
     assert result.exit_code == 1
     assert "sandbox-service serve" in result.stderr
@@ -130,7 +130,7 @@ def test_the_resolved_configuration_is_printed() -> None:
     assert (config.server.port, config.sandbox.kind) == (9000, "process")
 
 
-def test_a_wrong_setting_is_told() -> None:
+def test_a_wrong_setting_is_reported() -> None:
     result = invoke("serve", "--print-config", "server.prot=1")
     assert result.exit_code == 2
     assert "server.prot" in result.stderr
@@ -145,7 +145,7 @@ def test_an_exposed_service_without_keys_is_refused() -> None:
 def test_process_boxes_are_refused_beyond_loopback_at_once() -> None:
     result = invoke("serve", "--host", "0.0.0.0", "--insecure", "sandbox.kind=process")
     assert result.exit_code == 2
-    assert "process sandboxes are no security boundary" in result.stderr
+    assert "process sandboxes are not a security boundary" in result.stderr
     assert "starting" not in result.stderr
 
 
@@ -163,7 +163,7 @@ def test_an_environment_that_the_service_does_not_have_comes_with_those_it_has(s
     for words in (("run", "--env", "ehco"), ("envs", "show", "ehco")):
         result = invoke(*words, "--server", server)
         assert result.exit_code == 2
-        assert "no environment 'ehco'; it has: echo, tools; did you mean echo?" in result.stderr
+        assert "unknown environment 'ehco'; the service has: echo, tools; did you mean echo?" in result.stderr
 
 
 def test_a_new_key_comes_with_its_configuration() -> None:
@@ -174,14 +174,14 @@ def test_a_new_key_comes_with_its_configuration() -> None:
     assert invoke("keys", "new", "bad tenant!").exit_code == 2
 
 
-def test_a_suite_that_does_not_exist_is_told_with_those_that_do() -> None:
+def test_a_suite_that_does_not_exist_is_reported_with_those_that_do() -> None:
     result = invoke("bench", "nothing")
     assert result.exit_code == 2
     assert "noop_step" in result.stderr
     assert invoke("bench", "--kind", "vm", "client").exit_code == 2
 
 
-def test_images_without_an_engine_are_told() -> None:
+def test_images_without_an_engine_are_reported() -> None:
     result = invoke("images", "build", "sandbox.docker_host=tcp://127.0.0.1:1")
     assert result.exit_code == 1
     assert "no Docker engine answers" in result.stderr

@@ -38,7 +38,7 @@ def test_what_has_no_solution_or_is_not_there_is_said_and_nothing_is_written(tmp
     config = tmp_path / "service.toml"
     config.write_text(f'[environments.code]\ntask_files = ["{own}"]\n')
     for words, sentence in (
-        (("code", "--split", "mine", "--config", str(config)), "no reference solution"),
+        (("code", "--split", "mine", "--config", str(config)), "has a reference solution"),
         (("code", "--split", "nowhere"), "no split 'nowhere'"),
         (("nothing",), "no environment 'nothing'"),
     ):

@@ -36,7 +36,7 @@ def test_what_is_there_is_kept_and_the_operators_data_is_noted(setup, tmp_path):
     some.folder(tmp_path).mkdir()
     result = setup(some.name, "--data", str(tmp_path))
     assert result.exit_code == 0, result.output
-    assert "there already" in result.stdout
+    assert "already installed" in result.stdout
     assert operator_note(some.name, tmp_path).read_text().strip() == str(tmp_path)
 
 

@@ -34,7 +34,7 @@ def play(server: str, *words: str, **env: str) -> Result:
     return CliRunner(env={"COLUMNS": "200", "OPENAI_API_KEY": None, **env}).invoke(build_cli(), words)
 
 
-def test_a_model_plays_and_its_scores_tokens_and_words_are_told(server: str, tmp_path: Path) -> None:
+def test_a_model_plays_and_its_scores_tokens_and_messages_are_reported(server: str, tmp_path: Path) -> None:
     fake = FakeChatServer(lambda _: calls("act", action="go north"), key="secret")
     file = tmp_path / "episodes.jsonl"
     with serving(fake.app) as url:
@@ -51,8 +51,8 @@ def test_a_model_plays_and_its_scores_tokens_and_words_are_told(server: str, tmp
         result = play(server, *words, OPENAI_API_KEY="secret")
     assert result.exit_code == 0, result.output
     rows = [line.replace("│", " ").split() for line in result.stdout.splitlines()]
-    assert ["all", "6", "6", "6", "100.0", "%", "100.0", "%", "1.000", "2.0", "120", "24"] in rows
-    assert ["short", "4", "4", "4", "100.0", "%", "100.0", "%", "1.000", "1.5", "60", "12"] in rows
+    assert ["all", "6", "6", "6", "100.0%", "100.0%", "1.000", "2.0", "120", "24"] in rows
+    assert ["short", "4", "4", "4", "100.0%", "100.0%", "1.000", "1.5", "60", "12"] in rows
     episodes = [json.loads(line) for line in file.read_text().splitlines()]
     assert sorted(each["task_id"] for each in episodes) == sorted(
         ["corridor-1", "corridor-2", "corridor-3"] * 2
@@ -62,7 +62,7 @@ def test_a_model_plays_and_its_scores_tokens_and_words_are_told(server: str, tmp
     assert "secret" not in result.output + file.read_text()
 
 
-def test_a_failing_model_server_is_told_apart_and_is_a_bad_exit(server: str) -> None:
+def test_a_failing_model_server_is_counted_apart_and_fails_the_command(server: str) -> None:
     fake = FakeChatServer(lambda _: Reply({"error": {"message": "unknown model"}}, 404))
     with serving(fake.app) as url:
         result = play(server, "--policy", f"openai:m@{url}", "--json")
@@ -107,5 +107,5 @@ def test_ctrl_c_prints_what_was_finished(server: str, tmp_path: Path) -> None:
             stdout, stderr = process.communicate(timeout=60)
         finally:
             process.kill()
-    assert "interrupted; what was finished" in stderr
+    assert "interrupted; finished episodes" in stderr
     assert [each["task_id"] for each in json.loads(stdout)["episodes"]] == ["corridor-1"]

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from service_cli.policies.chat_server import ChatServer, api_base
-from service_cli.policies.policies import ContextFullError, PolicyError
+from service_cli.policies.policies import ContextFullError, PolicyRunError
 from tests.fakes.chat_server import FakeChatServer, Reply, calls, says
 from tests.harness.http_server import serving
 
@@ -39,7 +39,7 @@ def test_an_address_has_its_version_once(given: str, base: str) -> None:
 
 @pytest.mark.parametrize("given", ["ftp://h", "http://", "http://h:port", "http"])
 def test_what_is_no_address_is_refused(given: str) -> None:
-    with pytest.raises(PolicyError, match="no address of a model server"):
+    with pytest.raises(PolicyRunError, match="no address of a model server"):
         api_base(given)
 
 
@@ -62,30 +62,30 @@ async def test_an_unreachable_server_is_a_policy_failure() -> None:
     with serving(FakeChatServer([]).app) as url:
         pass
     server = ChatServer(url, timeout_s=0.4)
-    with pytest.raises(PolicyError) as failed:
+    with pytest.raises(PolicyRunError) as failed:
         await server.complete({})
     assert failed.value.code == "model_unreachable"
-    with pytest.raises(PolicyError, match="no model server answers"):
+    with pytest.raises(PolicyRunError, match="no model server answers"):
         await server.probe()
     await server.aclose()
 
 
 async def test_a_server_that_stays_broken_is_given_up_at_the_deadline() -> None:
-    with pytest.raises(PolicyError, match="429 slow down") as failed:
+    with pytest.raises(PolicyRunError, match="429 slow down") as failed:
         await answer_of(FakeChatServer(lambda _: BUSY), timeout_s=1.0)
     assert failed.value.code == "model_failed"
 
 
 async def test_a_server_that_asks_for_an_hour_is_not_waited_for() -> None:
     fake = FakeChatServer(lambda _: Reply("later", 503, headers={"retry-after": "3600"}))
-    with pytest.raises(PolicyError, match="503 later"):
+    with pytest.raises(PolicyRunError, match="503 later"):
         await answer_of(fake, timeout_s=30.0)
     assert len(fake.bodies) == 1
 
 
 async def test_a_slow_answer_ends_at_the_deadline() -> None:
     slow = says("late")
-    with pytest.raises(PolicyError) as failed:
+    with pytest.raises(PolicyRunError) as failed:
         await answer_of(FakeChatServer([Reply(slow.body, delay_s=1.0)]), timeout_s=0.2)
     assert failed.value.code == "model_timeout"
 
@@ -114,14 +114,14 @@ async def test_a_full_context_is_told_apart(body: object) -> None:
 
 async def test_a_refusal_is_not_repeated_and_says_why() -> None:
     fake = FakeChatServer([Reply({"error": {"message": "no such model"}}, 404)])
-    with pytest.raises(PolicyError, match="404 no such model") as failed:
+    with pytest.raises(PolicyRunError, match="404 no such model") as failed:
         await answer_of(fake)
     assert (failed.value.code, len(fake.bodies)) == ("model_refused", 1)
 
 
 @pytest.mark.parametrize("body", ["<html>", {"choices": []}, {"choices": [{"message": {"role": "robot"}}]}])
 async def test_an_answer_that_is_no_completion_is_named(body: object) -> None:
-    with pytest.raises(PolicyError, match="is no completion") as failed:
+    with pytest.raises(PolicyRunError, match="is not a completion") as failed:
         await answer_of(FakeChatServer([Reply(body)]))
     assert failed.value.code == "model_nonsense"
 
@@ -130,13 +130,13 @@ async def test_the_key_is_sent_and_a_wrong_one_is_noticed_at_once() -> None:
     assert (await answer_of(FakeChatServer([says("hi")], key="k"), key="k")).message.content == "hi"
     with serving(FakeChatServer([], key="k").app) as url:
         server = ChatServer(url, "wrong")
-        with pytest.raises(PolicyError, match="401 Incorrect API key"):
+        with pytest.raises(PolicyRunError, match="401 Incorrect API key"):
             await server.probe()
         await server.aclose()
 
 
 def test_failures_can_be_sent_between_processes() -> None:
-    for error in (PolicyError("x", "model_failed"), ContextFullError("x")):
+    for error in (PolicyRunError("x", "model_failed"), ContextFullError("x")):
         copy = pickle.loads(pickle.dumps(error))
         assert (type(copy), str(copy), copy.code) == (type(error), "x", error.code)
 

@@ -1,6 +1,6 @@
 from sandbox_contract.episodes import Observation, StepResult
 from sandbox_contract.messages import FunctionSchema, Message, Tool
-from service_cli.policies.conversation import Conversation
+from service_cli.policies.conversation import EpisodeConversation
 
 TASK = Message(role="user", content="task")
 OLD, NEW = (Tool(function=FunctionSchema(name=name)) for name in ("old", "new"))
@@ -12,17 +12,17 @@ def result(info):
     return StepResult(instance_id="i", step_index=0, observation=observation, **fields)
 
 
-def begun() -> Conversation:
-    conversation = Conversation()
-    conversation.begin((TASK,), (OLD,), {"category": "c"})
+def begun() -> EpisodeConversation:
+    conversation = EpisodeConversation()
+    conversation.open((TASK,), (OLD,), {"category": "c"})
     return conversation
 
 
 def test_the_view_has_everything_that_was_said_and_the_newest_info() -> None:
     conversation = begun()
     assert conversation.view().info == {"category": "c"}
-    conversation.act(Message(role="assistant", content="act"))
-    conversation.answer(result({"score": 1}))
+    conversation.add_action(Message(role="assistant", content="act"))
+    conversation.add_observation(result({"score": 1}))
     view = conversation.view()
     assert [message.content for message in view.messages] == ["task", "act", "seen"]
     assert (view.info, view.tools, conversation.rewards) == ({"score": 1}, (OLD,), [0.5])
@@ -30,21 +30,21 @@ def test_the_view_has_everything_that_was_said_and_the_newest_info() -> None:
 
 def test_tools_that_a_step_names_replace_those_that_there_were_from_then_on() -> None:
     conversation = begun()
-    conversation.answer(result({"tools": [NEW.model_dump()]}))
-    conversation.answer(result({}))
+    conversation.add_observation(result({"tools": [NEW.model_dump()]}))
+    conversation.add_observation(result({}))
     assert conversation.view().tools == (NEW,)
-    conversation.answer(result({"tools": []}))
+    conversation.add_observation(result({"tools": []}))
     assert conversation.view().tools == ()
 
 
 def test_a_new_session_hides_what_was_said_before_and_forgets_nothing() -> None:
     conversation = begun()
-    conversation.answer(result({"new_session": True}))
+    conversation.add_observation(result({"new_session": True}))
     assert [message.content for message in conversation.view().messages] == ["seen"]
     assert [message.content for message in conversation.messages] == ["task", "seen"]
 
 
 def test_an_info_that_means_something_else_by_tools_changes_nothing() -> None:
     conversation = begun()
-    conversation.answer(result({"tools": "hammer"}))
+    conversation.add_observation(result({"tools": "hammer"}))
     assert conversation.view().tools == (OLD,)

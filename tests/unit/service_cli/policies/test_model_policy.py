@@ -7,7 +7,7 @@ from sandbox_contract.messages import FunctionSchema, Message, Tool
 from sandbox_service.config import ServerConfig
 from sandbox_service.gateway.app import build_app
 from service_cli.policies.chat_server import ChatServer
-from service_cli.policies.model_policy import ModelPolicy, Sampling
+from service_cli.policies.model_policy import ChatSampling, ModelPolicy
 from service_cli.policies.player import PolicyRun
 from service_cli.policies.policies import View
 from tests.fakes.chat_server import FakeChatServer, Reply, calls, says
@@ -17,7 +17,7 @@ from tests.harness.http_server import serving
 FULL = Reply({"error": {"message": "maximum context length is 9 tokens"}}, 400)
 
 
-async def played(fake: FakeChatServer, task_ids: list[str], sampling: Sampling | None = None, **options):
+async def played(fake: FakeChatServer, task_ids: list[str], sampling: ChatSampling | None = None, **options):
     backend = GameBackend(game_registry("textcraft"))
     app = build_app(ServerConfig(), backend.registry, backend)
     with serving(fake.app) as url:
@@ -32,7 +32,7 @@ async def played(fake: FakeChatServer, task_ids: list[str], sampling: Sampling |
 
 async def test_tool_calls_are_the_actions_and_observations_come_back_as_their_answers() -> None:
     fake = FakeChatServer([calls("act", action="go north"), calls("act", None, action="go north")])
-    run = await played(fake, ["corridor-2"], Sampling(temperature=0.5, max_tokens=64))
+    run = await played(fake, ["corridor-2"], ChatSampling(temperature=0.5, max_tokens=64))
     (outcome,) = run.outcomes
     assert (outcome.success, outcome.score, outcome.steps, outcome.category) == (True, 1.0, 2, "short")
     assert (outcome.model_calls, outcome.tokens_in, outcome.tokens_out) == (2, 20, 4)
@@ -72,7 +72,7 @@ async def test_plain_text_is_an_action_too_and_an_empty_answer_is_one() -> None:
 async def test_tools_as_text_for_servers_without_tool_calls() -> None:
     text = 'On. <tool_call>{"name": "act", "arguments": {"action": "go north"}}</tool_call>'
     fake = FakeChatServer([says(text)])
-    run = await played(fake, ["corridor-1"], Sampling(text_tools=True))
+    run = await played(fake, ["corridor-1"], ChatSampling(text_tools=True))
     assert run.outcomes[0].success is True
     (body,) = fake.bodies
     assert "tools" not in body

@@ -1,7 +1,7 @@
 import pytest
 
 from sandbox_client import Exchange
-from service_cli.policies.outcomes import Recorder, percentile
+from service_cli.policies.outcomes import LatencyRecorder, percentile
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.0, 1.0), (0.5, 2.0), (0.95, 4.0), (1.0, 4.0)])
@@ -15,7 +15,7 @@ def test_a_percentile_of_nothing_is_refused() -> None:
 
 
 def test_the_recorder_sums_up_by_verb() -> None:
-    recorder = Recorder()
+    recorder = LatencyRecorder()
     for ms in (1.0, 2.0, 3.0):
         recorder(Exchange("step", ms / 1e3, 200, {"run": ms / 2}, None))
     recorder(Exchange("release_instance", 0.001, 200, {}, None))

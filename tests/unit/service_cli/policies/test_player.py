@@ -12,13 +12,13 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.app import build_app
 from sandbox_service.wire.frames import Op
 from service_cli.policies.player import PolicyRun
-from service_cli.policies.policies import Actor, EmptyPolicy, Policy, PolicyError, ReferencePolicy
+from service_cli.policies.policies import Actor, EmptyPolicy, EpisodePolicy, PolicyRunError, ReferencePolicy
 from service_cli.policies.random_policy import RandomPolicy
 from tests.fakes.backend import EchoBackend
 from tests.harness.gateway import make_registry
 
 
-def run_of(policy: Policy, splits: tuple[str, ...] = ()) -> PolicyRun:
+def run_of(policy: EpisodePolicy, splits: tuple[str, ...] = ()) -> PolicyRun:
     return PolicyRun("echo", splits, "test", policy, 4)
 
 
@@ -31,7 +31,7 @@ def client_of(backend: EchoBackend, run: PolicyRun) -> AsyncSandboxClient:
 async def test_the_reference_policy_solves_every_task_and_leaves_nothing() -> None:
     backend, run = EchoBackend(), run_of(ReferencePolicy(EchoCatalog()))
     async with client_of(backend, run) as client:
-        task_ids = await run.choose(client)
+        task_ids = await run.choose_tasks(client)
         await run.play(client, task_ids)
     summary = run.summary()
     assert (summary.splits, summary.overall.episodes, summary.overall.successes) == (("train",), 2, 2)
@@ -56,7 +56,7 @@ async def test_the_empty_policy_is_graded_and_fails() -> None:
 async def test_splits_are_joined_and_tasks_played_once() -> None:
     run = run_of(EmptyPolicy(), ("train", "endless", "train"))
     async with client_of(EchoBackend(), run) as client:
-        assert await run.choose(client) == ["echo-1", "echo-10", "echo-endless"]
+        assert await run.choose_tasks(client) == ["echo-1", "echo-10", "echo-endless"]
     assert run.name == "echo/train+endless+train"
 
 
@@ -75,7 +75,7 @@ async def test_a_policy_without_words_fails_its_own_episode_only() -> None:
     class Picky(ReferencePolicy):
         def actor(self, task_id: str, seed: int) -> Actor:
             if task_id == "echo-1":
-                raise PolicyError("nothing to say")
+                raise PolicyRunError("nothing to say")
             return super().actor(task_id, seed)
 
     run = run_of(Picky(EchoCatalog()))
@@ -120,7 +120,7 @@ async def test_each_repeat_is_an_episode_of_its_own_with_the_next_seed() -> None
 async def test_what_was_said_is_kept_as_episodes_end() -> None:
     kept = []
     run = PolicyRun("echo", (), "test", ReferencePolicy(EchoCatalog()), 1)
-    run.keep = lambda outcome, conversation: kept.append((outcome.task_id, conversation))
+    run.on_episode = lambda outcome, conversation: kept.append((outcome.task_id, conversation))
     async with client_of(EchoBackend(), run) as client:
         await run.play(client, ["echo-1"])
     ((task_id, conversation),) = kept
@@ -142,7 +142,7 @@ async def test_a_policy_that_cannot_begin_plays_nothing_and_is_closed() -> None:
         closed = False
 
         async def prepare(self) -> None:
-            raise PolicyError("nobody answers", "model_unreachable")
+            raise PolicyRunError("nobody answers", "model_unreachable")
 
         async def aclose(self) -> None:
             self.closed = True
@@ -150,6 +150,6 @@ async def test_a_policy_that_cannot_begin_plays_nothing_and_is_closed() -> None:
     backend, policy = EchoBackend(), Unready()
     run = run_of(policy)
     async with client_of(backend, run) as client:
-        with pytest.raises(PolicyError, match="nobody answers"):
+        with pytest.raises(PolicyRunError, match="nobody answers"):
             await run.play(client, ["echo-1"])
     assert (run.outcomes, backend.episodes, policy.closed) == ([], {}, True)

@@ -5,8 +5,8 @@ import pytest
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from service_cli.policies.policies import (
     EmptyPolicy,
-    Policy,
-    PolicyError,
+    EpisodePolicy,
+    PolicyRunError,
     ReferencePolicy,
     View,
     read_script,
@@ -15,7 +15,7 @@ from service_cli.policies.policies import (
 NOTHING = View((), (), {})
 
 
-async def said(policy: Policy, task_id: str) -> list[str | None]:
+async def said(policy: EpisodePolicy, task_id: str) -> list[str | None]:
     actor = policy.actor(task_id, 0)
     texts = []
     while (message := await actor.act(NOTHING)) is not None:
@@ -33,7 +33,7 @@ def test_a_task_without_a_reference_is_named() -> None:
         def reference(self, task_id: str) -> list[dict[str, object]]:  # type: ignore[override]
             return []
 
-    with pytest.raises(PolicyError, match="echo-1 has no reference"):
+    with pytest.raises(PolicyRunError, match="echo-1 has no reference"):
         ReferencePolicy(NoReference()).actor("echo-1", 0)
 
 
@@ -46,7 +46,7 @@ async def test_a_script_is_read_line_by_line(tmp_path: Path) -> None:
     file.write_text('{"task_id": "a", "messages": [{"role": "assistant", "content": "x"}]}\n\n')
     script = read_script(file)
     assert await said(script, "a") == ["x"]
-    with pytest.raises(PolicyError, match="no line for b"):
+    with pytest.raises(PolicyRunError, match="no line for b"):
         script.actor("b", 0)
 
 
@@ -56,5 +56,5 @@ async def test_a_script_is_read_line_by_line(tmp_path: Path) -> None:
 def test_a_wrong_line_is_named_by_its_number(tmp_path: Path, line: str) -> None:
     file = tmp_path / "script.jsonl"
     file.write_text(f'{{"task_id": "a", "messages": []}}\n{line}\n')
-    with pytest.raises(PolicyError, match="line 2"):
+    with pytest.raises(PolicyRunError, match="line 2"):
         read_script(file)

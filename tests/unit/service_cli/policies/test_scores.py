@@ -1,13 +1,13 @@
 from rich.console import Console
 
 from service_cli.policies.display import summary_view
-from service_cli.policies.outcomes import EpisodeOutcome, Failed
-from service_cli.policies.scores import RunSummary, ending_counts, failure_counts, group, groups
+from service_cli.policies.outcomes import EpisodeFailure, PlayedOutcome
+from service_cli.policies.scores import PolicyRunSummary, ending_counts, failure_counts, group, groups
 
 OUTCOMES = [
-    EpisodeOutcome("a", 1.0, difficulty="easy", score=1.0, success=True),
-    EpisodeOutcome("b", 1.0, difficulty="easy", score=0.5, success=False),
-    EpisodeOutcome("c", 1.0, difficulty="hard", failed=Failed("sandbox", "instance_lost", "gone")),
+    PlayedOutcome("a", 1.0, difficulty="easy", score=1.0, success=True),
+    PlayedOutcome("b", 1.0, difficulty="easy", score=0.5, success=False),
+    PlayedOutcome("c", 1.0, difficulty="hard", failed=EpisodeFailure("sandbox", "instance_lost", "gone")),
 ]
 
 
@@ -26,9 +26,9 @@ def test_groups_are_by_value_and_a_group_without_verdicts_has_no_mean() -> None:
 
 def test_steps_and_tokens_are_summed_up_and_a_failed_episode_has_used_tokens_too() -> None:
     outcomes = [
-        EpisodeOutcome("a", 1.0, steps=4, score=0.0, success=False, tokens_in=10, tokens_out=1),
-        EpisodeOutcome("b", 1.0, steps=2, score=1.0, success=True, tokens_in=10, tokens_out=1),
-        EpisodeOutcome("c", 1.0, steps=9, failed=Failed("policy", "model_failed", ""), tokens_in=5),
+        PlayedOutcome("a", 1.0, steps=4, score=0.0, success=False, tokens_in=10, tokens_out=1),
+        PlayedOutcome("b", 1.0, steps=2, score=1.0, success=True, tokens_in=10, tokens_out=1),
+        PlayedOutcome("c", 1.0, steps=9, failed=EpisodeFailure("policy", "model_failed", ""), tokens_in=5),
     ]
     overall = group("all", outcomes)
     assert (overall.mean_steps, overall.tokens_in, overall.tokens_out) == (3.0, 25, 2)
@@ -38,7 +38,7 @@ def test_steps_and_tokens_are_summed_up_and_a_failed_episode_has_used_tokens_too
 def test_a_task_counts_for_pass_at_k_when_one_of_its_episodes_solved_it() -> None:
     verdicts = [("a", True), ("a", False), ("b", False), ("b", False), ("c", None)]
     outcomes = [
-        EpisodeOutcome(task, 1.0, score=None if solved is None else float(solved), success=solved)
+        PlayedOutcome(task, 1.0, score=None if solved is None else float(solved), success=solved)
         for task, solved in verdicts
     ]
     overall = group("all", outcomes)
@@ -47,13 +47,13 @@ def test_a_task_counts_for_pass_at_k_when_one_of_its_episodes_solved_it() -> Non
 
 
 def test_endings_are_of_graded_episodes() -> None:
-    full = EpisodeOutcome("a", 1.0, score=0.0, success=False, ended="context_length")
-    lost = EpisodeOutcome("b", 1.0, failed=Failed("sandbox", "x", ""), ended="context_length")
-    assert ending_counts([full, lost, EpisodeOutcome("c", 1.0)]) == {"context_length": 1}
+    full = PlayedOutcome("a", 1.0, score=0.0, success=False, ended="context_length")
+    lost = PlayedOutcome("b", 1.0, failed=EpisodeFailure("sandbox", "x", ""), ended="context_length")
+    assert ending_counts([full, lost, PlayedOutcome("c", 1.0)]) == {"context_length": 1}
 
 
-def shown(outcomes: list[EpisodeOutcome], **fields: object) -> str:
-    summary = RunSummary(
+def shown(outcomes: list[PlayedOutcome], **fields: object) -> str:
+    summary = PolicyRunSummary(
         environment="echo",
         splits=("train",),
         policy="p",
@@ -76,18 +76,18 @@ def shown(outcomes: list[EpisodeOutcome], **fields: object) -> str:
 
 def test_the_table_has_a_row_for_every_difficulty_and_category() -> None:
     text = shown(
-        [EpisodeOutcome("a", 1.0, difficulty="easy", category="maths", steps=3, score=0.5, success=False)]
+        [PlayedOutcome("a", 1.0, difficulty="easy", category="maths", steps=3, score=0.5, success=False)]
     )
     rows = [line.replace("│", " ").split() for line in text.splitlines()]
     for name in ("all", "easy", "maths"):
-        assert [name, "1", "1", "0", "0.0", "%", "0.500", "3.0"] in rows
+        assert [name, "1", "1", "0", "0.0%", "0.500", "3.0"] in rows
     assert "tokens in" not in text
     assert "pass@" not in text
 
 
 def test_tokens_and_pass_at_k_are_shown_where_there_are_any() -> None:
     outcomes = [
-        EpisodeOutcome("a", 1.0, score=1.0, success=True, tokens_in=1234, ended="context_length", cut=1)
+        PlayedOutcome("a", 1.0, score=1.0, success=True, tokens_in=1234, ended="context_length", cut=1)
     ]
     text = shown(outcomes, repeat=4, model_calls=7, cut=1)
     for word in (
@@ -95,12 +95,12 @@ def test_tokens_and_pass_at_k_are_shown_where_there_are_any() -> None:
         "tokens in",
         "1,234",
         "ended by the policy: context_length",
-        "1 of 7 answers were cut",
+        "1 of 7 answers were truncated",
     ):
         assert word in text
 
 
 def test_failures_are_shown_by_class_and_code() -> None:
-    text = shown([EpisodeOutcome("c", 1.0, failed=Failed("policy", "model_failed", "down"))])
+    text = shown([PlayedOutcome("c", 1.0, failed=EpisodeFailure("policy", "model_failed", "down"))])
     assert "policy/model_failed" in text
     assert "c: down" in text

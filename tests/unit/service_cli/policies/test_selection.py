@@ -5,7 +5,7 @@ import pytest
 
 from sandbox_service.config import ServiceConfig
 from service_cli.policies.model_policy import ModelPolicy
-from service_cli.policies.policies import EmptyPolicy, PolicyError, ReferencePolicy, ScriptedPolicy
+from service_cli.policies.policies import EmptyPolicy, PolicyRunError, ReferencePolicy, ScriptPolicy
 from service_cli.policies.random_policy import RandomPolicy
 from service_cli.policies.selection import PolicyChoice, make_policy
 
@@ -22,20 +22,20 @@ def test_a_word_means_a_policy(name: str, kind: type) -> None:
 def test_a_script_and_its_file_belong_together(tmp_path: Path) -> None:
     file = tmp_path / "s.jsonl"
     file.write_text("")
-    assert isinstance(make_policy(PolicyChoice("script", file), "echo", CONFIG), ScriptedPolicy)
+    assert isinstance(make_policy(PolicyChoice("script", file), "echo", CONFIG), ScriptPolicy)
     for choice in (PolicyChoice("script"), PolicyChoice("random", file)):
-        with pytest.raises(PolicyError, match="belong together"):
+        with pytest.raises(PolicyRunError, match="need each other"):
             make_policy(choice, "echo", CONFIG)
 
 
 def test_an_unknown_word_is_refused_and_those_there_are_named() -> None:
-    with pytest.raises(PolicyError, match=r"no policy 'clever'; there are: reference, random"):
+    with pytest.raises(PolicyRunError, match=r"unknown policy 'clever'; expected one of: reference, random"):
         make_policy(PolicyChoice("clever"), "echo", CONFIG)
 
 
 @pytest.mark.parametrize("name", ["openai:m", "openai:@http://h", "openai:m@ftp://h"])
 def test_a_model_without_a_name_or_an_address_is_refused(name: str) -> None:
-    with pytest.raises(PolicyError, match="write openai:MODEL@http"):
+    with pytest.raises(PolicyRunError, match="write openai:MODEL@http"):
         make_policy(PolicyChoice(name), "echo", CONFIG)
 
 
@@ -51,6 +51,6 @@ async def test_names_of_models_may_have_slashes_and_at_signs() -> None:
 def test_a_model_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
     monkeypatch.delitem(sys.modules, "service_cli.policies.chat_server", raising=False)
-    with pytest.raises(PolicyError, match=r"pip install 'training-sandbox\[model-policy\]'") as missing:
+    with pytest.raises(PolicyRunError, match=r"pip install 'training-sandbox\[model-policy\]'") as missing:
         make_policy(PolicyChoice("openai:m@http://h"), "echo", CONFIG)
     assert missing.value.code == "usage"
