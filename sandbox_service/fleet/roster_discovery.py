@@ -57,8 +57,8 @@ class Roster:
 
     def nodes(self) -> dict[str, str]:
         """Return the host names of the living nodes by node id."""
-        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-        return {node["NodeID"]: node["NodeManagerHostname"] for node in nodes if node["Alive"]}
+        nodes: list[Mapping[str, object]] = ray.nodes()  # type: ignore[no-untyped-call]
+        return {str(node["NodeID"]): str(node["NodeManagerHostname"]) for node in nodes if node["Alive"]}
 
     def end_lost(
         self, handles: Mapping[str, ActorHandle[SupervisorActor]], placed: Mapping[str, str]
@@ -90,7 +90,7 @@ class Roster:
 
     def failures(self) -> list[str]:
         """Return why supervisors do not start, for those that answer at once."""
-        asked: dict[str, Any] = {name: handle.failure.remote() for name, handle in self.find().items()}
+        asked = {name: handle.failure.remote() for name, handle in self.find().items()}
         done = _wait(list(asked.values()), ANSWER_S)
         reported = {name: ray.get(answer) for name, answer in asked.items() if answer in done}
         return [f"supervisor {name}: {failure}" for name, failure in reported.items() if failure]

@@ -27,6 +27,8 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 
 if TYPE_CHECKING:
+    from sandbox_contract.base import JsonObject
+
     from .hardening import Json
 
 
@@ -268,13 +270,13 @@ def _check_socket(url: str, timeout_s: float) -> None:
                 raise OSError(error.errno, error.strerror, path) from error
 
 
-def _noting(lines: Iterator[dict[str, Any]], begun: threading.Event) -> Iterator[dict[str, Any]]:
+def _noting(lines: Iterator[JsonObject], begun: threading.Event) -> Iterator[JsonObject]:
     for line in lines:
         begun.set()
         yield line
 
 
-def _read_progress(lines: Iterator[dict[str, Any]], what: str) -> None:
+def _read_progress(lines: Iterator[JsonObject], what: str) -> None:
     """Read the output of a build or a pull to its end. A failure is one of its lines, and is raised here."""
     texts: list[str] = []
     for line in lines:

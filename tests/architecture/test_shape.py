@@ -18,6 +18,28 @@ PACKAGES = (
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 BANNED = {"utils", "util", "common", "misc", "helpers", "manager"}
 
+UNTYPED_DICTS = {
+    "sandbox_service/gateway/openapi.py": "FastAPI's own type of an OpenAPI document",
+    "sandbox_service/runner/config.py": "parsed JSON, before it is checked",
+    "sandbox_service/runner/io/packets.py": "JSON of the runner, which has the standard library only",
+    "sandbox_service/runner/messages/codec.py": "JSON of the runner, which has the standard library only",
+    "sandbox_service/runner/world.py": "JSON of the runner, which has the standard library only",
+    "sandbox_service/sandboxes/docker.py": "keyword arguments of the Docker SDK",
+    "sandbox_service/sandboxes/seccomp.py": "a profile of the Docker engine",
+    "sandbox_service/supervisor/instance_setup.py": "meta of a frame",
+    "sandbox_service/supervisor/operations.py": "meta of a frame",
+    "sandbox_service/wire/frames.py": "meta of a frame",
+    "trainer/engines/actor.py": "receipts of a weight transfer",
+    "trainer/engines/placement.py": "keyword arguments of Ray",
+    "trainer/launch/folder.py": "parsed TOML, before it is checked",
+    "trainer/update/checkpoint.py": "state of a torch optimizer",
+    "trainer/update/pretrained.py": "files of safetensors, which has no types",
+    "trainer/weight_sync/gpu_transfer.py": "messages of vLLM's weight transfer",
+    "trainer/weight_sync/native.py": "messages of vLLM's weight transfer",
+    "trainer/weight_sync/receipt.py": "receipts of a weight transfer",
+}
+"""Files outside of the environments that use ``dict[str, Any]``, and why; the list only becomes shorter."""
+
 each_source = pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 
 
@@ -62,6 +84,20 @@ def _isort_key(name: str) -> tuple[int, str]:
     if name.isupper() and len(name) > 1:
         return (0, name)
     return (1, name) if name[:1].isupper() else (2, name)
+
+
+@each_source
+def test_untyped_dictionaries_stay_where_foreign_data_enters(path: Path) -> None:
+    place = path.relative_to(ROOT).as_posix()
+    untyped = (
+        any(
+            isinstance(node, ast.Subscript) and ast.unparse(node) == "dict[str, Any]"
+            for node in ast.walk(ast.parse(path.read_text()))
+        )
+        or '"dict[str, Any]"' in path.read_text()
+    )
+    if not place.startswith("sandbox_service/environments/"):
+        assert untyped == (place in UNTYPED_DICTS), "use JsonObject or a class, or shorten the list"
 
 
 @each_source
