@@ -1,7 +1,7 @@
 """The service's configuration: one frozen, closed tree, read once by the composition root.
 
-Each part of the service receives its own branch only. Defaults are the vetted settings; a TOML file and
-``key=value`` words override them (``server.port=9000``).
+Each part of the service receives only its own branch. A TOML file and ``key=value`` overrides
+(``server.port=9000``) replace the defaults.
 """
 
 from .environments import (

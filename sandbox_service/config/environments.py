@@ -1,4 +1,4 @@
-"""Settings of the environments: one branch each."""
+"""Settings of the environments, one branch each."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ class AlfworldConfig(Branch):
     """The ALFWorld environment."""
 
     data: Path | None = None
-    """A folder with the real games, ``json_2.1.1``; six small ones of our own when missing."""
+    """A folder with the real games, ``json_2.1.1``; six small bundled ones by default."""
     max_steps: Positive = 50
     """Steps after which an episode is truncated."""
     instances_per_box: Positive = 16
-    """Most instances in one container; each is a process."""
+    """Maximum instances in one container; each is a process."""
 
 
 class AppworldConfig(Branch):
     """The AppWorld environment."""
 
     data: Path | None = None
-    """The folder that ``appworld download data`` filled; tasks of our own when missing."""
+    """The folder of ``appworld download data``; bundled tasks by default."""
     max_steps: Positive = 50
     """Steps after which an episode is truncated."""
     cell_timeout_s: Positive = 100
-    """Seconds after which a cell is interrupted, if its step has so many."""
+    """Seconds after which a cell is interrupted, within the deadline of its step."""
     max_output_chars: Positive = 64 * 1024
     """Characters of a cell's output that the agent sees."""
 
@@ -38,24 +38,24 @@ class BabyaiConfig(Branch):
     """The BabyAI environment."""
 
     max_steps: Positive | None = None
-    """Steps after which an episode is truncated; each level's own limit when missing."""
+    """Steps after which an episode is truncated; by default each level's own limit."""
     many_per_worker: bool = True
-    """Instances share a worker process of their box; else each has one."""
+    """Instances share a worker process of their box; otherwise each has one."""
 
 
 class BfclConfig(Branch):
     """The BFCL environment."""
 
     many_per_worker: bool = True
-    """Instances share a worker process of their box; else each has one."""
+    """Instances share a worker process of their box; otherwise each has one."""
     instances_per_box: Positive = 1000
-    """Most instances in one container."""
+    """Maximum instances in one container."""
     turn_steps: Positive = 20
-    """Messages with calls in one turn; one more ends the episode, as in the official runner."""
+    """Messages with calls in one turn; another one ends the episode, as in the official runner."""
     single_turn_attempts: Positive = 3
-    """Messages until a single-turn task has an answer that can be read; 1 in the official runner."""
+    """Messages in which a single-turn task must be answered; 1 in the official runner."""
     strict_irrelevance: bool = False
-    """Fail multi-turn episodes with calls in a turn that needs none, which the official runner does not."""
+    """Fail multi-turn episodes with calls in a turn that needs none; the official runner does not."""
     validation_share: Annotated[float, Field(ge=0, le=0.5)] = 0.1
     """Share of each category that is in the validation splits."""
     split_seed: Count = 0
@@ -68,24 +68,24 @@ class CodeConfig(Branch):
     mbpp_path: Path | None = None
     """An MBPP JSONL file; adds the ``mbpp`` splits."""
     task_files: tuple[Path, ...] = ()
-    """JSONL files of own tasks; each adds a split named after the file."""
+    """JSONL files with tasks; each adds a split named after the file."""
     max_steps: Positive = 30
     """Steps after which an episode is truncated."""
     tool_timeout_s: Seconds = 30.0
-    """What one tool call may compute and sleep, if its step has so much time."""
+    """Time that one tool call may compute and sleep, within the deadline of its step."""
     max_output_bytes: Positive = 32 * 1024
-    """Output of one tool call that the agent sees."""
+    """Bytes of a tool call's output that the agent sees."""
 
 
 class ScienceworldConfig(Branch):
     """The ScienceWorld environment."""
 
     max_steps: Positive = 100
-    """Steps after which an episode is truncated; three tasks that take longer have limits of their own."""
+    """Steps after which an episode is truncated; three longer tasks have their own limits."""
     many_per_worker: bool = True
-    """Instances share a worker and its Java process; else each has its own, and cannot be forked."""
+    """Instances share a worker and its Java process; otherwise each has its own and cannot be forked."""
     instances_per_box: Positive = 64
-    """Most instances in one container."""
+    """Maximum instances in one container."""
 
 
 class TextcraftConfig(Branch):
@@ -94,7 +94,7 @@ class TextcraftConfig(Branch):
     max_steps: Positive = 100
     """Steps after which an episode is truncated; the longest reference takes 91."""
     many_per_worker: bool = True
-    """Instances share a worker process of their box; else each has one."""
+    """Instances share a worker process of their box; otherwise each has one."""
 
 
 class TextworldConfig(Branch):
@@ -103,27 +103,27 @@ class TextworldConfig(Branch):
     max_steps: Positive = 100
     """Steps after which an episode is truncated."""
     instances_per_box: Positive = 32
-    """Most instances in one container; each is a process."""
+    """Maximum instances in one container; each is a process."""
 
 
 class WebshopConfig(Branch):
     """The WebShop environment."""
 
     data: Path | None = None
-    """A folder with WebShop's product set; a small set of our own when missing."""
+    """A folder with WebShop's product set; a small bundled set by default."""
     max_steps: Positive = 50
     """Steps after which an episode is truncated."""
     many_per_worker: bool = True
-    """Instances share a worker process of their box; else each has one."""
+    """Instances share a worker process of their box; otherwise each has one."""
 
 
 class EnvironmentsConfig(Branch):
     """Settings of each environment."""
 
     enabled: tuple[str, ...] | None = None
-    """Environments to serve; all that are set up on this machine when missing."""
+    """Environments to serve; by default all that are set up on this machine."""
     packages_dir: Path | None = None
-    """Where ``envs setup`` puts packages and data; the user's cache, root's /var/cache, when missing."""
+    """Folder of ``envs setup`` for packages and data; by default the user's cache, /var/cache for root."""
     alfworld: AlfworldConfig = AlfworldConfig()
     """The ALFWorld environment."""
     appworld: AppworldConfig = AppworldConfig()

@@ -1,4 +1,4 @@
-"""Settings of the service itself, and the tree of all."""
+"""Settings of the service, and the tree of all settings."""
 
 from __future__ import annotations
 
@@ -23,57 +23,57 @@ class ServerConfig(Branch):
     replicas: Positive = 1
     """Gateway replicas."""
     haproxy: bool = True
-    """Use Ray Serve's HAProxy ingress and throughput mode where the binary is there."""
+    """Use Ray Serve's HAProxy ingress and throughput mode, if the binary is installed."""
     api_keys: dict[str, str] = {}
-    """SHA-256 of an API key (hex) to the tenant it belongs to."""
+    """Tenants by the SHA-256 (hex) of their API keys."""
     insecure: bool = False
-    """Serve other addresses than loopback without API keys."""
+    """Allow other addresses than loopback without API keys."""
     host_names: tuple[str, ...] = ()
-    """Names besides loopback's by which a service without API keys may be called."""
+    """Host names, besides loopback's, that requests to a service without API keys may use."""
     max_body_bytes: Positive = 8 * 1024 * 1024
-    """Largest request body."""
+    """Maximum bytes of a request body."""
     bodies_mib: Positive = 256
-    """Most MiB of request bodies that a replica receives and works on at once; more is answered 429."""
+    """Maximum MiB of request bodies that a replica receives and processes at once; more get status 429."""
     body_timeout_s: Seconds = 60.0
-    """Longest time from the first bytes of a request body to its last."""
+    """Maximum time from the first byte of a request body to its last."""
     max_json_depth: Positive = 64
-    """Deepest nesting of a request body."""
+    """Maximum nesting of a request body."""
     max_json_values: Positive = 20_000
-    """Most JSON values in a request body, which bounds the time that parsing one takes."""
+    """Maximum JSON values in a request body, which bounds the time to parse it."""
 
 
 class LimitsConfig(Branch):
     """Bounds of one box."""
 
     memory_mib: Positive = 512
-    """Memory and swap of the whole box."""
+    """Memory and swap of the whole box in MiB."""
     cpus: Annotated[float, Field(gt=0)] = 1.0
     """CPU cores."""
     pids: Positive = 128
     """Processes and threads."""
     open_files: Positive = 1024
-    """File descriptors a process."""
+    """File descriptors per process."""
     workspace_mib: Positive = 64
-    """Size of each writable tmpfs."""
+    """Size of each writable tmpfs in MiB."""
     workspace_inodes: Positive = 8192
     """Files and directories in each writable tmpfs."""
 
 
 class SandboxConfig(Branch):
-    """What boxes are made of."""
+    """The kind of boxes and their limits."""
 
     kind: Literal["auto", "docker", "process"] = "auto"
-    """``auto`` takes docker where an engine answers, process otherwise."""
+    """``auto`` is docker if an engine answers, otherwise process."""
     docker_runtime: str | None = None
-    """Container runtime: runc, runsc, kata; the engine's default when missing."""
+    """Container runtime: runc, runsc or kata; by default the engine's."""
     docker_host: str | None = None
-    """Address of the engine; the environment's or the default socket when missing."""
+    """Address of the engine; by default that of the environment variables, or the default socket."""
     image_prefix: str = ""
-    """Registry and path in front of image names."""
+    """Registry and path before image names."""
     state_dir: Path | None = None
-    """Private folder for sockets and process boxes; a temporary one when missing."""
+    """Private folder for sockets and process boxes; by default a temporary one."""
     process_instances_per_box: Positive = 32
-    """Instances with agent code that share one process box, which is no boundary anyway."""
+    """Instances with agent code that share one process box, which is not a security boundary."""
     limits: LimitsConfig = LimitsConfig()
     """Bounds of one box."""
 
@@ -84,136 +84,136 @@ class PoolConfig(Branch):
     min_boxes: Count = 1
     """Boxes kept warm."""
     max_boxes: Positive | None = None
-    """Most boxes at once; when missing, 16 a core, with at most half of the node's memory at 64 MiB a box."""
+    """Maximum boxes; by default 16 per core, in at most half of the node's memory at 64 MiB per box."""
     max_starting: Positive | None = None
-    """Most boxes that start at once; when missing, as many as the node has cores, at least 2."""
+    """Maximum boxes that start at once; by default the number of cores, at least 2."""
     max_creating: Positive | None = None
-    """Most instances that are set up at once, while others wait; when missing, as the environment says."""
+    """Maximum instances that are set up at once; by default the environment's."""
     max_uses: Positive = 256
     """Instances after which a box with agent code is destroyed."""
     queue_limit: Count = 4096
-    """Creates of one tenant that may wait; one more is answered 429."""
+    """Maximum queued creates of one tenant; more get status 429."""
     queue_timeout_s: Seconds = 60.0
-    """Longest wait for a box."""
+    """Maximum wait for a box."""
     max_instances_per_tenant: Positive | None = None
-    """Most live instances of one tenant on one node."""
+    """Maximum live instances of one tenant on one node."""
 
 
 class QuotaConfig(Branch):
-    """What one tenant may have of one node; applied where ``server.api_keys`` names several tenants."""
+    """Limits of one tenant on one node; applied if ``server.api_keys`` names several tenants."""
 
     box_share: Annotated[float, Field(gt=0, le=1)] = 0.75
-    """Share of an environment's boxes that one tenant may use at once; at least one box is left to others."""
+    """Share of an environment's boxes that one tenant may use; at least one box is left to others."""
     max_instances: Positive = 4096
-    """Most live instances of all environments."""
+    """Maximum live instances of all environments."""
     stored_mib_per_day: Positive = 65_536
-    """Most bytes of requests and results that are recorded within 24 hours; past it, no new instance."""
+    """Maximum MiB of requests and results recorded within 24 hours; new instances are rejected beyond it."""
     requests_at_once: Annotated[int, Field(ge=2)] = 8
-    """Requests that a gateway replica works on at once; the others wait, and tenants take turns."""
+    """Requests that a gateway replica processes at once; others are queued, fairly between tenants."""
     bodies_mib: Positive = 64
-    """Most MiB of one tenant's request bodies that a replica receives and works on at once."""
+    """Maximum MiB of one tenant's request bodies that a replica receives and processes at once."""
     requests_waiting: Positive = 1024
-    """Requests of one tenant that may wait for their turn in a replica; one more is answered 429."""
+    """Maximum queued requests of one tenant in a replica; more get status 429."""
 
 
 class LeaseConfig(Branch):
-    """How long an unused instance lives."""
+    """The lifetime of unused instances."""
 
     idle_timeout_s: Seconds = 300.0
-    """An instance that nobody has used for so long is released."""
+    """Time without a call after which an instance is released."""
     sweep_interval_s: Seconds = 1.0
-    """How often leases are looked at."""
+    """Interval between checks of leases."""
     tombstone_s: Seconds = 900.0
-    """How long the end of an instance is remembered, so that late calls get 410 and not 404."""
+    """Time for which an ended instance is remembered, so that late calls get status 410 and not 404."""
 
 
 class DeadlineConfig(Branch):
-    """The longest each operation may take; every wait has one."""
+    """Deadlines of operations."""
 
     start_s: Seconds = 60.0
     """Starting a box."""
     create_s: Seconds = 30.0
     """Setting up an instance in a box."""
     step_s: Seconds = 60.0
-    """A step, unless the request asks for less."""
+    """A step, unless the request has a shorter timeout."""
     evaluate_s: Seconds = 120.0
     """Grading."""
     release_s: Seconds = 10.0
-    """Ending an instance; a box that takes longer gets no more, and ends with its last one."""
+    """Releasing an instance; a box that takes longer gets no new instances and ends with its last one."""
     drain_s: Seconds = 20.0
-    """Finishing what runs at shutdown."""
+    """Finishing running operations at shutdown."""
 
 
 class Durability(StrEnum):
-    """What an answer promises of its record."""
+    """When the record of an operation is committed."""
 
     ACKNOWLEDGED = "acknowledged"
-    """It is committed before the answer leaves."""
+    """Before the response is sent."""
     FAST = "fast"
-    """It is queued, and committed within ``batch_interval_s``."""
+    """Within ``batch_interval_s`` after the response."""
 
 
 class StoreConfig(Branch):
-    """Where trajectories are kept."""
+    """The trajectory store."""
 
     url: str = "sqlite:///var/trajectories.sqlite"
     """SQLAlchemy URL; ``postgresql+psycopg://...`` survives the loss of a node."""
     durability: Durability = Durability.ACKNOWLEDGED
-    """``acknowledged``: answers wait for the commit of their records; ``fast``: they do not."""
+    """``acknowledged``: responses wait for the commit of their records; ``fast``: they do not."""
     fsync: bool = False
-    """SQLite: commits reach the disk, so that they survive a power failure and not only a killed process."""
+    """SQLite: write commits to the disk, so that they survive a power failure."""
     batch_size: Positive = 256
-    """Most records a transaction."""
+    """Maximum records per transaction."""
     batch_interval_s: Seconds = 0.05
-    """Longest time that a record waits for its transaction where no answer waits for it."""
+    """Maximum time until a record is written that no response waits for."""
     max_failing_s: Seconds = 10.0
-    """How long the database may fail before operations fail with storage_full; writing is tried on and on."""
+    """Time for which the database may fail before operations fail with storage_full; writes are retried."""
     answers_mib: Positive = 64
-    """Answers to keyed calls that a supervisor holds in memory; older ones are read from the store."""
+    """MiB of results of keyed calls that a supervisor caches; older ones are read from the store."""
     max_pending: Positive = 100_000
-    """Records that may wait; past it operations fail with storage_full instead of losing history."""
+    """Maximum queued records; beyond it, operations fail with storage_full instead of losing history."""
 
 
 class FleetConfig(Branch):
     """The Ray cluster and the supervisors on it."""
 
     address: str | None = None
-    """A running Ray cluster to join, such as ``10.0.0.1:6379``; one of our own is started when missing."""
+    """A running Ray cluster to join, such as ``10.0.0.1:6379``; by default a private one is started."""
     name: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,40}$")] | None = None
-    """Name of the fleet, which keeps services on one cluster apart; made of the port when missing."""
+    """Name of the fleet, which separates services on one cluster; by default derived from the port."""
     tls_certificate: Path | None = None
-    """PEM certificate of the streams between nodes, at this path on every node; no TLS when missing."""
+    """PEM certificate of the streams between nodes, at this path on every node; by default no TLS."""
     tls_key: Path | None = None
-    """Its private key."""
+    """Private key of the certificate."""
     tls_authority: Path | None = None
-    """The authority that signed the certificates of all nodes."""
+    """Certificate of the authority that signed those of all nodes."""
     dashboard: bool = False
-    """Start Ray's dashboard on loopback, in a cluster of our own."""
+    """Start Ray's dashboard on loopback in a private cluster."""
     object_store_mib: Annotated[int, Field(ge=76)] = 100
-    """Ray's object store in a cluster of our own; the service hardly uses it."""
+    """MiB of Ray's object store in a private cluster; the service hardly uses it."""
     start_timeout_s: Seconds = 120.0
-    """Longest time from the start to the first request that is served."""
+    """Maximum time from the start until requests are served."""
 
 
 class ServiceConfig(Branch):
-    """Everything."""
+    """All settings of the service."""
 
     server: ServerConfig = ServerConfig()
     """The HTTP front."""
     sandbox: SandboxConfig = SandboxConfig()
-    """What boxes are made of."""
+    """The kind of boxes and their limits."""
     pool: PoolConfig = PoolConfig()
     """Boxes of each environment on each node."""
     pools: dict[str, PoolConfig] = {}
-    """Pool settings of single environments, in place of ``pool``."""
+    """Pool settings of single environments, which replace ``pool``."""
     quota: QuotaConfig = QuotaConfig()
-    """What one tenant may have, where there are several."""
+    """Limits of one tenant, if there are several."""
     lease: LeaseConfig = LeaseConfig()
-    """How long an unused instance lives."""
+    """The lifetime of unused instances."""
     deadline: DeadlineConfig = DeadlineConfig()
-    """The longest each operation may take."""
+    """Deadlines of operations."""
     store: StoreConfig = StoreConfig()
-    """Where trajectories are kept."""
+    """The trajectory store."""
     environments: EnvironmentsConfig = EnvironmentsConfig()
     """Settings of each environment."""
     fleet: FleetConfig = FleetConfig()
@@ -221,9 +221,9 @@ class ServiceConfig(Branch):
 
     @property
     def tenants(self) -> int:
-        """How many tenants there are; one where no keys are configured."""
+        """Number of tenants; 1 without API keys."""
         return max(1, len(set(self.server.api_keys.values())))
 
     def pool_of(self, environment: str) -> PoolConfig:
-        """The pool settings of one environment."""
+        """Return the pool settings of an environment."""
         return self.pools.get(environment, self.pool)

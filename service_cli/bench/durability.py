@@ -55,8 +55,7 @@ def _ratios(modes: dict[str, Figures], sizes: Sizes) -> Figures:
         "cpu": _server_cpu_ms(waiting) / _server_cpu_ms(fast),
         "p50_sequential": _number(waiting, "sequential", "ratio_p50")
         / _number(fast, "sequential", "ratio_p50"),
-        f"p50_{level}": _number(waiting, level, "ratio_p50")
-        / _number(fast, level, "ratio_p50"),
+        f"p50_{level}": _number(waiting, level, "ratio_p50") / _number(fast, level, "ratio_p50"),
         f"requests_per_s_{level}": _number(fast, level, "ratio_requests_per_s")
         / _number(waiting, level, "ratio_requests_per_s"),
     }

@@ -26,7 +26,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from service_cli.commands.demo import unsolved
-from service_cli.policies.outcomes import EpisodeOutcome, Failed
+from service_cli.policies.outcomes import EpisodeFailure, PlayedOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,11 +132,11 @@ def play(words: list[str], loops: int, longest_s: float) -> Round:
     )
 
 
-def outcome(episode: dict[str, object]) -> EpisodeOutcome:
+def outcome(episode: dict[str, object]) -> PlayedOutcome:
     """An episode of the demo's JSON."""
     failed = episode["failed"]
-    return EpisodeOutcome(
-        **(episode | {"failed": Failed(**failed) if isinstance(failed, dict) else None})  # type: ignore[arg-type]
+    return PlayedOutcome(
+        **(episode | {"failed": EpisodeFailure(**failed) if isinstance(failed, dict) else None})  # type: ignore[arg-type]
     )
 
 

@@ -39,7 +39,7 @@ def test_an_address_has_its_version_once(given: str, base: str) -> None:
 
 @pytest.mark.parametrize("given", ["ftp://h", "http://", "http://h:port", "http"])
 def test_what_is_no_address_is_refused(given: str) -> None:
-    with pytest.raises(PolicyRunError, match="no address of a model server"):
+    with pytest.raises(PolicyRunError, match="not an address of a model server"):
         api_base(given)
 
 
