@@ -90,7 +90,7 @@ class Roster:
 
     def failures(self) -> list[str]:
         """Return why supervisors do not start, for those that answer at once."""
-        asked = {name: handle.failure.remote() for name, handle in self.find().items()}
+        asked: Mapping[str, Any] = {name: handle.failure.remote() for name, handle in self.find().items()}
         done = _wait(list(asked.values()), ANSWER_S)
         reported = {name: ray.get(answer) for name, answer in asked.items() if answer in done}
         return [f"supervisor {name}: {failure}" for name, failure in reported.items() if failure]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _START_S = 30.0
 _STOP_S = 5.0
-_STEP_RESULT = {
+_STEP_RESULT: JsonObject = {
     "instance_id": "yardstick",
     "step_index": 0,
     "observation": {"messages": [{"role": "user", "content": "step 0"}]},

@@ -34,7 +34,7 @@ def summary_view(summary: PolicyRunSummary, outcomes: Iterable[PlayedOutcome]) -
     if missed:
         parts.append(_names("Not solved", [f"{item.task_id} (score {item.score})" for item in missed]))
     if summary.failures:
-        parts.append(Text("EpisodeFailure episodes, by failure class", style="bold red"))
+        parts.append(Text("Failed episodes, by failure class", style="bold red"))
         parts.append(_failures(summary.failure_codes))
         lines = [f"{item.task_id}: {item.failed.detail}" for item in failed if item.failed is not None]
         parts.append(_names("Failed", lines))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ChatSampling:
-    """ChatSampling parameters; None means the server's default."""
+    """Sampling parameters; None means the server's default."""
 
     temperature: float | None = None
     max_tokens: int | None = None

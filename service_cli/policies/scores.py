@@ -53,10 +53,10 @@ class PolicyRunSummary:
     by_difficulty: tuple[GroupSummary, ...]
     by_category: tuple[GroupSummary, ...]
     failures: dict[str, int]
-    """EpisodeFailure episodes by failure class; they do not count as unsolved."""
+    """Failed episodes by failure class; they do not count as unsolved."""
     latencies: tuple[LatencySummary, ...]
     failure_codes: dict[str, int] = field(default_factory=dict)
-    """EpisodeFailure episodes by ``class/code``."""
+    """Failed episodes by ``class/code``."""
     endings: dict[str, int] = field(default_factory=dict)
     """Graded episodes that the policy ended, by reason, such as a full context."""
     seed: int = 0

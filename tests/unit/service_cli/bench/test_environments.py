@@ -127,5 +127,5 @@ def test_bfcl_is_measured_with_many_instances_a_worker_and_with_one() -> None:
 
 def test_only_what_is_there_is_played() -> None:
     assert [variant.name for variant in playable(["echo"])] == ["echo"]
-    with pytest.raises(VariantError, match="is no environment"):
+    with pytest.raises(VariantError, match="is unknown"):
         playable(["nothing"])

@@ -67,7 +67,7 @@ async def test_a_refusal_ends_the_measurement() -> None:
 async def test_a_connection_that_breaks_ends_the_measurement() -> None:
     async with serve(b"") as server:
         connection = await connect(target_of(server))
-        with pytest.raises(LoadError, match="lost in mid-request"):
+        with pytest.raises(LoadError, match="broke during a request"):
             await connection.send(target_of(server).request("/a", b"{}"))
         connection.close()
 

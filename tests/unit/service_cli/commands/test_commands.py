@@ -39,7 +39,7 @@ def test_the_reference_policy_solves_and_shows(server: str) -> None:
     result = invoke("run", "--env", "echo", "--server", server, "--show")
     assert result.exit_code == 0, result.output
     assert "reference policy on echo/train: 2 episodes" in result.stdout
-    assert "100.0 %" in result.stdout
+    assert "100.0%" in result.stdout
     assert "Latency seen by the client" in result.stdout
     assert "echo-10" in result.stdout
 
