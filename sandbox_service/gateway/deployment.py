@@ -54,7 +54,7 @@ class GatewayReplica:
         return _without_request_id(app)
 
     async def check_health(self) -> None:
-        """HttpResponse when the event loop turns; supervisors that are away do not make a replica ill."""
+        """Succeed while the event loop runs; missing supervisors do not make a replica unhealthy."""
 
     async def __del__(self) -> None:
         await self._router.close()
