@@ -57,7 +57,7 @@ class Bench:
         with torch.no_grad():
             for name, weight in self.owner.model.named_parameters():
                 weight.copy_(self.began[name])
-        self.weight_sync = make_weight_sync(self.run, [self.engine], self.owner, 0)
+        self.weight_sync = make_weight_sync(self.run.sync_settings, [self.engine], self.owner, 0)
         self.sync_weights(None)
 
     def update(self, rate: float) -> dict[str, float]:
@@ -136,7 +136,7 @@ def main() -> int:
                 _tell({name: planted[name]})
         finally:
             bench.engine.close()
-            clear_snapshots(snapshot_folder(bench.run))
+            clear_snapshots(snapshot_folder(bench.run.folder, bench.run.sync.folder))
     words = {name: str(value) for name, value in vars(options).items()}
     found = {"options": words, "healthy": healthy, "planted": planted, "seconds": time.monotonic() - began}
     if options.output:

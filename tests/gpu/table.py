@@ -155,7 +155,7 @@ def _measured(
 def _figures(
     config: RunConfig, folder: Path, device: torch.device, sizes: Sizes, *, engine: bool
 ) -> dict[str, object]:
-    learner = Learner(folder, config, device)
+    learner = Learner(folder, config.learner_settings, device)
     learner.begin(config.learner.optimizer, _FIRST + sizes.updates)
     words = int(AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config().vocab_size)
     found = []
@@ -166,7 +166,7 @@ def _figures(
         found.append(learner.update(learner.annotate(batch)))
     peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
     half = computes_in_half(config.learner, device)
-    expected = rank_memory(shape_of(folder, config), config.learner, Mesh(), half=half)
+    expected = rank_memory(shape_of(folder, config.learner_settings), config.learner, Mesh(), half=half)
     counted = found[_FIRST:]
     return {
         "tokens_per_s": statistics.median(each["throughput/update_tokens_per_s"] for each in counted),
@@ -208,9 +208,11 @@ def _synced(config: RunConfig, folder: Path, learner: Learner, device: str) -> l
     from tests.harness.local_engine import LocalEngine
 
     with ExitStack() as stack:
-        stack.callback(clear_snapshots, snapshot_folder(config))
+        stack.callback(clear_snapshots, snapshot_folder(config.folder, config.sync.folder))
         engine = stack.enter_context(closing(LocalEngine(config, folder, device=device)))
-        weight_sync = stack.enter_context(closing(make_weight_sync(config, [engine], learner, 0)))
+        weight_sync = stack.enter_context(
+            closing(make_weight_sync(config.sync_settings, [engine], learner, 0))
+        )
         return [weight_sync.report(version).seconds for version in range(1, 4)]
 
 

@@ -77,15 +77,15 @@ def test_a_weight_sync_arrives_and_an_engine_that_dies_finds_it_again(
 ):
     run = settings(tmp_path, transport, dtype, share)
     model = small_model(tmp_path / "model", hidden=256, words=WORDS, context=1024)
-    allowed = limits_of(run, "cuda").fail
-    (engine,) = start_engines(run, model, "cuda")
+    allowed = limits_of(run.hardware, "cuda").fail
+    (engine,) = start_engines(run.engine_settings, model, "cuda")
     remote = ray.remote(num_gpus=share or 1)(LearnerProcess)
     learner = remote.remote(run.model_dump_json(), str(model))
     for version in (1, 2):
         report = ray.get(learner.sync_weights.remote(version), timeout=400)
         assert report.agreement.difference <= allowed
         assert (report.lost, report.bytes > 0) == ((), True)
-    assert newest_snapshot(snapshot_folder(run)).version == 2
+    assert newest_snapshot(snapshot_folder(run.folder, run.sync.folder)).version == 2
     asked = GenerationRequest(EpisodeKey("0.0", TaskRef("e", "s", "t"), 0), (1, 2, 3), 60, Sampling(), seed=1)
 
     async def sampled():
@@ -106,14 +106,16 @@ def test_an_engine_that_sleeps_leaves_its_memory_and_wakes_with_what_is_synced(c
     run = settings(tmp_path, "ipc", "bfloat16", 0.5)
     run = run.model_copy(update={"engine": run.engine.model_copy(update={"sleep": True})})
     model = small_model(tmp_path / "model", hidden=256, words=WORDS, context=1024)
-    (engine,) = start_engines(run, model, "cuda")
+    (engine,) = start_engines(run.engine_settings, model, "cuda")
     learner = ray.remote(num_gpus=0.5)(LearnerProcess).remote(run.model_dump_json(), str(model))
     awake = ray.get(learner.sync_weights.remote(1), timeout=400)
     free = torch.cuda.mem_get_info()[0]
     left = ray.get(learner.rest.remote(), timeout=100) - free
     assert left > 0.8 * (CACHE_MIB << 20)
     report = ray.get(learner.sync_weights.remote(2), timeout=400)
-    assert max(awake.agreement.difference, report.agreement.difference) <= limits_of(run, "cuda").fail
+    assert (
+        max(awake.agreement.difference, report.agreement.difference) <= limits_of(run.hardware, "cuda").fail
+    )
 
     async def sampled():
         async with EnginePool([engine]) as pool:

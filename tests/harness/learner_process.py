@@ -19,7 +19,10 @@ class LearnerProcess:
         self._owner = ModelOwner(model)
         self._owner.model.to(device)
         self._sync = make_weight_sync(
-            run, engine_handles(run) if handles is None else handles, self._owner, 0
+            run.sync_settings,
+            engine_handles(run.engine_settings) if handles is None else handles,
+            self._owner,
+            0,
         )
 
     def sync_weights(self, version):

@@ -13,7 +13,7 @@ class LocalEngine:
     """A handle. Its verbs run on an event loop of its own, as they do in an engine's actor."""
 
     def __init__(self, run, model, name="engine-0", device="cpu"):
-        options = engine_options(run, model, device)
+        options = engine_options(run.engine_settings, model, device)
         os.environ.update(options.environment())
         self.name = name
         self._loop = asyncio.new_event_loop()

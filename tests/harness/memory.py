@@ -43,10 +43,10 @@ def _rank(rank, warm, folder):
         timeout=timedelta(seconds=DEADLINE_S / 2),
     )
     config = run_config(learner={"sharding": "fsdp2"})
-    Learner(warm, config, "cpu", rank, WORLD)
+    Learner(warm, config.learner_settings, "cpu", rank, WORLD)
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak is the present from here on
     before = _status("VmRSS")
-    learner = Learner(folder, config, "cpu", rank, WORLD)
+    learner = Learner(folder, config.learner_settings, "cpu", rank, WORLD)
     (folder.parent / f"peak-{rank}").write_text(str(_status("VmHWM") - before), encoding="ascii")
     learner.probe([(1, 2, 3)])
     dist.destroy_process_group()

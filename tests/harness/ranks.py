@@ -71,7 +71,7 @@ def learner_of(model, case, way, rank=0, world=1):
     """A learner at the beginning of its stage."""
     settings = {**case.get("learner", {}), "optimizer": STEADY, "workers": world, **way}
     config = run_config(learner=settings, algorithm=case.get("algorithm", {}))
-    learner = Learner(model, config, "cpu", rank, world)
+    learner = Learner(model, config.learner_settings, "cpu", rank, world)
     learner.begin(config.learner.optimizer, 10)
     return learner
 

@@ -52,6 +52,6 @@ def _rank(rank, owner, folder, check):
     )
     engine = SlowEngine()
     engine.folder = folder
-    make_weight_sync(run, [engine], owner, rank).sync_weights(1)
+    make_weight_sync(run.sync_settings, [engine], owner, rank).sync_weights(1)
     (folder / f"returned-{rank}").write_text(str((folder / "resumed").exists()))
     dist.destroy_process_group()

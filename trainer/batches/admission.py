@@ -16,26 +16,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from trainer.config import RunConfig
 
 
-def fresh_groups(config: RunConfig) -> int:
-    """F: groups of a step that are not replayed."""
-    groups = config.rollout.groups
-    return groups - int(config.tasks.replay.share * groups)
+def fresh_groups(groups: int, replay_share: float) -> int:
+    """Return F, the groups of a step that are not replayed."""
+    return groups - int(replay_share * groups)
 
 
-def spare_groups(config: RunConfig) -> int:
-    """S: groups that may begin beyond those that a step takes."""
-    return math.ceil((config.rollout.oversample - 1) * fresh_groups(config))
+def spare_groups(fresh: int, oversample: float) -> int:
+    """Return S, the groups that may begin beyond those that a step takes."""
+    return math.ceil((oversample - 1) * fresh)
 
 
-def lag(config: RunConfig) -> int:
-    """L: updates that weights may have gone on; those between two weight syncs come on top."""
-    return config.rollout.max_staleness + config.sync.every - 1
+def lag_of(max_staleness: int, sync_every: int) -> int:
+    """Return L, the greatest number of updates between the weights that sampled a group and its step."""
+    return max_staleness + sync_every - 1
 
 
 def may_begin(

@@ -13,7 +13,7 @@ from trainer.rollout.collector import GroupEnd
 from trainer.tasks.curriculum import horizon
 from trainer.types import GroupSpec
 
-from .admission import choose, fresh_groups, lag, left_over, may_begin, spare_groups
+from .admission import choose, fresh_groups, lag_of, left_over, may_begin, spare_groups
 from .assemble import facts_of, says_nothing
 from .events import Assembled, Ended, GroupFate, Issued
 
@@ -62,9 +62,9 @@ class JournaledGroupSource:
         self._groups = groups
         self._watch = watch
         self._changed = changed
-        self._fresh = fresh_groups(config)
-        self._lag = lag(config)
-        self._spare = spare_groups(config)
+        self._fresh = fresh_groups(config.rollout.groups, config.tasks.replay.share)
+        self._lag = lag_of(config.rollout.max_staleness, config.sync.every)
+        self._spare = spare_groups(self._fresh, config.rollout.oversample)
         self.version: int | None = None
         """Of the weights that episodes begin with; without one, none begins."""
         self.playing: dict[int, int] = {}

@@ -38,6 +38,11 @@ def described_model(model: ModelConfig) -> Iterator[Path]:
             yield folder
 
 
+def is_on_hub(model: ModelConfig) -> bool:
+    """Return whether the model is downloaded from the hub, rather than made or in a folder."""
+    return isinstance(model, PretrainedModel) and not Path(model.path).expanduser().is_dir()
+
+
 def known_models() -> dict[str, dict[str, object]]:
     """Return the table: configurations by name on the hub."""
     found: dict[str, dict[str, object]] = json.loads(_TABLE.read_text(encoding="utf-8"))

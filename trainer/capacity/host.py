@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .machine import GIB
 
 if TYPE_CHECKING:
-    from trainer.config import RunConfig
+    from trainer.config import Hardware, ServiceConfig
     from trainer.update.memory import RankMemory
     from trainer.weight_sync.choice import Device
 
@@ -31,40 +31,48 @@ _LOADED = 2
 """A worker reads its part of the weights while it still has the part that it replaces."""
 
 
+def boxes_of(service: ServiceConfig) -> int:
+    """Return the sandboxes of a service that the run starts, as far as its settings name a number."""
+    return sum(int(number) for number in _BOXES.findall(" ".join(service.start)))
+
+
 def host_memory(
-    config: RunConfig,
+    hardware: Hardware,
     learner: RankMemory,
     engine: EngineMemory,
     device: Device,
     machine: Machine,
     checkpoint: int,
     object_store: int,
+    boxes: int,
 ) -> dict[str, int]:
     """Return the bytes on the machine that needs most.
 
     Args:
-        config: the run's configuration.
+        hardware: settings of learner and engines.
         learner: memory of a worker.
         engine: memory of one GPU of an engine, or of an engine on a CPU.
         device: the engines' device.
         machine: one of the machines.
         checkpoint: bytes of a checkpoint in progress.
-        object_store: bytes of Ray's object store, where the run starts Ray.
+        object_store: bytes of Ray's object store, 0 where the run does not start Ray.
+        boxes: sandboxes of the services that the run starts.
     """
-    workers = ceil(config.learner.most_workers / machine.count)
-    engines = ceil(config.engine.count / machine.count) if config.steps else 0
-    on_gpu = config.learner.gpus > 0
+    workers = ceil(hardware.learner.most_workers / machine.count)
+    engines = ceil(hardware.engine.count / machine.count) if hardware.steps else 0
+    on_gpu = hardware.learner.gpus > 0
     held = learner.host + (_LOADED * learner.weights if on_gpu else learner.total)
-    asleep = config.engine.tensor_parallel * (engine.weights + engine.adapters) * config.engine.sleep
-    copies = config.learner.most_workers if config.learner.sharding == "ddp" else config.learner.replicas
+    asleep = hardware.engine.tensor_parallel * (engine.weights + engine.adapters) * hardware.engine.sleep
+    copies = (
+        hardware.learner.most_workers if hardware.learner.sharding == "ddp" else hardware.learner.replicas
+    )
     parts = {
         "learner": workers * (_WORKER + max(held, _LOADED * learner.weights)),
         "a checkpoint in progress": ceil(copies * checkpoint / machine.count),
         "engines": engines * (_ENGINE + (engine.total if device == "cpu" else 0)),
         "weights of sleeping engines": engines * asleep,
         "driver, Ray, batch actor and service": _DRIVER,
-        "sandboxes": _BOX * sum(int(number) for number in _BOXES.findall(" ".join(config.service.start))),
+        "sandboxes": _BOX * boxes,
+        "Ray's object store": object_store,
     }
-    if config.ray.address is None:
-        parts["Ray's object store"] = object_store
     return {name: size for name, size in parts.items() if size}

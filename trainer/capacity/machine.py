@@ -7,14 +7,9 @@ import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trainer.errors import ConfigError
 from trainer.weight_sync.snapshots import SHARED_MEMORY
-
-if TYPE_CHECKING:
-    from trainer.config import RunConfig
-
 
 GIB = 1 << 30
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -46,8 +41,8 @@ def bytes_of(text: str) -> int:
     return int(float(found[1]) * _UNITS[found[2].upper()])
 
 
-def this_machine(config: RunConfig) -> Machine:
-    """Return the machine that this process runs on."""
+def this_machine(root: Path) -> Machine:
+    """Return the machine that this process runs on, with the free space of the disk that ``root`` is on."""
     import torch
 
     count = torch.cuda.device_count()
@@ -59,7 +54,7 @@ def this_machine(config: RunConfig) -> Machine:
         gpu_memory=smallest,
         host_memory=_host_memory(),
         shared_memory=free_shared_memory(),
-        disk=shutil.disk_usage(_existing(config.root.absolute())).free,
+        disk=shutil.disk_usage(_existing(root.absolute())).free,
     )
 
 

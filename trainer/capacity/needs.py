@@ -16,7 +16,7 @@ from trainer.weight_sync.choice import resolve_device
 
 from .engine_memory import cache_token_bytes, engine_memory, number_bytes
 from .machine import GIB
-from .object_store import object_store, positions_of
+from .object_store import batch_bytes, object_store, positions_of
 from .placement import seats_of
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ class Needs:
     context: int
     learner: RankMemory
     engine: EngineMemory
+    batch: int
+    """Bytes of a batch whose episodes all have ``context`` tokens, on its way to the workers."""
     object_store: int
     """Bytes of Ray's, where the run starts Ray."""
     tied: bool
@@ -81,19 +83,20 @@ class Needs:
 
 def needs_of(config: RunConfig, folder: Path, machine: Machine) -> Needs:
     """Compute the needs of a run with the model described in ``folder``. Raises ConfigError."""
-    device = resolve_device(config)
+    device = resolve_device(config.hardware)
     plain = config.model_copy(
         update={
             "learner": config.learner.model_copy(update={"lora": None}),
             "algorithm": config.algorithm.model_copy(update={"advantage": Grpo()}),
         }
     )
-    shape, base = shape_of(folder, config), shape_of(folder, plain)
+    shape, base = shape_of(folder, config.learner_settings), shape_of(folder, plain.learner_settings)
     text = AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config()
     positions = positions_of(folder)
     context = config.rollout.max_context_tokens or positions
     learner, engine = config.learner, config.engine
     half = learner.dtype == "bfloat16" or (learner.dtype == "auto" and learner.gpus > 0)
+    batch = batch_bytes(config.rollout, learner.context_parallel, context)
     adapter = shape.trained if learner.lora is not None else 0
     return Needs(
         config=config,
@@ -111,7 +114,8 @@ def needs_of(config: RunConfig, folder: Path, machine: Machine) -> Needs:
             tokens=_pass_tokens(config, context),
         ),
         engine=engine_memory(base, adapter, engine, device, machine.gpu_memory),
-        object_store=object_store(config, context, machine.shared_memory),
+        batch=batch,
+        object_store=object_store(config.ray, batch, machine.shared_memory),
         tied=bool(text.tie_word_embeddings),
         measured=machine.gpu_memory is not None,
     )
@@ -124,7 +128,7 @@ def _pass_tokens(config: RunConfig, context: int) -> int:
 
 def gpu_groups(needs: Needs, machine: Machine) -> tuple[GpuGroup, ...]:
     """Group GPUs by their contents."""
-    seats = seats_of(needs.config, needs.device, machine)
+    seats = seats_of(needs.config.hardware, needs.device, machine)
     kinds = dict.fromkeys((seat.kind, len(seat.workers), len(seat.engines)) for seat in seats)
     return tuple(
         GpuGroup(

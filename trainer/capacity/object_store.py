@@ -11,7 +11,7 @@ from transformers import AutoConfig
 from .machine import free_shared_memory
 
 if TYPE_CHECKING:
-    from trainer.config import RunConfig
+    from trainer.config import RayConfig, RolloutConfig
 
 
 _MIB = 1 << 20
@@ -25,34 +25,34 @@ _TOKEN = 8
 """Bytes of a token sent to a worker: its id and a log-probability."""
 
 
-def batch_bytes(config: RunConfig, context: int) -> int:
-    """Return the bytes of a batch whose episodes all have ``context`` tokens; workers that share a row each
-    fetch it.
+def batch_bytes(rollout: RolloutConfig, copies: int, context: int) -> int:
+    """Return the bytes of a batch whose episodes all have ``context`` tokens.
+
+    ``copies`` is the number of workers that share a row (``learner.context_parallel``): each fetches it.
     """
-    episodes = config.rollout.groups * config.rollout.group_size
-    return _TOKEN * episodes * context * config.learner.context_parallel
+    return _TOKEN * rollout.groups * rollout.group_size * context * copies
 
 
-def object_store(config: RunConfig, context: int, shared_memory: int | None) -> int:
+def object_store(ray: RayConfig, batch: int, shared_memory: int | None) -> int:
     """Return the bytes of the store: as configured, or as much as the largest batch needs.
 
     Args:
-        config: the run's configuration.
-        context: tokens of the longest conversation.
+        ray: settings of Ray.
+        batch: ``batch_bytes`` of the longest conversation.
         shared_memory: free bytes in /dev/shm; None where unknown.
     """
-    if config.ray.object_store_mib is not None:
-        return config.ray.object_store_mib * _MIB
-    wanted = ceil(_SPARE * batch_bytes(config, context) / _MIB) * _MIB
+    if ray.object_store_mib is not None:
+        return ray.object_store_mib * _MIB
+    wanted = ceil(_SPARE * batch / _MIB) * _MIB
     if shared_memory is not None:
         wanted = min(wanted, int(_MOST * shared_memory))
     return max(_LEAST, wanted)
 
 
-def object_store_here(config: RunConfig, model: Path) -> int:
-    """Return ``object_store`` on this machine, for the model in a folder."""
-    context = config.rollout.max_context_tokens or positions_of(model)
-    return object_store(config, context, free_shared_memory())
+def object_store_here(ray: RayConfig, rollout: RolloutConfig, copies: int, model: Path) -> int:
+    """Return ``object_store`` here, for the model in a folder; ``copies`` is as in ``batch_bytes``."""
+    context = rollout.max_context_tokens or positions_of(model)
+    return object_store(ray, batch_bytes(rollout, copies, context), free_shared_memory())
 
 
 def positions_of(folder: Path) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from trainer.weight_sync.choice import shares_gpus
 
 if TYPE_CHECKING:
-    from trainer.config import RunConfig
+    from trainer.config import Hardware
     from trainer.weight_sync.choice import Device
 
     from .machine import Machine
@@ -33,27 +33,27 @@ class Seat:
         )
 
 
-def seats_of(config: RunConfig, device: Device, machine: Machine) -> tuple[Seat, ...]:
+def seats_of(hardware: Hardware, device: Device, machine: Machine) -> tuple[Seat, ...]:
     """Return a slot for each GPU that the run wants, in order, even if there are fewer GPUs.
 
     A GPU holds both where the learner's and the engine's shares add up to at most one; otherwise learners
     come first and engines after them. Shares of a GPU used by several workers are counted as Ray counts
     them.
     """
-    learner = config.learner.gpus
+    learner = hardware.learner.gpus
     engine = (
         0.0
-        if device == "cpu" or not config.steps
-        else (1.0 if config.engine.gpus is None else config.engine.gpus)
+        if device == "cpu" or not hardware.steps
+        else (1.0 if hardware.engine.gpus is None else hardware.engine.gpus)
     )
-    ranks = list(range(config.learner.most_workers)) if learner else []
+    ranks = list(range(hardware.learner.most_workers)) if learner else []
     engines = (
-        [index for index in range(config.engine.count) for _ in range(config.engine.tensor_parallel)]
+        [index for index in range(hardware.engine.count) for _ in range(hardware.engine.tensor_parallel)]
         if engine
         else []
     )
     pairs: list[tuple[tuple[int, ...], tuple[int, ...]]]
-    if shares_gpus(config, device):
+    if shares_gpus(hardware, device):
         length = max(len(ranks), len(engines))
         pairs = [(tuple(ranks[n : n + 1]), tuple(engines[n : n + 1])) for n in range(length)]
     else:

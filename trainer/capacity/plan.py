@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
-from .described import described_model
-from .host import host_memory
+from .described import described_model, is_on_hub
+from .host import boxes_of, host_memory
 from .needs import gpu_groups, needs_of
 from .problems import problems_of, warnings_of
 from .storage import checkpoint_bytes, storage_of
@@ -71,10 +71,20 @@ def capacity_plan(config: RunConfig, machine: Machine) -> CapacityPlan:
     with described_model(config.model) as folder:
         needs = needs_of(config, folder, machine)
     groups = gpu_groups(needs, machine)
-    checkpoint = checkpoint_bytes(config, needs.shape)
-    store = needs.object_store
-    host = host_memory(config, needs.learner, needs.engine, needs.device, machine, checkpoint, store)
-    storage = storage_of(config, needs.shape, needs.base, needs.device, tied=needs.tied, object_store=store)
+    checkpoint = checkpoint_bytes(needs.shape, reference=config.algorithm.needs_reference)
+    store = needs.object_store if config.ray.address is None else 0
+    hardware, boxes = config.hardware, boxes_of(config.service)
+    host = host_memory(hardware, needs.learner, needs.engine, needs.device, machine, checkpoint, store, boxes)
+    storage = storage_of(
+        hardware,
+        config.checkpoint,
+        needs.base,
+        needs.device,
+        tied=needs.tied,
+        checkpoint_size=checkpoint,
+        object_store=store,
+        downloaded=is_on_hub(config.model),
+    )
     return CapacityPlan(
         name=config.name,
         model=getattr(config.model, "path", "a tiny model, made on the spot"),

@@ -10,7 +10,6 @@ from trainer.engines.gpu_shares import share_problems, sleep_problem
 from trainer.weight_sync.choice import shares_gpus
 
 from .machine import GIB
-from .object_store import batch_bytes
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -34,7 +33,7 @@ def problems_of(
 def warnings_of(needs: Needs) -> tuple[str, ...]:
     """Return what slows the run down."""
     config = needs.config
-    batch, store = batch_bytes(config, needs.context), needs.object_store
+    batch, store = needs.batch, needs.object_store
     if config.ray.address is not None or batch <= store:
         return ()
     episodes = config.rollout.groups * config.rollout.group_size
@@ -62,8 +61,8 @@ def _model(needs: Needs) -> Iterator[str]:
 
 
 def _gpus(groups: Sequence[GpuGroup], needs: Needs, machine: Machine) -> Iterator[str]:
-    yield from share_problems(needs.config, needs.device)
-    if (why := sleep_problem(needs.config, needs.device)) is not None:
+    yield from share_problems(needs.config.hardware, needs.device)
+    if (why := sleep_problem(needs.config.hardware, needs.device)) is not None:
         yield why
     wanted, there = sum(len(group.seats) for group in groups), machine.gpus * machine.count
     if not wanted:
@@ -72,7 +71,7 @@ def _gpus(groups: Sequence[GpuGroup], needs: Needs, machine: Machine) -> Iterato
         yield f"the run wants {wanted} GPUs, and there is none: set learner.gpus=0, or use other machines"
         return
     if wanted > there:
-        shared = shares_gpus(needs.config, needs.device)
+        shared = shares_gpus(needs.config.hardware, needs.device)
         share = (
             ", or let learner and engine share a GPU, such as learner.gpus=0.5 engine.gpus=0.5 "
             "engine.gpu_memory_share=0.4"

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer.config.model import PretrainedModel
 from trainer.weight_sync.choice import resolve_transport
 
 from .engine_memory import number_bytes
 
 if TYPE_CHECKING:
-    from trainer.config import RunConfig
+    from trainer.config import CheckpointConfig, Hardware
     from trainer.update.memory import ModelShape
     from trainer.weight_sync.choice import Device
 
@@ -36,52 +34,56 @@ class Storage:
 
 
 def storage_of(
-    config: RunConfig,
-    trained: ModelShape,
+    hardware: Hardware,
+    checkpoint: CheckpointConfig,
     base: ModelShape,
     device: Device,
     *,
     tied: bool,
+    checkpoint_size: int,
     object_store: int,
+    downloaded: bool,
 ) -> Storage:
     """Return the sizes at the peak.
 
     Args:
-        config: the run's configuration.
-        trained: the model with its adapter and critic.
+        hardware: settings of learner and engines.
+        checkpoint: settings of checkpoints and exports.
         base: the model that engines sample from.
         device: what engines run on.
         tied: the output layer is the embedding, which a weight sync then holds twice.
-        object_store: of Ray, where the run starts it.
+        checkpoint_size: bytes of a checkpoint.
+        object_store: bytes of Ray's object store, 0 where the run does not start Ray.
+        downloaded: the model comes from the hub.
     """
-    shared = {} if config.ray.address else {"Ray's object store": object_store}
+    shared = {"Ray's object store": object_store} if object_store else {}
     disk: dict[str, int] = {}
-    snapshot = _snapshot_bytes(config, base, device, tied=tied)
-    if config.steps and snapshot:
-        place = shared if config.sync.folder is None else disk
+    snapshot = _snapshot_bytes(hardware, base, device, tied=tied)
+    if hardware.steps and snapshot:
+        place = shared if hardware.sync.folder is None else disk
         place["weight snapshots"] = _SNAPSHOTS * snapshot
-    processes = config.learner.most_workers + config.engine.count * config.engine.tensor_parallel
+    processes = hardware.learner.most_workers + hardware.engine.count * hardware.engine.tensor_parallel
     if processes > 2:
         shared["channels between processes"] = processes * _CHANNELS
     # kept checkpoints and the one being written
-    disk["checkpoints"] = (config.checkpoint.keep + 1) * checkpoint_bytes(config, trained)
-    if config.checkpoint.export:
+    disk["checkpoints"] = (checkpoint.keep + 1) * checkpoint_size
+    if checkpoint.export:
         disk["export"] = _DISK_DTYPE * base.parameters
-    if isinstance(config.model, PretrainedModel) and not Path(config.model.path).expanduser().is_dir():
+    if downloaded:
         disk["the model from the hub"] = _DISK_DTYPE * base.parameters
     return Storage(shared, disk)
 
 
-def _snapshot_bytes(config: RunConfig, base: ModelShape, device: Device, *, tied: bool) -> int:
+def _snapshot_bytes(hardware: Hardware, base: ModelShape, device: Device, *, tied: bool) -> int:
     """Bytes of a file with the weights; 0 where none is written, or an adapter alone."""
-    transport = resolve_transport(config, device)
-    if transport == "adapter" or (transport in ("nccl", "ipc") and not config.sync.recovery):
+    transport = resolve_transport(hardware, device)
+    if transport == "adapter" or (transport in ("nccl", "ipc") and not hardware.sync.recovery):
         return 0
     head = base.vocabulary * base.layer.hidden if tied else 0
-    return number_bytes(config.engine.dtype, device) * (base.parameters + head)
+    return number_bytes(hardware.engine.dtype, device) * (base.parameters + head)
 
 
-def checkpoint_bytes(config: RunConfig, trained: ModelShape) -> int:
+def checkpoint_bytes(trained: ModelShape, *, reference: bool) -> int:
     """Return the bytes of trained weights, two moments and the reference, over all ranks, in float32."""
-    tensors = 4 if config.algorithm.needs_reference else 3
+    tensors = 4 if reference else 3
     return _FLOAT32 * tensors * trained.trained

@@ -87,7 +87,7 @@ def _machine(config: RunConfig, gpus: int | None, sizes: dict[str, str | None], 
 
     named = {name: bytes_of(text) for name, text in sizes.items() if text is not None}
     if gpus is None and "gpu_memory" not in named:
-        return replace(this_machine(config), count=count, **named)
+        return replace(this_machine(config.root), count=count, **named)
     return replace(Machine(gpus=1 if gpus is None else gpus, gpu_memory=None, count=count), **named)
 
 

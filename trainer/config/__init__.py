@@ -7,6 +7,7 @@ from .engine import EngineConfig, SyncConfig
 from .learner import CheckpointConfig, LearnerConfig, OptimizerConfig
 from .model import ChatConfig, LoraConfig, ModelConfig, PretrainedModel, TinyModel
 from .outputs import RayConfig, TrackingConfig
+from .parts import EngineSettings, Hardware, LearnerSettings, LoopSettings, SyncSettings
 from .reward import RewardConfig, TermWeights
 from .rollout import RolloutConfig, SamplingConfig, ServiceConfig
 from .run import RunConfig
@@ -19,9 +20,13 @@ __all__ = [
     "CheckpointConfig",
     "CurriculumConfig",
     "EngineConfig",
+    "EngineSettings",
     "EvaluationConfig",
+    "Hardware",
     "HorizonConfig",
     "LearnerConfig",
+    "LearnerSettings",
+    "LoopSettings",
     "LoraConfig",
     "ModelConfig",
     "OptimizerConfig",
@@ -34,6 +39,7 @@ __all__ = [
     "SamplingConfig",
     "ServiceConfig",
     "SyncConfig",
+    "SyncSettings",
     "TasksConfig",
     "TermWeights",
     "TinyModel",

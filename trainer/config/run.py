@@ -15,6 +15,7 @@ from .learner import CheckpointConfig, LearnerConfig
 from .learning import nothing_to_learn
 from .model import ChatConfig, ModelConfig, TinyModel
 from .outputs import RayConfig, TrackingConfig
+from .parts import EngineSettings, Hardware, LearnerSettings, LoopSettings, SyncSettings
 from .reward import RewardConfig
 from .rollout import RolloutConfig, ServiceConfig
 from .stages import EvaluationConfig, WarmStartConfig
@@ -59,6 +60,50 @@ class RunConfig(Branch):
     def folder(self) -> Path:
         """The run's own folder."""
         return self.root / self.name
+
+    @property
+    def hardware(self) -> Hardware:
+        """Where learner and engines compute."""
+        return Hardware(self.learner, self.engine, self.sync, self.steps)
+
+    @property
+    def sync_settings(self) -> SyncSettings:
+        """Settings of the weight sync."""
+        return SyncSettings(
+            self.learner, self.engine, self.sync, self.steps, self.rollout.in_flight, self.folder
+        )
+
+    @property
+    def engine_settings(self) -> EngineSettings:
+        """Settings of the rollout engines."""
+        return EngineSettings(
+            self.learner,
+            self.engine,
+            self.sync,
+            self.steps,
+            name=self.name,
+            folder=self.folder,
+            sampling=self.rollout.sampling,
+            max_context_tokens=self.rollout.max_context_tokens,
+        )
+
+    @property
+    def learner_settings(self) -> LearnerSettings:
+        """Settings of the model in training and its updates."""
+        return LearnerSettings(self.learner, self.algorithm, self.seed, self.rollout.sampling.temperature)
+
+    @property
+    def loop_settings(self) -> LoopSettings:
+        """Settings of the training loop."""
+        return LoopSettings(
+            self.learner,
+            self.engine,
+            self.sync,
+            self.steps,
+            algorithm=self.algorithm,
+            checkpoint=self.checkpoint,
+            evaluation=self.evaluation,
+        )
 
     @model_validator(mode="after")
     def _without_room_for_tools(self) -> RunConfig:

@@ -16,7 +16,7 @@ from .options import engine_options
 from .placement import actor_options, engine_resources
 
 if TYPE_CHECKING:
-    from trainer.config.run import RunConfig
+    from trainer.config.parts import EngineSettings
     from trainer.weight_sync.choice import Device
 
     from .placement import Reservation
@@ -27,13 +27,13 @@ IN_FLIGHT = 4096
 CONTROLS = 64
 
 
-def engine_names(config: RunConfig) -> tuple[str, ...]:
+def engine_names(settings: EngineSettings) -> tuple[str, ...]:
     """Names of a run's engine actors."""
-    return tuple(f"{config.name}-engine-{index}" for index in range(config.engine.count))
+    return tuple(f"{settings.name}-engine-{index}" for index in range(settings.engine.count))
 
 
 def start_engines(
-    config: RunConfig,
+    settings: EngineSettings,
     model: Path,
     device: Device,
     reserved: Reservation | None = None,
@@ -41,7 +41,7 @@ def start_engines(
     """Start all engines, and wait until they answer.
 
     Args:
-        config: The run.
+        settings: Settings of the engines.
         model: Folder of the model.
         device: What they run on.
         reserved: What ``reserve`` set aside for them; without it Ray places them anywhere.
@@ -50,21 +50,21 @@ def start_engines(
         EngineError: an engine does not start; says why.
         Stalled: it takes longer than ``engine.start_timeout_s``.
     """
-    options = engine_options(config, model, device)
-    anywhere = actor_options(engine_resources(config, device))
+    options = engine_options(settings, model, device)
+    anywhere = actor_options(engine_resources(settings.engine, device))
     remote: Any = ray.remote(concurrency_groups={CONTROL: CONTROLS})(EngineActor)  # type: ignore[call-overload]
     engines = []
-    for index, name in enumerate(engine_names(config)):
+    for index, name in enumerate(engine_names(settings)):
         actor = remote.options(
             name=name,
             get_if_exists=True,
-            max_restarts=config.engine.restarts,
+            max_restarts=settings.engine.restarts,
             max_concurrency=IN_FLIGHT,
             runtime_env={"env_vars": options.environment()},
             **(reserved.options(index) if reserved else anywhere),
         ).remote(options, reserved.neighbours(index) if reserved else None)
         engines.append(RayEngine(name, actor))
-    wait_for(engines, config.engine.start_timeout_s)
+    wait_for(engines, settings.engine.start_timeout_s)
     return tuple(engines)
 
 
@@ -89,13 +89,13 @@ def wait_for(engines: list[RayEngine], timeout_s: float) -> None:
             raise EngineError(f"{name} did not start: {error}") from error
 
 
-def engine_handles(config: RunConfig, namespace: str | None = None) -> tuple[RayEngine, ...]:
+def engine_handles(settings: EngineSettings, namespace: str | None = None) -> tuple[RayEngine, ...]:
     """The run's engines, wherever in the cluster one asks.
 
     Raises:
         EngineError: there are none of that name.
     """
     try:
-        return tuple(RayEngine(name, ray.get_actor(name, namespace)) for name in engine_names(config))
+        return tuple(RayEngine(name, ray.get_actor(name, namespace)) for name in engine_names(settings))
     except ValueError as error:
-        raise EngineError(f"the engines of run {config.name} are not there: {error}") from error
+        raise EngineError(f"the engines of run {settings.name} are not there: {error}") from error

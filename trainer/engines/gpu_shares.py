@@ -9,36 +9,36 @@ from trainer.errors import ConfigError
 from trainer.weight_sync.choice import resolve_transport, shares_gpus
 
 if TYPE_CHECKING:
-    from trainer.config.run import RunConfig
+    from trainer.config.parts import Hardware
     from trainer.weight_sync.choice import Device
 
 
-def check_shares(config: RunConfig, device: Device) -> None:
+def check_shares(hardware: Hardware, device: Device) -> None:
     """Raises ConfigError with the first of ``share_problems``, or ``sleep_problem``."""
-    for sentence in share_problems(config, device):
+    for sentence in share_problems(hardware, device):
         raise ConfigError(sentence)
-    if (why := sleep_problem(config, device)) is not None:
+    if (why := sleep_problem(hardware, device)) is not None:
         raise ConfigError(why)
 
 
-def share_problems(config: RunConfig, device: Device) -> Iterator[str]:
+def share_problems(hardware: Hardware, device: Device) -> Iterator[str]:
     """One sentence for each reason why learner and engines cannot have the shares that they ask for."""
-    if device == "cpu" or not config.steps or not config.learner.gpus:
+    if device == "cpu" or not hardware.steps or not hardware.learner.gpus:
         return
-    if shares_gpus(config, device):
-        yield from _beside_each_other(config, device)
+    if shares_gpus(hardware, device):
+        yield from _beside_each_other(hardware, device)
     else:
-        yield from _apart(config)
+        yield from _apart(hardware)
 
 
-def sleep_problem(config: RunConfig, device: Device) -> str | None:
+def sleep_problem(hardware: Hardware, device: Device) -> str | None:
     """Why engines cannot sleep (``engine.sleep``); None if they can, or need not."""
-    engine = config.engine
-    if not engine.sleep or not config.steps:
+    engine = hardware.engine
+    if not engine.sleep or not hardware.steps:
         return None
     if device == "cpu":
         return "engine.sleep frees a GPU's memory, and vLLM has no sleep on CPUs: leave it out"
-    if not shares_gpus(config, device):
+    if not shares_gpus(hardware, device):
         return (
             "engine.sleep frees GPUs that learner and engines share, and they have GPUs of their own: leave "
             "it out, or set learner.gpus and engine.gpus to shares, such as 0.5 and 0.5"
@@ -50,9 +50,9 @@ def sleep_problem(config: RunConfig, device: Device) -> str | None:
     return None
 
 
-def _beside_each_other(config: RunConfig, device: Device) -> Iterator[str]:
-    transport = resolve_transport(config, device)
-    parts, workers = config.engine.count * config.engine.tensor_parallel, config.learner.least_workers
+def _beside_each_other(hardware: Hardware, device: Device) -> Iterator[str]:
+    transport = resolve_transport(hardware, device)
+    parts, workers = hardware.engine.count * hardware.engine.tensor_parallel, hardware.learner.least_workers
     if transport == "nccl":
         yield (
             "sync.transport=nccl needs separate GPUs for learner and engines, since NCCL takes one process a "
@@ -65,8 +65,8 @@ def _beside_each_other(config: RunConfig, device: Device) -> Iterator[str]:
         )
 
 
-def _apart(config: RunConfig) -> Iterator[str]:
-    learner, engine = config.learner, config.engine
+def _apart(hardware: Hardware) -> Iterator[str]:
+    learner, engine = hardware.learner, hardware.engine
     share = 1.0 if engine.gpus is None else engine.gpus
     if 0 < share < 1 and learner.gpus < 1:
         yield (

@@ -17,7 +17,7 @@ from .arguments import check_arguments, known_arguments
 from .gpu_shares import check_shares
 
 if TYPE_CHECKING:
-    from trainer.config.run import RunConfig
+    from trainer.config.parts import EngineSettings
     from trainer.weight_sync.choice import Device
 
 
@@ -129,20 +129,20 @@ class EngineOptions:
         return said
 
 
-def engine_options(config: RunConfig, model: Path, device: Device) -> EngineOptions:
+def engine_options(settings: EngineSettings, model: Path, device: Device) -> EngineOptions:
     """Options of each engine of a run, for the model in a folder.
 
     Raises:
         ConfigError: the run asks for what engines on this device cannot do.
     """
-    engine = config.engine
-    transport = resolve_transport(config, device)
+    engine = settings.engine
+    transport = resolve_transport(settings, device)
     if device == "cpu" and transport in ("nccl", "ipc"):
         raise ConfigError(f"sync.transport={transport} needs GPUs; use shared_file")
-    if config.learner.gpus == 0 and transport in ("nccl", "ipc"):
+    if settings.learner.gpus == 0 and transport in ("nccl", "ipc"):
         raise ConfigError(f"sync.transport={transport} needs a learner on GPUs: set learner.gpus")
-    check_shares(config, device)
-    _check_sampling(config)
+    check_shares(settings, device)
+    _check_sampling(settings)
     if engine.args:
         check_arguments(engine.args, known_arguments())
     in_process = engine.in_process if engine.in_process is not None else device == "cpu"
@@ -150,16 +150,16 @@ def engine_options(config: RunConfig, model: Path, device: Device) -> EngineOpti
         raise ConfigError("engine.in_process steps one worker; engine.tensor_parallel needs in_process=false")
     dtype = engine.dtype if engine.dtype != "auto" else ("float32" if device == "cpu" else "bfloat16")
     cache_mib = engine.kv_cache_mib or (CPU_CACHE_MIB if device == "cpu" else None)
-    lora = config.learner.lora if transport == "adapter" else None
+    lora = settings.learner.lora if transport == "adapter" else None
     return EngineOptions(
         model=model,
         device=device,
         dtype=dtype,
         in_process=in_process,
         transfer=None if transport == "adapter" else transport,
-        logs=config.folder / "logs",
-        snapshots=snapshot_folder(config),
-        context=config.rollout.max_context_tokens,
+        logs=settings.folder / "logs",
+        snapshots=snapshot_folder(settings.folder, settings.sync.folder),
+        context=settings.max_context_tokens,
         tensor_parallel=engine.tensor_parallel,
         max_sequences=engine.max_sequences,
         cache_bytes=cache_mib * MIB if cache_mib else None,
@@ -174,11 +174,11 @@ def engine_options(config: RunConfig, model: Path, device: Device) -> EngineOpti
     )
 
 
-def _check_sampling(config: RunConfig) -> None:
+def _check_sampling(settings: EngineSettings) -> None:
     """Words that are cut off have no probability for the engine and some for the learner."""
-    sampling = config.rollout.sampling
+    sampling = settings.sampling
     cut = [name for name in ("top_p", "top_k") if getattr(sampling, name) not in (None, 1.0)]
-    if config.steps and cut:
+    if settings.steps and cut:
         logger.warning(
             "rollout.sampling.%s cuts words off: engines record probabilities among those that are left, the "
             "learner computes them among all, and the mismatch correction takes the difference for stale "

@@ -31,7 +31,8 @@ from .gpu_shares import check_shares
 if TYPE_CHECKING:
     from ray.util.placement_group import PlacementGroup
 
-    from trainer.config.run import RunConfig
+    from trainer.config.engine import EngineConfig
+    from trainer.config.parts import Hardware
     from trainer.weight_sync.choice import Device
 
 
@@ -62,9 +63,8 @@ class Reservation:
         remove_placement_group(self.group)
 
 
-def engine_resources(config: RunConfig, device: Device) -> dict[str, float]:
+def engine_resources(engine: EngineConfig, device: Device) -> dict[str, float]:
     """What Ray sets aside for one engine whose GPUs are its own; they are on one machine."""
-    engine = config.engine
     resources = {"CPU": float(engine.cpus)}
     if device == "cuda":
         resources["GPU"] = (1.0 if engine.gpus is None else float(engine.gpus)) * engine.tensor_parallel
@@ -76,11 +76,11 @@ def actor_options(resources: Mapping[str, float]) -> dict[str, Any]:
     return {"num_cpus": resources.get("CPU", 0), "num_gpus": resources.get("GPU", 0)}
 
 
-def reserve(config: RunConfig, device: Device, *, learner: bool = True) -> Reservation:
+def reserve(hardware: Hardware, device: Device, *, learner: bool = True) -> Reservation:
     """Set aside what engines need, and with shared GPUs what the learner needs beside them.
 
     Args:
-        config: The run.
+        hardware: Settings of learner and engines.
         device: What engines run on.
         learner: False for engines alone, such as those of an evaluation.
 
@@ -88,17 +88,17 @@ def reserve(config: RunConfig, device: Device, *, learner: bool = True) -> Reser
         ConfigError: shares that cannot be placed.
         EngineError: the cluster has no room within ``engine.start_timeout_s``.
     """
-    check_shares(config, device)
-    if shares_gpus(config, device):
-        return _shared(config, config.learner.most_workers if learner else 0)
-    engine, resources = config.engine, engine_resources(config, device)
+    check_shares(hardware, device)
+    if shares_gpus(hardware, device):
+        return _shared(hardware, hardware.learner.most_workers if learner else 0)
+    engine, resources = hardware.engine, engine_resources(hardware.engine, device)
     what = f"{engine.count} engines of {resources}"
     group = _ready([resources] * engine.count, what, engine.start_timeout_s)
     return Reservation(group, resources, tuple((index,) for index in range(engine.count)), shared=False)
 
 
-def _shared(config: RunConfig, workers: int) -> Reservation:
-    learner, engine = config.learner, config.engine
+def _shared(hardware: Hardware, workers: int) -> Reservation:
+    learner, engine = hardware.learner, hardware.engine
     parts = engine.tensor_parallel
     taken = tuple(tuple(range(n * parts, (n + 1) * parts)) for n in range(engine.count))
     first = {bundles[0] for bundles in taken}

@@ -9,13 +9,13 @@ from trainer.chat import ChatTokenizer
 from trainer.config.model import TinyModel
 
 if TYPE_CHECKING:
-    from trainer.config import RunConfig
+    from trainer.config import ChatConfig, ModelConfig
 
 
-def check_chat(config: RunConfig, model: Path) -> None:
+def check_chat(model: ModelConfig, chat: ChatConfig, folder: Path) -> None:
     """Check that a model's folder and the run's settings make a working chat. Raises ConfigError.
 
     A tiny model keeps the template that it was created with and needs no check.
     """
-    if not isinstance(config.model, TinyModel) or config.chat.template is not None:
-        ChatTokenizer(model, config.chat)
+    if not isinstance(model, TinyModel) or chat.template is not None:
+        ChatTokenizer(folder, chat)

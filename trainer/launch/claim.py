@@ -12,14 +12,9 @@ import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trainer.errors import ConfigError
-from trainer.weight_sync.snapshots import PREFIX, clear_snapshots, snapshot_folder
-
-if TYPE_CHECKING:
-    from trainer.config import RunConfig
-
+from trainer.weight_sync.snapshots import PREFIX, clear_snapshots
 
 logger = logging.getLogger(__name__)
 
@@ -54,9 +49,8 @@ def is_claimed(folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def snapshots_of(config: RunConfig) -> Iterator[None]:
-    """Have an empty folder for a run's weights, gone at the end; those of killed drivers go before."""
-    folder = snapshot_folder(config)
+def snapshots_of(folder: Path) -> Iterator[None]:
+    """Keep an empty folder for a run's weights, removed at the end; those of killed drivers go first."""
     _sweep(folder.parent)
     clear_snapshots(folder)
     folder.mkdir(parents=True)

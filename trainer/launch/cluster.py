@@ -14,7 +14,7 @@ import ray
 from trainer.errors import TrainerError
 
 if TYPE_CHECKING:
-    from trainer.config import RunConfig
+    from trainer.config import EngineConfig, LearnerConfig, RayConfig
 
 
 NAMESPACE = "sandbox-trainer"
@@ -24,17 +24,20 @@ _TRIES = 3
 
 
 @contextlib.contextmanager
-def ray_cluster(config: RunConfig, object_store: int) -> Iterator[None]:
-    """Connect to Ray for the duration of the block; a local Ray gets an object store of the given bytes.
+def ray_cluster(settings: RayConfig, cpus: int, object_store: int) -> Iterator[None]:
+    """Connect to Ray for the duration of the block, or start one on this machine. Raises TrainerError.
 
-    Raises TrainerError.
+    Args:
+        settings: of Ray; without an address, one is started.
+        cpus: CPUs that the run reserves; Ray is told of as many, even on a smaller machine.
+        object_store: bytes of the object store of a Ray that is started.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     for left in reversed(range(_TRIES)):
         try:
-            _connect(config, object_store)
+            _connect(settings, cpus, object_store)
             break
         except Exception as error:  # Ray raises a plain Exception when it did not start in time
             ray.shutdown()
@@ -46,14 +49,14 @@ def ray_cluster(config: RunConfig, object_store: int) -> Iterator[None]:
         ray.shutdown()
 
 
-def _connect(config: RunConfig, object_store: int) -> None:
-    if config.ray.address is not None:
-        ray.init(address=config.ray.address, namespace=NAMESPACE, log_to_driver=False)
+def _connect(settings: RayConfig, cpus: int, object_store: int) -> None:
+    if settings.address is not None:
+        ray.init(address=settings.address, namespace=NAMESPACE, log_to_driver=False)
         return
     ray.init(
         address="local",
         namespace=NAMESPACE,
-        num_cpus=config.ray.cpus or max(os.cpu_count() or 1, wanted_cpus(config)),
+        num_cpus=settings.cpus or max(os.cpu_count() or 1, cpus),
         include_dashboard=False,
         object_store_memory=object_store,
         log_to_driver=False,
@@ -61,9 +64,8 @@ def _connect(config: RunConfig, object_store: int) -> None:
     )
 
 
-def wanted_cpus(config: RunConfig) -> int:
+def wanted_cpus(learner: LearnerConfig, engine: EngineConfig) -> int:
     """Return the CPUs that a run's engines and workers reserve; a smaller machine overcommits its own."""
-    learner, engine = config.learner, config.engine
     return math.ceil(engine.count * engine.cpus + learner.most_workers * learner.cpus)
 
 

@@ -17,7 +17,7 @@ from .cluster import ray_logs
 from .shared_workers import InGroup, SharedScaling
 
 if TYPE_CHECKING:
-    from trainer.config import LearnerConfig, RunConfig
+    from trainer.config import CheckpointConfig, LearnerConfig
     from trainer.engines.placement import Reservation
 
 
@@ -25,12 +25,17 @@ _COLLECTIVE_TIMEOUT_S = 1800
 
 
 def fit(
-    config: RunConfig, settings: WorkerSettings, checkpoints: Path, reserved: Reservation | None = None
+    learner: LearnerConfig,
+    checkpoint: CheckpointConfig,
+    settings: WorkerSettings,
+    checkpoints: Path,
+    reserved: Reservation | None = None,
 ) -> None:
     """Train to the last step, over restarts of the workers. Raises TrainerError with the cause.
 
     Args:
-        config: the run's configuration.
+        learner: number, resources and restarts of the workers.
+        checkpoint: how many checkpoints are kept.
         settings: the workers' settings.
         checkpoints: the folder of checkpoints.
         reserved: the engines' reservation; workers that share GPUs with engines are placed in it.
@@ -41,16 +46,14 @@ def fit(
     trainer = TorchTrainer(
         train_worker,
         train_loop_config={"settings": settings},
-        scaling_config=scaling(config.learner, reserved),
-        torch_config=TorchConfig(
-            backend="nccl" if config.learner.gpus else "gloo", timeout_s=_COLLECTIVE_TIMEOUT_S
-        ),
+        scaling_config=scaling(learner, reserved),
+        torch_config=TorchConfig(backend="nccl" if learner.gpus else "gloo", timeout_s=_COLLECTIVE_TIMEOUT_S),
         run_config=ray.train.RunConfig(  # type: ignore[call-arg]  # typed as it was before Train v2
             name=checkpoints.name,
             storage_path=str(checkpoints.parent),
-            failure_config=ray.train.FailureConfig(max_failures=config.learner.max_failures),
-            checkpoint_config=ray.train.CheckpointConfig(num_to_keep=config.checkpoint.keep),
-            worker_runtime_env={"env_vars": _variables(config)},
+            failure_config=ray.train.FailureConfig(max_failures=learner.max_failures),
+            checkpoint_config=ray.train.CheckpointConfig(num_to_keep=checkpoint.keep),
+            worker_runtime_env={"env_vars": _variables(learner, checkpoint)},
             callbacks=[InGroup()] if shared else None,  # type: ignore[list-item]  # as above
         ),
     )
@@ -83,10 +86,9 @@ def scaling(learner: LearnerConfig, reserved: Reservation | None) -> ray.train.S
     )
 
 
-def _variables(config: RunConfig) -> dict[str, str]:
-    learner = config.learner
+def _variables(learner: LearnerConfig, checkpoint: CheckpointConfig) -> dict[str, str]:
     variables = {
-        "HF_HUB_OFFLINE": "1" if config.checkpoint.push_to is None else "0",
+        "HF_HUB_OFFLINE": "1" if checkpoint.push_to is None else "0",
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "TOKENIZERS_PARALLELISM": "false",
     }

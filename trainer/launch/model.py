@@ -12,22 +12,22 @@ from trainer.errors import ConfigError
 from trainer.update.model import make_model
 
 if TYPE_CHECKING:
-    from trainer.config import RunConfig
+    from trainer.config import LearnerSettings
 
 
 _LEAST_SHARE = 0.5
 """Least share of the model's vocabulary that its tokenizer must have; models have a few spare entries."""
 
 
-def check_model(config: RunConfig, folder: Path) -> None:
+def check_model(settings: LearnerSettings, folder: Path) -> None:
     """Build the model without weights, and check its files' names and sizes and its tokenizer.
 
     Raises:
         ConfigError: an unknown architecture, a layout that it does not allow, weights that are missing or
             have other sizes, or the tokenizer of another model.
     """
-    device = torch.device("cuda" if config.learner.gpus else "cpu")
-    core = make_model(folder, config, device)
+    device = torch.device("cuda" if settings.learner.gpus else "cpu")
+    core = make_model(folder, settings, device)
     rows = cast("torch.Tensor", core.language.get_input_embeddings().weight).shape[0]
     tokens = _vocabulary_size(folder)
     if tokens is None:

@@ -39,15 +39,15 @@ def check_machine(config: RunConfig, model: Path) -> tuple[str, ...]:
 
     Raises ConfigError for anything that this machine cannot run.
     """
-    device = resolve_device(config)
+    device = resolve_device(config.hardware)
     if config.steps:
         check_build(device, installed_build())
-    check_shares(config, device)
+    check_shares(config.hardware, device)
     if config.ray.address is not None:
         return ()
     if device == "cuda" or config.learner.gpus > 0:
         check_cuda(torch.version.cuda, torch.cuda.device_count(), nvidia_driver())
-    return check_sizes(config, model, this_machine(config))
+    return check_sizes(config, model, this_machine(config.root))
 
 
 def check_cuda(built: str | None, devices: int, driver: str | None) -> None:

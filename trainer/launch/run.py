@@ -24,10 +24,11 @@ from trainer.report.page import write_report
 from trainer.tracking.jsonl import read_metrics
 from trainer.tracking.origin import write_origin
 from trainer.weight_sync.choice import resolve_device
+from trainer.weight_sync.snapshots import snapshot_folder
 
 from .chat import check_chat
 from .claim import claimed, snapshots_of
-from .cluster import NAMESPACE, gpus, ray_cluster
+from .cluster import NAMESPACE, gpus, ray_cluster, wanted_cpus
 from .fit import fit
 from .folder import RunFolder
 from .following import following, warned
@@ -101,7 +102,7 @@ def train(
             batch_actor=started.batches.name,
             namespace=NAMESPACE,
         )
-        fit(config, settings, folder.checkpoints, started.reserved)
+        fit(config.learner, config.checkpoint, settings, folder.checkpoints, started.reserved)
     if config.tracking.report:
         write_report(folder.path)
     return _result(config, folder)
@@ -140,13 +141,14 @@ def _started(
     with ExitStack() as stack:
         stack.enter_context(claimed(folder.path))
         model = model or model_folder(config.model, config.root / "models")
-        check_chat(config, model)
-        check_model(config, model)
+        check_chat(config.model, config.chat, model)
+        check_model(config.learner_settings, model)
         for sentence in check_machine(config, model):
             if on_warning is not None:
                 on_warning(sentence)
-        url = stack.enter_context(sandbox_service(config, folder.logs))
-        stack.enter_context(ray_cluster(config, object_store_here(config, model)))
+        url = stack.enter_context(sandbox_service(config.service, config.tasks.environment, folder.logs))
+        store = object_store_here(config.ray, config.rollout, config.learner.context_parallel, model)
+        stack.enter_context(ray_cluster(config.ray, wanted_cpus(config.learner, config.engine), store))
         reserved = _reserved(config, learner=learner) if config.steps else None
         engines = _engines(config, model, reserved, stack) if reserved is not None else ()
         batches = stack.enter_context(run_batch_actor(config, folder.path, model, url, NAMESPACE))
@@ -154,22 +156,22 @@ def _started(
 
 
 def _reserved(config: RunConfig, *, learner: bool) -> Reservation:
-    device = resolve_device(config)
+    device = resolve_device(config.hardware)
     if device == "cuda" and config.ray.address is None and not gpus():
         raise ConfigError("the run wants GPUs, but Ray finds none on this machine: set learner.gpus=0")
-    return reserve(config, device, learner=learner)
+    return reserve(config.hardware, device, learner=learner)
 
 
 def _engines(config: RunConfig, model: Path, reserved: Reservation, stack: ExitStack) -> Sequence[RayEngine]:
-    stack.enter_context(snapshots_of(config))
-    return start_engines(config, model, resolve_device(config), reserved)
+    stack.enter_context(snapshots_of(snapshot_folder(config.folder, config.sync.folder)))
+    return start_engines(config.engine_settings, model, resolve_device(config.hardware), reserved)
 
 
 def _result(config: RunConfig, folder: RunFolder) -> RunResult:
     evaluations = read_evaluations(folder.evaluations)
     return RunResult(
         folder=folder.path,
-        last_step=plan_of(config).total,
+        last_step=plan_of(config.warm_start, config.steps, config.learner.optimizer).total,
         before=evaluations[0] if evaluations else None,
         after=evaluations[-1] if len(evaluations) > 1 else None,
         phase_seconds=phase_seconds(read_metrics(folder.metrics)),

@@ -19,7 +19,7 @@ from local_processes.waiting import Deadline, wait_until
 from trainer.errors import ServiceUnavailable
 
 if TYPE_CHECKING:
-    from trainer.config import RunConfig
+    from trainer.config import ServiceConfig
 
 
 _STOP_S = 60.0
@@ -27,18 +27,18 @@ _POLL_S = 0.25
 
 
 @contextlib.contextmanager
-def sandbox_service(config: RunConfig, logs: Path) -> Iterator[str]:
-    """Yield the URL of a service that is ready. Raises ServiceUnavailable."""
-    if config.service.url is not None:
-        _await_ready(config.service.url, config.service.start_timeout_s, None, None)
-        yield config.service.url
+def sandbox_service(settings: ServiceConfig, environment: str, logs: Path) -> Iterator[str]:
+    """Yield the URL of a ready service with this environment. Raises ServiceUnavailable."""
+    if settings.url is not None:
+        _await_ready(settings.url, settings.start_timeout_s, None, None)
+        yield settings.url
         return
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     log = logs / "service.log"
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [*_command(), "serve", f"server.port={port}", *_arguments(config)],
+            [*_command(), "serve", f"server.port={port}", *_arguments(settings, environment)],
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
@@ -46,7 +46,7 @@ def sandbox_service(config: RunConfig, logs: Path) -> Iterator[str]:
             preexec_fn=end_with_parent,  # PDEATHSIG: a killed trainer leaves no service behind
         )
     try:
-        _await_ready(url, config.service.start_timeout_s, process, log)
+        _await_ready(url, settings.start_timeout_s, process, log)
         yield url
     finally:
         _stop(process)
@@ -58,10 +58,10 @@ def _command() -> list[str]:
     return [str(beside)] if beside.exists() else ["sandbox-service"]
 
 
-def _arguments(config: RunConfig) -> list[str]:
-    arguments = list(config.service.start)
+def _arguments(settings: ServiceConfig, environment: str) -> list[str]:
+    arguments = list(settings.start)
     if not any(argument.startswith("environments.enabled=") for argument in arguments):
-        arguments.append(f'environments.enabled=["{config.tasks.environment}"]')
+        arguments.append(f'environments.enabled=["{environment}"]')
     return arguments
 
 

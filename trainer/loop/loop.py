@@ -19,7 +19,7 @@ from trainer.update.outline import filled, is_filled
 from .throughput import step_throughput
 
 if TYPE_CHECKING:
-    from trainer.config import OptimizerConfig, RunConfig
+    from trainer.config import LoopSettings, OptimizerConfig
     from trainer.types import Batch
     from trainer.update.outline import RowTokens
 
@@ -135,7 +135,7 @@ class PhaseClock:
 class TrainingLoop:
     """One run on one rank."""
 
-    config: RunConfig
+    settings: LoopSettings
     plan: StagePlan
     batches: BatchSource
     learner: TrainableModel
@@ -163,7 +163,7 @@ class TrainingLoop:
             self.weight_sync.rest()
             if stage.objective is Objective.REINFORCE:
                 batch = self.learner.annotate(batch)
-        batch = credit(batch, self.config.algorithm, self.learner.kl_coefficient)
+        batch = credit(batch, self.settings.algorithm, self.learner.kl_coefficient)
         with clock.phase("take", more=True):
             batch = self._with_tokens(batch, self.learner.to_learn(batch))
         with clock.phase("update"):
@@ -172,7 +172,7 @@ class TrainingLoop:
             self.recorder.settle()
         with clock.phase("publish"):
             sync = self._sync_weights(step + 1, stage, batch)
-        speed = step_throughput(self.config, batch, sum(clock.seconds.values()), self.workers)
+        speed = step_throughput(self.settings, batch, sum(clock.seconds.values()), self.workers)
         self.recorder.record(step, {**batch.facts, **metrics, **sync, **speed, **clock.seconds})
         self._milestones(step + 1, stage)
 
@@ -185,7 +185,7 @@ class TrainingLoop:
 
     def _sync_weights(self, done: int, stage: Stage, batch: Batch) -> Mapping[str, float]:
         version = stage.local(done)
-        due = version % self.config.sync.every == 0 or done == stage.last
+        due = version % self.settings.sync.every == 0 or done == stage.last
         if stage.objective is Objective.SFT:
             return {}
         if not due:
@@ -206,12 +206,12 @@ class TrainingLoop:
         """Evaluate, checkpoint and export if due; a run that resumes at its end is evaluated too."""
         if stage.objective is Objective.REINFORCE:
             self._evaluate(done, stage)
-        if done % self.config.checkpoint.every == 0 or done == stage.last:
+        if done % self.settings.checkpoint.every == 0 or done == stage.last:
             self.recorder.checkpoint(done, stage.index)
         self.recorder.export(done)
 
     def _evaluate(self, step: int, stage: Stage) -> None:
-        evaluation = self.config.evaluation
+        evaluation = self.settings.evaluation
         due = evaluation.every and stage.local(step) % evaluation.every == 0
         if evaluation.splits and (due or step in (stage.first, stage.last)):
             clock = PhaseClock()

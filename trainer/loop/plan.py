@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from trainer.types import Objective
 
 if TYPE_CHECKING:
-    from trainer.config import OptimizerConfig, RunConfig
+    from trainer.config import OptimizerConfig, WarmStartConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,13 @@ class StagePlan:
         return tuple(stage for stage in self.stages if stage.last > step)
 
 
-def plan_of(config: RunConfig) -> StagePlan:
-    """Return the stages of a run's configuration."""
+def plan_of(warm_start: WarmStartConfig | None, steps: int, optimizer: OptimizerConfig) -> StagePlan:
+    """Return the stages of a run: its warm start, then ``steps`` steps with this optimizer."""
     stages: list[Stage] = []
     first = 0
-    if config.warm_start is not None and config.warm_start.steps:
-        first = config.warm_start.steps
-        stages.append(Stage(0, Objective.SFT, 0, first, config.warm_start.optimizer))
-    if config.steps:
-        optimizer = config.learner.optimizer
-        stages.append(Stage(len(stages), Objective.REINFORCE, first, first + config.steps, optimizer))
+    if warm_start is not None and warm_start.steps:
+        first = warm_start.steps
+        stages.append(Stage(0, Objective.SFT, 0, first, warm_start.optimizer))
+    if steps:
+        stages.append(Stage(len(stages), Objective.REINFORCE, first, first + steps, optimizer))
     return StagePlan(tuple(stages))

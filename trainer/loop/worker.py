@@ -71,7 +71,7 @@ def train_worker(settings: dict[str, WorkerSettings]) -> None:
 def _train(given: WorkerSettings, rank: int, world: int) -> None:
     config = RunConfig.model_validate_json(given.config)
     torch.set_num_threads(config.learner.threads)
-    learner = Learner(Path(given.model), config, ray.train.torch.get_device(), rank, world)
+    learner = Learner(Path(given.model), config.learner_settings, ray.train.torch.get_device(), rank, world)
     batches = RemoteBatchSource(
         given.batch_actor,
         given.namespace,
@@ -79,7 +79,7 @@ def _train(given: WorkerSettings, rank: int, world: int) -> None:
         warm_start_s=config.warm_start.timeout_s if config.warm_start else None,
         evaluation_s=config.evaluation.timeout_s,
     )
-    plan = plan_of(config)
+    plan = plan_of(config.warm_start, config.steps, config.learner.optimizer)
     position = _restore(learner, plan)
     logger.info(
         "rank %d of %d starts at step %d of %d", rank, world, position.step if position else 0, plan.total
@@ -88,13 +88,13 @@ def _train(given: WorkerSettings, rank: int, world: int) -> None:
         batches.rewind(_trained(position, plan))
     hub = hub_of(config.checkpoint) if rank == 0 else None
     exporter = Exporter(config.checkpoint, Path(given.folder), learner, rank, hub)
-    engines = engine_handles(config, given.namespace) if config.steps else ()
+    engines = engine_handles(config.engine_settings, given.namespace) if config.steps else ()
     loop = TrainingLoop(
-        config=config,
+        settings=config.loop_settings,
         plan=plan,
         batches=batches,
         learner=learner,
-        weight_sync=make_weight_sync(config, engines, learner, rank),
+        weight_sync=make_weight_sync(config.sync_settings, engines, learner, rank),
         recorder=RunRecorder(batches, learner, plan, rank, exporter),
         workers=world,
     )

@@ -19,7 +19,7 @@ from .architecture import attention_for, text_config, without_dropout
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from trainer.config import LearnerConfig, LoraConfig, RunConfig
+    from trainer.config import LearnerConfig, LearnerSettings, LoraConfig
 
 
 ADAPTER = "default"
@@ -31,20 +31,20 @@ def computes_in_half(learner: LearnerConfig, device: torch.device) -> bool:
     return learner.dtype == "bfloat16" or (learner.dtype == "auto" and device.type == "cuda")
 
 
-def make_language(folder: Path, config: RunConfig, *, half: bool) -> PreTrainedModel:
+def make_language(folder: Path, settings: LearnerSettings, *, half: bool) -> PreTrainedModel:
     """Return the language model of a folder, with its weights on the meta device.
 
     Adapters are on the CPU, initialised from the run's seed, identical on every rank.
 
     Args:
         folder: the model's folder.
-        config: the run's configuration.
+        settings: of the learner.
         half: passes are in bfloat16; frozen weights may then be kept in it too.
 
     Raises:
         ConfigError: the folder holds no model that can be trained as configured.
     """
-    learner = config.learner
+    learner = settings.learner
     text = without_dropout(text_config(folder))
     attention = attention_for(text, learner.layout)
     with torch.device("meta"):
@@ -53,7 +53,7 @@ def make_language(folder: Path, config: RunConfig, *, half: bool) -> PreTrainedM
         )
     if learner.lora is not None:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(config.seed)
+            torch.manual_seed(settings.seed)
             _adapt(language, peft_config(learner.lora, str(folder)))
         _keep_base(language, learner.lora, half=half)
     if learner.gradient_checkpointing:

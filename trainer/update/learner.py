@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from trainer.config import RunConfig
+    from trainer.config import LearnerSettings
     from trainer.types import FloatT, Sample
 
 
@@ -59,23 +59,28 @@ class Learner:
     """A causal language model that learns from batches."""
 
     def __init__(
-        self, model_folder: Path, config: RunConfig, device: torch.device | str, rank: int = 0, world: int = 1
+        self,
+        model_folder: Path,
+        settings: LearnerSettings,
+        device: torch.device | str,
+        rank: int = 0,
+        world: int = 1,
     ) -> None:
         """Load the model. With ``world`` > 1, a process group of that size must exist. Raises ConfigError."""
-        learner = config.learner
-        self.config = config
+        learner = settings.learner
+        self.settings = settings
         self.rank = rank
         self.device = torch.device(device)
         self._folder = model_folder
         mesh = Mesh.of(learner, rank, world)
-        self._model = Parallel(make_model(model_folder, config, self.device), learner, self.device, mesh)
+        self._model = Parallel(make_model(model_folder, settings, self.device), learner, self.device, mesh)
         self._meter = Meter(self._model.core, self.device, world, half=self._model.half)
         budget, layout = learner.micro_batch_tokens, learner.layout
         self._share = RankShare(mesh, budget, layout)
         self._scorer = Scorer(self._model, budget, layout)
-        self._temperature = config.rollout.sampling.temperature or 1.0  # 0 rows: evaluation only
-        self._updater = Updater(self._model, budget, layout, config.algorithm, self._temperature)
-        self._kl = AdaptiveCoefficient.of(config.algorithm.kl)
+        self._temperature = settings.temperature or 1.0  # 0 rows: evaluation only
+        self._updater = Updater(self._model, budget, layout, settings.algorithm, self._temperature)
+        self._kl = AdaptiveCoefficient.of(settings.algorithm.kl)
         self._optimizer: Optimizer | None = None
         self._reference: Reference | None = None
         self._writer: TensorWriter | None = None
@@ -89,11 +94,11 @@ class Learner:
         """Begin a stage: fresh optimizer, a schedule over ``steps`` steps, and a copy of the model as
         reference.
         """
-        rate = self.config.algorithm.value.learning_rate
-        waiting = self.config.learner.offload == "optimizer"
+        rate = self.settings.algorithm.value.learning_rate
+        waiting = self.settings.learner.offload == "optimizer"
         self._optimizer = Optimizer(self._model.core, optimizer, steps, rate, waiting=waiting)
-        self._kl = AdaptiveCoefficient.of(self.config.algorithm.kl)
-        if self.config.algorithm.needs_reference:
+        self._kl = AdaptiveCoefficient.of(self.settings.algorithm.kl)
+        if self.settings.algorithm.needs_reference:
             self._reference = Reference(self._optimizer.parameters)
 
     def to_annotate(self, batch: Batch) -> frozenset[int]:
@@ -146,7 +151,7 @@ class Learner:
         reinforce = batch.objective is Objective.REINFORCE
         coefficient = self._kl.value if kl_coefficient is None else kl_coefficient
         seen = RowTable(data.rows, 2, self.device) if reinforce else None
-        once = min(self.config.learner.minibatches, len(data.rows))
+        once = min(self.settings.learner.minibatches, len(data.rows))
         sums, norms = Sums(), []
         for place, minibatch in enumerate(self._minibatches(batch, len(data.rows))):
             table = seen if place < once else None
@@ -157,10 +162,10 @@ class Learner:
         metrics = reported(losses, {"tokens": 0.0, **totals}, len(norms))
         if seen is not None:
             samples = self._trained(batch, seen)
-            metrics |= mismatch_metrics(samples, self.config.algorithm.mismatch) | self._adapt(samples)
+            metrics |= mismatch_metrics(samples, self.settings.algorithm.mismatch) | self._adapt(samples)
         finite = [norm for norm in norms if np.isfinite(norm)]
         seconds = time.monotonic() - began
-        passes = self.config.learner.epochs if reinforce else 1
+        passes = self.settings.learner.epochs if reinforce else 1
         return {
             **self._meter.metrics(data.rows, passes, seconds),
             **metrics,
@@ -191,7 +196,7 @@ class Learner:
 
     def adapter(self, folder: Path) -> None:
         """Write the LoRA adapter in PEFT's format; collective. Raises ValueError without one."""
-        lora = self.config.learner.lora
+        lora = self.settings.learner.lora
         if lora is None:
             raise ValueError("this run has no adapter: it trains all weights (learner.lora is not set)")
         write_adapter(self._model.core, lora, str(self._folder), folder, write=self.rank == 0)
@@ -238,7 +243,7 @@ class Learner:
     @property
     def _asks_once(self) -> bool:
         """Return whether the update's first pass can supply the old log-probabilities."""
-        learner, algorithm = self.config.learner, self.config.algorithm
+        learner, algorithm = self.settings.learner, self.settings.algorithm
         updates = learner.minibatches * learner.epochs
         return updates == 1 and algorithm.kl.place != "reward" and not algorithm.needs_values
 
@@ -250,11 +255,11 @@ class Learner:
     def _minibatches(self, batch: Batch, rows: int) -> Iterator[list[int]]:
         """Yield the rows of each update; repeating a step gives the same rows."""
         if batch.objective is Objective.SFT:
-            yield from minibatches(rows, 1, (self.config.seed, batch.step))
+            yield from minibatches(rows, 1, (self.settings.seed, batch.step))
             return
-        for epoch in range(self.config.learner.epochs):
-            seed = (self.config.seed, batch.step, epoch)
-            yield from minibatches(rows, self.config.learner.minibatches, seed)
+        for epoch in range(self.settings.learner.epochs):
+            seed = (self.settings.seed, batch.step, epoch)
+            yield from minibatches(rows, self.settings.learner.minibatches, seed)
 
     def _trained(self, batch: Batch, seen: RowTable) -> list[Sample]:
         """Return the trained tokens, with log-probabilities of the model before the update and of the

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch.nn import Module, Parameter
     from transformers import PreTrainedConfig
 
-    from trainer.config import LearnerConfig, RunConfig
+    from trainer.config import LearnerConfig, LearnerSettings
 
     from .mesh import Mesh
 
@@ -148,12 +148,12 @@ class RankMemory:
         return self.states + self.gathered + self.activations + self.logits
 
 
-def shape_of(folder: Path, config: RunConfig) -> ModelShape:
+def shape_of(folder: Path, settings: LearnerSettings) -> ModelShape:
     """Return the shape of the model that a run trains, without loading its weights. Raises ConfigError."""
-    device = torch.device("cuda" if config.learner.gpus else "cpu")
-    language = make_language(folder, config, half=computes_in_half(config.learner, device))
+    device = torch.device("cuda" if settings.learner.gpus else "cpu")
+    language = make_language(folder, settings, half=computes_in_half(settings.learner, device))
     core = nn.ModuleList([language])
-    if config.algorithm.needs_values:
+    if settings.algorithm.needs_values:
         with torch.device("meta"):
             core.append(nn.Linear(language.config.hidden_size, 1))
     return ModelShape.of(core, language.config)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
-    from trainer.config import RunConfig
+    from trainer.config import LearnerSettings
 
     from .packing import MicroBatch
 
@@ -119,14 +119,14 @@ class ActorCritic(nn.Module):
         return values_K.clone()  # FSDP2 warns of outputs that are views
 
 
-def make_model(folder: Path, config: RunConfig, device: torch.device) -> ActorCritic:
+def make_model(folder: Path, settings: LearnerSettings, device: torch.device) -> ActorCritic:
     """Return the model of a folder with a run's additions, without the folder's weights.
 
     Weights are on the meta device, so that ranks can shard them before anything is read. New weights are on
     the CPU, the same on every rank. Raises ConfigError for a model that cannot be trained on ``device``.
     """
-    learner, algorithm = config.learner, config.algorithm
-    language = make_language(folder, config, half=computes_in_half(learner, device))
+    learner, algorithm = settings.learner, settings.algorithm
+    language = make_language(folder, settings, half=computes_in_half(learner, device))
     return ActorCritic(
         language,
         WeightOrigin.of(language, PretrainedFiles.of(folder)),
@@ -136,8 +136,8 @@ def make_model(folder: Path, config: RunConfig, device: torch.device) -> ActorCr
     )
 
 
-def load_model(folder: Path, config: RunConfig) -> ActorCritic:
+def load_model(folder: Path, settings: LearnerSettings) -> ActorCritic:
     """Return the model of a folder with its weights, unsharded, on the CPU. Raises ConfigError."""
-    core = make_model(folder, config, _CPU)
+    core = make_model(folder, settings, _CPU)
     fill(core, _CPU, _CPU)
     return core

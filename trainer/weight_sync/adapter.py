@@ -14,7 +14,7 @@ from trainer.weight_sync.snapshots import WeightSnapshot, note_snapshot, snapsho
 from .receipt import Delivery
 
 if TYPE_CHECKING:
-    from trainer.config.run import RunConfig
+    from trainer.config.parts import SyncSettings
 
     from .ends import WeightOwner
     from .engines import Engines
@@ -30,9 +30,9 @@ class AdapterFolder:
 
     pauses = False
 
-    def __init__(self, config: RunConfig, learner: WeightOwner, rank: int) -> None:
+    def __init__(self, settings: SyncSettings, learner: WeightOwner, rank: int) -> None:
         self.delivery = Delivery(1, rank)  # adapters are small
-        self._folder = snapshot_folder(config)
+        self._folder = snapshot_folder(settings.folder, settings.sync.folder)
         self._learner = learner
         self._rank = rank
 

@@ -46,7 +46,7 @@ from trainer.errors import StaleWeights
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trainer.config.run import RunConfig
+    from trainer.config.parts import Hardware
     from trainer.weight_sync.choice import Device
 
 
@@ -67,9 +67,9 @@ class Limits:
     fail: float
 
 
-def limits_of(config: RunConfig, device: Device) -> Limits:
+def limits_of(hardware: Hardware, device: Device) -> Limits:
     """By the precision that both sides compute in, where the run does not say."""
-    engine, learner, sync = config.engine, config.learner, config.sync
+    engine, learner, sync = hardware.engine, hardware.learner, hardware.sync
     exact_engine = engine.dtype == "float32" or (engine.dtype == "auto" and device == "cpu")
     exact_learner = learner.dtype == "float32" or (learner.dtype == "auto" and learner.gpus == 0)
     if not (exact_engine and exact_learner):

@@ -22,7 +22,7 @@ from .weights import wire_dtype
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trainer.config.run import RunConfig
+    from trainer.config.parts import SyncSettings
     from trainer.types import Batch
     from trainer.weight_sync.choice import Device
 
@@ -53,13 +53,13 @@ class _Asked:
 class Check:
     """Of one run on one rank. All ranks call everything, since the learner's answers are collective."""
 
-    def __init__(self, config: RunConfig, learner: WeightOwner, rank: int, device: Device) -> None:
+    def __init__(self, settings: SyncSettings, learner: WeightOwner, rank: int, device: Device) -> None:
         self._learner = learner
         self._rank = rank
         self._agreement = Agreement(
-            limits_of(config, device), rounds_updates_away=_rounds_away(config, device)
+            limits_of(settings, device), rounds_updates_away=_rounds_away(settings, device)
         )
-        self._precision = _precision(config, device)
+        self._precision = _precision(settings, device)
         self._asked = _Asked()
 
     def before(self, engines: Engines) -> None:
@@ -176,15 +176,15 @@ def _compared(
     return np.concatenate(kept) if kept else np.zeros(0)
 
 
-def _rounds_away(config: RunConfig, device: Device) -> bool:
+def _rounds_away(settings: SyncSettings, device: Device) -> bool:
     """An adapter that is merged into weights of 16 bits loses what is below their precision."""
-    merged = config.learner.lora is not None and resolve_transport(config, device) != "adapter"
-    return merged and wire_dtype(config, device) is not torch.float32
+    merged = settings.learner.lora is not None and resolve_transport(settings, device) != "adapter"
+    return merged and wire_dtype(settings, device) is not torch.float32
 
 
-def _precision(config: RunConfig, device: Device) -> AbstractContextManager[None]:
-    wire = wire_dtype(config, device)
-    learner = config.learner
+def _precision(settings: SyncSettings, device: Device) -> AbstractContextManager[None]:
+    wire = wire_dtype(settings, device)
+    learner = settings.learner
     exact_learner = learner.dtype == "float32" or (learner.dtype == "auto" and learner.gpus == 0)
     if wire is torch.float32 or not exact_learner:
         return nullcontext()

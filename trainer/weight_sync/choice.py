@@ -5,41 +5,41 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from trainer.config.run import RunConfig
+    from trainer.config.parts import Hardware
 
 
 Device: TypeAlias = Literal["cpu", "cuda"]
 TransportKind: TypeAlias = Literal["shared_file", "nccl", "ipc", "adapter"]
 
 
-def resolve_device(config: RunConfig) -> Device:
+def resolve_device(hardware: Hardware) -> Device:
     """Return what engines run on: with ``auto``, what the learner runs on.
 
     The configuration alone decides, so that driver and workers, on whatever machines, decide alike.
     """
-    if config.engine.device == "auto":
-        return "cuda" if config.learner.gpus > 0 else "cpu"
-    return config.engine.device
+    if hardware.engine.device == "auto":
+        return "cuda" if hardware.learner.gpus > 0 else "cpu"
+    return hardware.engine.device
 
 
-def resolve_transport(config: RunConfig, device: Device) -> TransportKind:
+def resolve_transport(hardware: Hardware, device: Device) -> TransportKind:
     """Return the transport of the weights, chosen by the GPUs where ``sync.transport`` is ``auto``."""
-    if config.sync.transport != "auto":
-        return config.sync.transport
-    if device == "cpu" or config.learner.gpus == 0:
+    if hardware.sync.transport != "auto":
+        return hardware.sync.transport
+    if device == "cpu" or hardware.learner.gpus == 0:
         # nccl and ipc have a GPU at both ends. Adapters work on a CPU too, at a quarter of the speed.
         return "shared_file"
-    if config.learner.lora is not None:
+    if hardware.learner.lora is not None:
         return "adapter"
-    return "ipc" if shares_gpus(config, device) else "nccl"
+    return "ipc" if shares_gpus(hardware, device) else "nccl"
 
 
-def shares_gpus(config: RunConfig, device: Device) -> bool:
+def shares_gpus(hardware: Hardware, device: Device) -> bool:
     """Whether each worker of the learner has an engine's worker beside it on its GPU.
 
     They do where their shares add up to one at most, which Ray counts in ten thousandths.
     """
-    learner, engine = config.learner.gpus, config.engine.gpus
-    if device == "cpu" or not config.steps or not learner or not engine:
+    learner, engine = hardware.learner.gpus, hardware.engine.gpus
+    if device == "cpu" or not hardware.steps or not learner or not engine:
         return False
     return round(learner + engine, 4) <= 1

@@ -12,7 +12,7 @@ from .receipt import Delivery
 from .weights import complete, file_weights, wire_dtype
 
 if TYPE_CHECKING:
-    from trainer.config.run import RunConfig
+    from trainer.config.parts import SyncSettings
     from trainer.weight_sync.choice import Device
 
     from .ends import WeightOwner
@@ -38,19 +38,19 @@ class GpuTransfer:
 
     def __init__(
         self,
-        config: RunConfig,
+        settings: SyncSettings,
         learner: WeightOwner,
         rank: int,
         device: Device,
         connect: Callable[[EnginesClient, LearnerSource, int], Sender],
     ) -> None:
-        self._config = config
+        self._settings = settings
         self._rank = rank
         self._connect = connect
-        self.delivery = Delivery(config.sync.checksum_every, rank)
+        self.delivery = Delivery(settings.sync.checksum_every, rank)
         self._client = EnginesClient(self.delivery)
         self._learner = learner
-        self._dtype = wire_dtype(config, device)
+        self._dtype = wire_dtype(settings, device)
         self._source = LearnerSource(learner, self._dtype, self.delivery)
         self._sender: Sender | None = None
         self._met: dict[str, str] = {}
@@ -64,7 +64,7 @@ class GpuTransfer:
     def transfer(self, version: int, engines: Engines) -> int:
         self._client.engines = engines
         self._client.version = version
-        timeout_s = self._config.sync.timeout_s
+        timeout_s = self._settings.sync.timeout_s
         within(timeout_s, "meeting the engines", lambda: self._meet(engines))
         sender = self._sender
         if sender is not None:
@@ -73,11 +73,14 @@ class GpuTransfer:
 
     def keep(self, version: int) -> None:
         """Gathered once more, since copying to the host within the broadcast would keep engines waiting."""
-        if not self._config.sync.recovery:
+        if not self._settings.sync.recovery:
             return
         weights = complete(self._learner.named_weights(), self._dtype)
         if self._rank == 0:
-            folder, spare = snapshot_folder(self._config), spare_snapshot_folder(self._config)
+            folder, spare = (
+                snapshot_folder(self._settings.folder, self._settings.sync.folder),
+                spare_snapshot_folder(self._settings.folder),
+            )
             file_weights(folder, spare, version, weights)
             return
         for _ in weights:

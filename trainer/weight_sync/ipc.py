@@ -10,7 +10,7 @@ from vllm.distributed.weight_transfer.ipc_engine import IPCTrainerInitInfo
 from .gpu_transfer import GpuTransfer
 
 if TYPE_CHECKING:
-    from trainer.config.run import RunConfig
+    from trainer.config.parts import SyncSettings
     from trainer.weight_sync.choice import Device
 
     from .ends import WeightOwner
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class GpuMemory(GpuTransfer):
     """Every rank lends its GPU's copy, and each engine reads the one on its own GPU, a piece at a time."""
 
-    def __init__(self, config: RunConfig, learner: WeightOwner, rank: int, device: Device) -> None:
-        super().__init__(config, learner, rank, device, _connect)
+    def __init__(self, settings: SyncSettings, learner: WeightOwner, rank: int, device: Device) -> None:
+        super().__init__(settings, learner, rank, device, _connect)
 
 
 def _connect(client: EnginesClient, source: LearnerSource, rank: int) -> Sender:

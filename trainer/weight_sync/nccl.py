@@ -11,7 +11,7 @@ from vllm.utils.network_utils import get_ip, get_open_port
 from .gpu_transfer import GpuTransfer
 
 if TYPE_CHECKING:
-    from trainer.config.run import RunConfig
+    from trainer.config.parts import SyncSettings
     from trainer.weight_sync.choice import Device
 
     from .ends import WeightOwner
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Broadcast(GpuTransfer):
     """Rank 0 and all workers of all engines form one group; the learner's other ranks help to gather."""
 
-    def __init__(self, config: RunConfig, learner: WeightOwner, rank: int, device: Device) -> None:
-        super().__init__(config, learner, rank, device, _connect)
+    def __init__(self, settings: SyncSettings, learner: WeightOwner, rank: int, device: Device) -> None:
+        super().__init__(settings, learner, rank, device, _connect)
 
 
 def _connect(client: EnginesClient, source: LearnerSource, rank: int) -> Sender:

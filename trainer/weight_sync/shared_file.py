@@ -11,7 +11,7 @@ from .receipt import Delivery
 from .weights import complete, file_weights, wire_dtype
 
 if TYPE_CHECKING:
-    from trainer.config.run import RunConfig
+    from trainer.config.parts import SyncSettings
     from trainer.weight_sync.choice import Device
 
     from .ends import WeightOwner
@@ -23,14 +23,14 @@ class SharedFile:
 
     pauses = True
 
-    def __init__(self, config: RunConfig, learner: WeightOwner, rank: int, device: Device) -> None:
-        self._folder = snapshot_folder(config)
-        self._spare = spare_snapshot_folder(config)
+    def __init__(self, settings: SyncSettings, learner: WeightOwner, rank: int, device: Device) -> None:
+        self._folder = snapshot_folder(settings.folder, settings.sync.folder)
+        self._spare = spare_snapshot_folder(settings.folder)
         self._learner = learner
         self._rank = rank
-        self._dtype = wire_dtype(config, device)
+        self._dtype = wire_dtype(settings, device)
         self._path: Path | None = None
-        self.delivery = Delivery(config.sync.checksum_every, rank)
+        self.delivery = Delivery(settings.sync.checksum_every, rank)
 
     def gather(self, version: int) -> int:
         self.delivery.begin()

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from .ranks import from_rank_zero
 
 if TYPE_CHECKING:
-    from trainer.config.run import RunConfig
+    from trainer.config.parts import SyncSettings
 
     from .engines import Engines
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class Sleep:
     """Of one run, on one rank. Every rank calls everything; rank 0 has the engines."""
 
-    def __init__(self, config: RunConfig) -> None:
-        self._on = config.engine.sleep
-        self._mode = config.rollout.in_flight
+    def __init__(self, settings: SyncSettings) -> None:
+        self._on = settings.engine.sleep
+        self._mode = settings.in_flight
 
     def begin(self, engines: Engines) -> None:
         """No rank goes on before all engines have left the memory to it."""

@@ -13,11 +13,7 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from trainer.config.run import RunConfig
-
+from typing import Literal
 
 MANIFEST = "manifest.json"
 SHARED_MEMORY = Path("/dev/shm")
@@ -34,21 +30,20 @@ class WeightSnapshot:
     """A safetensors file with all weights, or the folder of a LoRA adapter."""
 
 
-def snapshot_folder(config: RunConfig) -> Path:
-    """Return the folder of a run's snapshots.
+def snapshot_folder(run: Path, base: Path | None) -> Path:
+    """Return the folder of a run's snapshots, in ``base`` or else in shared memory.
 
-    ``config.root`` has to be absolute, or the same everywhere.
+    The path of the run's folder has to be the same in all processes of the run.
     """
-    base = config.sync.folder
     if base is None:
         base = SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir())
-    digest = hashlib.sha256(str(config.folder).encode()).hexdigest()[:10]
-    return base / f"{PREFIX}{config.name}-{digest}"
+    digest = hashlib.sha256(str(run).encode()).hexdigest()[:10]
+    return base / f"{PREFIX}{run.name}-{digest}"
 
 
-def spare_snapshot_folder(config: RunConfig) -> Path:
+def spare_snapshot_folder(run: Path) -> Path:
     """Return the folder on the run's disk for a snapshot that the first folder has no room for."""
-    return config.folder / "published"
+    return run / "published"
 
 
 def newest_snapshot(folder: Path) -> WeightSnapshot | None:

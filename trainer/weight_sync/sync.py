@@ -21,7 +21,7 @@ from .sleep import Sleep
 from .transports import open_transport
 
 if TYPE_CHECKING:
-    from trainer.config.run import RunConfig
+    from trainer.config.parts import SyncSettings
     from trainer.types import Batch
 
     from .agreement import Judgement
@@ -59,20 +59,20 @@ class WeightSync:
 
     def __init__(
         self,
-        config: RunConfig,
+        settings: SyncSettings,
         handles: Sequence[EngineHandle],
         learner: WeightOwner,
         rank: int,
         transport: Transport,
         check: Check | None,
     ) -> None:
-        self._config = config
+        self._settings = settings
         self._handles = tuple(handles) if rank == 0 else ()
         self._learner = learner
         self._rank = rank
         self._transport = transport
         self._check = check
-        self._sleep = Sleep(config)
+        self._sleep = Sleep(settings)
 
     def sync_weights(self, version: int, batch: Batch | None = None) -> Mapping[str, float]:
         """Have the engines sample with the learner's weights, under this version; metrics of how it went.
@@ -137,10 +137,10 @@ class WeightSync:
         self._transport.close()
 
     def _engines(self) -> Engines:
-        return Engines(self._handles, self._config.sync.timeout_s)
+        return Engines(self._handles, self._settings.sync.timeout_s)
 
     def _given(self, version: int, engines: Engines) -> int:
-        pauses, mode = self._transport.pauses, self._config.rollout.in_flight
+        pauses, mode = self._transport.pauses, self._settings.in_flight
         if pauses:
             engines.each("pause", lambda handle: handle.pause(mode))
         self._sleep.wake_weights(engines)
@@ -157,7 +157,7 @@ class WeightSync:
         back = engines.returned()
         behind = {name for name, facts in back.facts().items() if facts.version != version}
         late = Engines(
-            [handle for handle in back.there if handle.name in behind], self._config.sync.timeout_s
+            [handle for handle in back.there if handle.name in behind], self._settings.sync.timeout_s
         )
         late.each("pause", lambda handle: handle.pause("keep"))
         late.each("catch up", lambda handle: handle.catch_up())
@@ -170,10 +170,10 @@ class WeightSync:
 
 
 def make_weight_sync(
-    config: RunConfig, engines: Sequence[EngineHandle], learner: WeightOwner, rank: int
+    settings: SyncSettings, engines: Sequence[EngineHandle], learner: WeightOwner, rank: int
 ) -> WeightSync:
     """Return the weight sync of a run, on each rank of the learner; only rank 0 talks to the engines."""
-    device = resolve_device(config)
-    transport = open_transport(resolve_transport(config, device), config, learner, rank, device)
-    check = Check(config, learner, rank, device) if config.sync.check else None
-    return WeightSync(config, engines, learner, rank, transport, check)
+    device = resolve_device(settings)
+    transport = open_transport(resolve_transport(settings, device), settings, learner, rank, device)
+    check = Check(settings, learner, rank, device) if settings.sync.check else None
+    return WeightSync(settings, engines, learner, rank, transport, check)

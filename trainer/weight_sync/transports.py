@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from trainer.config.run import RunConfig
+    from trainer.config.parts import SyncSettings
 
     from .choice import Device, TransportKind
     from .ends import WeightOwner
@@ -42,41 +42,41 @@ class Transport(Protocol):
         ...
 
 
-Opener: TypeAlias = "Callable[[RunConfig, WeightOwner, int, Device], Transport]"
+Opener: TypeAlias = "Callable[[SyncSettings, WeightOwner, int, Device], Transport]"
 
 
 def open_transport(
-    kind: TransportKind, config: RunConfig, learner: WeightOwner, rank: int, device: Device
+    kind: TransportKind, settings: SyncSettings, learner: WeightOwner, rank: int, device: Device
 ) -> Transport:
     """Return the transport of this kind, for one rank of the learner."""
-    return TRANSPORTS[kind](config, learner, rank, device)
+    return TRANSPORTS[kind](settings, learner, rank, device)
 
 
 # A kind's module is imported when it is opened: those of IPC and NCCL import vLLM.
 
 
-def _shared_file(config: RunConfig, learner: WeightOwner, rank: int, device: Device) -> Transport:
+def _shared_file(settings: SyncSettings, learner: WeightOwner, rank: int, device: Device) -> Transport:
     from .shared_file import SharedFile
 
-    return SharedFile(config, learner, rank, device)
+    return SharedFile(settings, learner, rank, device)
 
 
-def _adapter(config: RunConfig, learner: WeightOwner, rank: int, device: Device) -> Transport:
+def _adapter(settings: SyncSettings, learner: WeightOwner, rank: int, device: Device) -> Transport:
     from .adapter import AdapterFolder
 
-    return AdapterFolder(config, learner, rank)
+    return AdapterFolder(settings, learner, rank)
 
 
-def _ipc(config: RunConfig, learner: WeightOwner, rank: int, device: Device) -> Transport:
+def _ipc(settings: SyncSettings, learner: WeightOwner, rank: int, device: Device) -> Transport:
     from .ipc import GpuMemory
 
-    return GpuMemory(config, learner, rank, device)
+    return GpuMemory(settings, learner, rank, device)
 
 
-def _nccl(config: RunConfig, learner: WeightOwner, rank: int, device: Device) -> Transport:
+def _nccl(settings: SyncSettings, learner: WeightOwner, rank: int, device: Device) -> Transport:
     from .nccl import Broadcast
 
-    return Broadcast(config, learner, rank, device)
+    return Broadcast(settings, learner, rank, device)
 
 
 TRANSPORTS: Mapping[TransportKind, Opener] = {

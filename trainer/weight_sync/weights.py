@@ -17,7 +17,7 @@ from trainer.weight_sync.snapshots import WeightSnapshot, newest_snapshot, note_
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from trainer.config.run import RunConfig
+    from trainer.config.parts import Hardware
     from trainer.weight_sync.choice import Device
 
 
@@ -31,9 +31,9 @@ EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
 
 
-def wire_dtype(config: RunConfig, device: Device) -> torch.dtype:
+def wire_dtype(hardware: Hardware, device: Device) -> torch.dtype:
     """What the engines compute in, so that nothing more has to travel."""
-    name = config.engine.dtype
+    name = hardware.engine.dtype
     if name == "auto":
         name = "float32" if device == "cpu" else "bfloat16"
     found = getattr(torch, name)

@@ -64,10 +64,10 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def engine(cluster, run, model):
-    (engine,) = start_engines(run, model, "cpu")
+    (engine,) = start_engines(run.engine_settings, model, "cpu")
     yield engine
     engine.stop()
-    clear_snapshots(snapshot_folder(run))
+    clear_snapshots(snapshot_folder(run.folder, run.sync.folder))
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def difference(learner, asked, generation, start=0, end=None, temperature=1.0):
 
 
 async def test_log_probabilities_are_those_of_the_distribution_that_was_sampled_from(engine, run, learner):
-    weight_sync = make_weight_sync(run, [engine], learner, rank=0)
+    weight_sync = make_weight_sync(run.sync_settings, [engine], learner, rank=0)
     weight_sync.sync_weights(0)
     hot = [request(30, seed, temperature=1.7) for seed in range(40)]
     async with EnginePool([engine]) as pool:
@@ -130,7 +130,7 @@ async def test_a_turn_that_reaches_its_time_limit_is_what_was_sampled_until_then
 async def test_synced_weights_are_those_that_are_sampled_with_also_where_embeddings_are_tied(
     engine, run, learner
 ):
-    weight_sync = make_weight_sync(run, [engine], learner, rank=0)
+    weight_sync = make_weight_sync(run.sync_settings, [engine], learner, rank=0)
     asked = request(40)
     async with EnginePool([engine]) as pool:
         for version in (1, 2):
@@ -144,7 +144,7 @@ async def test_synced_weights_are_those_that_are_sampled_with_also_where_embeddi
 
 
 def test_an_engine_with_other_weights_than_the_learner_is_found_out(engine, run, learner):
-    weight_sync = make_weight_sync(run, [engine], learner, rank=0)
+    weight_sync = make_weight_sync(run.sync_settings, [engine], learner, rank=0)
     weight_sync.sync_weights(3)
     named = dict(learner.model.named_parameters())
     stale = {name: tensor.detach().clone() for name, tensor in named.items()}
@@ -159,7 +159,7 @@ async def test_a_turn_outlives_a_weight_sync_and_knows_which_token_is_whose(
     engine, run, model, learner, in_flight
 ):
     run = run.model_copy(update={"rollout": run.rollout.model_copy(update={"in_flight": in_flight})})
-    weight_sync = make_weight_sync(run, [engine], learner, rank=0)
+    weight_sync = make_weight_sync(run.sync_settings, [engine], learner, rank=0)
     weight_sync.sync_weights(5)
     before = ModelOwner(model)
     asked = [request(LONG, seed) for seed in range(4)]
@@ -185,9 +185,9 @@ async def test_a_turn_waits_while_its_engine_sleeps_and_goes_on_with_the_weights
     apart = run.engine.model_copy(update={"in_process": False, "sleep": True})
     run = run.model_copy(update={"name": "sleeper", "engine": apart})
     awake = run.model_copy(update={"engine": apart.model_copy(update={"sleep": False})})
-    (engine,) = start_engines(awake, model, "cpu")
+    (engine,) = start_engines(awake.engine_settings, model, "cpu")
     try:
-        weight_sync = make_weight_sync(run, [engine], learner, rank=0)
+        weight_sync = make_weight_sync(run.sync_settings, [engine], learner, rank=0)
         weight_sync.sync_weights(0)
         asked = request(LONG)
         async with EnginePool([engine]) as pool:
@@ -207,14 +207,14 @@ async def test_a_turn_waits_while_its_engine_sleeps_and_goes_on_with_the_weights
         assert difference(learner, asked, generation, start=last.start) < EXACT
     finally:
         engine.stop()
-        clear_snapshots(snapshot_folder(run))
+        clear_snapshots(snapshot_folder(run.folder, run.sync.folder))
 
 
 async def test_an_engine_that_is_killed_under_load_comes_back_with_the_newest_weights(engine, run, learner):
-    weight_sync = make_weight_sync(run, [engine], learner, rank=0)
+    weight_sync = make_weight_sync(run.sync_settings, [engine], learner, rank=0)
     learner.move(0.05, seed=7)
     weight_sync.sync_weights(7)
-    (handle,) = engine_handles(run)
+    (handle,) = engine_handles(run.engine_settings)
     alive = await handle.status()
     asked = [request(LONG, seed) for seed in range(8)]
     async with EnginePool([handle]) as pool:
@@ -239,7 +239,7 @@ async def test_an_update_that_breaks_off_ends_the_engine_and_a_weight_sync_finds
     learner.move(0.05, seed=8)
     alive = await engine.status()
     await asyncio.to_thread(engine.begin(True).result, 60)
-    report = await asyncio.to_thread(make_weight_sync(run, [engine], learner, rank=0).report, 8)
+    report = await asyncio.to_thread(make_weight_sync(run.sync_settings, [engine], learner, rank=0).report, 8)
     risen = await engine.status()
 
     assert report.lost == ()

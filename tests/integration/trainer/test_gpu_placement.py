@@ -100,7 +100,7 @@ def gpus_of_workers(config, reserved, folder, restarted=False):
 @pytest.mark.parametrize(("count", "learner_share", "engine_share"), [(8, 0.4, 0.6), (4, 0.5, 0.5)])
 def test_each_shared_gpu_has_one_worker_and_one_engine(cluster, tmp_path, count, learner_share, engine_share):
     config = run({"workers": count, "gpus": learner_share}, {"count": count, "gpus": engine_share})
-    reserved = reserve(config, "cuda")
+    reserved = reserve(config.hardware, "cuda")
     try:
         engines = placed_engines(config, reserved)
         before = gpus_of(engines)
@@ -114,7 +114,7 @@ def test_each_shared_gpu_has_one_worker_and_one_engine(cluster, tmp_path, count,
 
 def test_a_tensor_parallel_engine_has_its_share_of_as_many_workers_gpus(cluster, tmp_path):
     config = run({"workers": 4, "gpus": 0.6}, {"count": 2, "gpus": 0.4, "tensor_parallel": 2})
-    reserved = reserve(config, "cuda")
+    reserved = reserve(config.hardware, "cuda")
     try:
         engines = placed_engines(config, reserved)
         first, second = gpus_of(engines)
@@ -127,7 +127,7 @@ def test_a_tensor_parallel_engine_has_its_share_of_as_many_workers_gpus(cluster,
 
 def test_gpus_of_their_own_are_taken_whole(cluster):
     config = run({"workers": 2, "gpus": 1}, {"count": 3, "tensor_parallel": 2})
-    reserved = reserve(config, "cuda")
+    reserved = reserve(config.hardware, "cuda")
     try:
         taken = [gpu for gpus in gpus_of(placed_engines(config, reserved)) for gpu in gpus]
         assert len(taken) == len(set(taken)) == 6
@@ -139,4 +139,4 @@ def test_gpus_of_their_own_are_taken_whole(cluster):
 def test_a_cluster_with_too_few_gpus_is_told_in_a_sentence(cluster):
     config = run({"workers": 9, "gpus": 0.6}, {"count": 9, "gpus": 0.4, "start_timeout_s": 1})
     with pytest.raises(EngineError, match="no room in the cluster for 9 GPUs that learner and engines share"):
-        reserve(config, "cuda")
+        reserve(config.hardware, "cuda")

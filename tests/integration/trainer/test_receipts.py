@@ -48,7 +48,7 @@ class World:
     def sync_weights(self):
         self.version += 1
         self.owner.move(RATE, self.version)
-        make_weight_sync(self.run, [self.engine], self.owner, 0).sync_weights(self.version)
+        make_weight_sync(self.run.sync_settings, [self.engine], self.owner, 0).sync_weights(self.version)
 
 
 HEADS = {"packed": (128, True), "padded": (100, True), "untied": (128, False)}

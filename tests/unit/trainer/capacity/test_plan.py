@@ -12,11 +12,11 @@ from tests.harness.learning import run_config, small_batch, small_model
 from trainer.capacity.described import described_model, known_models
 from trainer.capacity.engine_memory import cache_token_bytes, engine_memory
 from trainer.capacity.machine import GIB, Machine, bytes_of
-from trainer.capacity.object_store import object_store, object_store_here
+from trainer.capacity.object_store import batch_bytes, object_store, object_store_here
 from trainer.capacity.placement import seats_of
 from trainer.capacity.plan import capacity_plan
 from trainer.capacity.storage import checkpoint_bytes, storage_of
-from trainer.config import RunConfig
+from trainer.config import RayConfig, RunConfig
 from trainer.config.model import PretrainedModel
 from trainer.errors import ConfigError
 from trainer.update.learner import Learner
@@ -60,7 +60,7 @@ def folder(tmp_path_factory):
 )
 def test_known_models_have_the_parameters_of_their_cards(name, billions):
     with described_model(PretrainedModel(path=name)) as described:
-        shape = shape_of(described, run())
+        shape = shape_of(described, run().learner_settings)
     assert shape.parameters / 1e9 == pytest.approx(billions, rel=0.01)
 
 
@@ -89,17 +89,17 @@ def test_a_tokens_keys_and_values_are_what_transformers_keeps(folder):
     tokens = 24
     cache = language(torch.zeros(1, tokens, dtype=torch.long), use_cache=True).past_key_values
     kept = sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
-    assert cache_token_bytes(shape_of(folder, run_config()), 2, 1) == kept / tokens
+    assert cache_token_bytes(shape_of(folder, run_config().learner_settings), 2, 1) == kept / tokens
 
 
 def test_an_engines_weights_are_those_of_the_model_in_its_precision(folder):
     language = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
-    found = engine_memory(shape_of(folder, run_config()), 0, run().engine, "cuda", H100)
+    found = engine_memory(shape_of(folder, run_config().learner_settings), 0, run().engine, "cuda", H100)
     assert found.weights == sum(each.nbytes for each in language.parameters())
 
 
 def test_a_cache_is_what_an_engines_share_leaves(folder):
-    shape = shape_of(folder, run_config())
+    shape = shape_of(folder, run_config().learner_settings)
     found = engine_memory(shape, 0, run(engine={"gpu_memory_share": 0.5}).engine, "cuda", H100)
     assert found.total == H100 // 2
     fixed = engine_memory(shape, 0, run(engine={"kv_cache_mib": 100}).engine, "cuda", H100)
@@ -108,16 +108,18 @@ def test_a_cache_is_what_an_engines_share_leaves(folder):
 
 def test_a_snapshot_is_as_large_as_its_file(folder, tmp_path):
     config = run_config(model={"kind": "pretrained", "path": str(folder)})
-    learner = Learner(folder, config, "cpu")
+    learner = Learner(folder, config.learner_settings, "cpu")
     _, size = file_weights(tmp_path, tmp_path, 0, complete(learner.named_weights(), torch.float32))
-    shape = shape_of(folder, config)
+    shape = shape_of(folder, config.learner_settings)
     storage = storage_of(
-        config,
-        shape,
+        config.hardware,
+        config.checkpoint,
         shape,
         "cpu",
         tied=learner._model.core.language.config.tie_word_embeddings,
+        checkpoint_size=0,
         object_store=0,
+        downloaded=False,
     )
     assert storage.shared_memory["weight snapshots"] / 3 == pytest.approx(size, rel=0.02)
 
@@ -132,19 +134,20 @@ def test_a_checkpoint_is_as_large_as_its_files(folder, tmp_path, moments):
         learner={"optimizer": {"moments": moments}},
         algorithm={"kl": {"place": "loss"}},
     )
-    learner = Learner(folder, config, "cpu")
+    learner = Learner(folder, config.learner_settings, "cpu")
     learner.begin(config.learner.optimizer, 1)
     learner.update(learner.annotate(small_batch(words=500)))
     learner.save(tmp_path).result(timeout=60)
     size = sum(file.stat().st_size for file in tmp_path.iterdir())
-    shape = shape_of(folder, config)
+    shape = shape_of(folder, config.learner_settings)
     # Names of tensors and random states take 0.4 MB beside tensors of 3.7 MB.
-    assert checkpoint_bytes(config, shape) == pytest.approx(size, abs=5e5)
+    assert checkpoint_bytes(shape, reference=True) == pytest.approx(size, abs=5e5)
 
 
 def seats(config, machine=EIGHT):
     return [
-        (seat.machine, seat.gpu, seat.workers, seat.engines) for seat in seats_of(config, "cuda", machine)
+        (seat.machine, seat.gpu, seat.workers, seat.engines)
+        for seat in seats_of(config.hardware, "cuda", machine)
     ]
 
 
@@ -198,7 +201,7 @@ def test_sleep_without_a_shared_gpu_is_a_problem_of_the_plan():
 
 def test_tensor_parallel_engines_share_the_gpus_of_as_many_workers():
     config = run(learner={"workers": 4, "gpus": 0.6}, engine={"count": 2, "gpus": 0.4, "tensor_parallel": 2})
-    seats = seats_of(config, "cuda", Machine(4, H100))
+    seats = seats_of(config.hardware, "cuda", Machine(4, H100))
     assert [(seat.gpu, seat.workers, seat.engines) for seat in seats] == [
         (0, (0,), (0,)),
         (1, (1,), (0,)),
@@ -305,7 +308,7 @@ def test_a_batch_too_large_for_rays_object_store_is_warned_of(store, warned):
 def test_rays_object_store_is_as_large_as_the_largest_batch_where_there_is_room(episodes, free, mib):
     """1024 episodes of 131,072 tokens are 1 GiB; a quarter more is left free."""
     config = run(rollout={"groups": episodes // 16, "group_size": 16, "max_context_tokens": 131072})
-    assert object_store(config, 131072, free) == mib << 20
+    assert object_store(config.ray, batch_bytes(config.rollout, 1, 131072), free) == mib << 20
     plan = capacity_plan(config, replace(EIGHT, shared_memory=free))
     assert plan.storage.shared_memory["Ray's object store"] == mib << 20
     assert plan.host["Ray's object store"] == mib << 20
@@ -319,10 +322,9 @@ def test_an_object_store_that_dev_shm_has_no_room_for_is_told(folder):
 
 
 def test_an_object_store_is_what_the_run_says(folder):
-    config = run_config(model={"kind": "pretrained", "path": str(folder)}, ray={"object_store_mib": 100})
-    assert object_store_here(config, folder) == 100 << 20
-    silent = config.model_copy(update={"ray": RunConfig().ray})
-    assert object_store_here(silent, folder) == 256 << 20
+    rollout = RunConfig().rollout
+    assert object_store_here(RayConfig(object_store_mib=100), rollout, 1, folder) == 100 << 20
+    assert object_store_here(RayConfig(), rollout, 1, folder) == 256 << 20
 
 
 def test_workers_copy_what_they_save_before_they_go_on():

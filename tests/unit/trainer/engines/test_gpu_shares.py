@@ -22,9 +22,9 @@ def run(learner, engine, **branches):
 )
 def test_shares_that_fit_a_gpu_together_are_shared_and_weights_go_within_it(learner, engine):
     config = run(learner, engine)
-    assert shares_gpus(config, "cuda")
-    assert resolve_transport(config, "cuda") == "ipc"
-    assert not list(share_problems(config, "cuda"))
+    assert shares_gpus(config.hardware, "cuda")
+    assert resolve_transport(config.hardware, "cuda") == "ipc"
+    assert not list(share_problems(config.hardware, "cuda"))
 
 
 @pytest.mark.parametrize(
@@ -37,15 +37,15 @@ def test_shares_that_fit_a_gpu_together_are_shared_and_weights_go_within_it(lear
 )
 def test_other_shares_are_placed_apart(learner, engine, transport):
     config = run(learner, engine)
-    assert not shares_gpus(config, "cuda")
-    assert resolve_transport(config, "cuda") == transport
-    assert not list(share_problems(config, "cuda"))
+    assert not shares_gpus(config.hardware, "cuda")
+    assert resolve_transport(config.hardware, "cuda") == transport
+    assert not list(share_problems(config.hardware, "cuda"))
 
 
 def test_engines_on_cpus_share_no_gpu():
     config = run({"gpus": 0.5}, {"gpus": 0.5})
-    assert not shares_gpus(config, "cpu")
-    assert not list(share_problems(config, "cpu"))
+    assert not shares_gpus(config.hardware, "cpu")
+    assert not list(share_problems(config.hardware, "cpu"))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_engines_on_cpus_share_no_gpu():
 )
 def test_shares_that_cannot_be_placed_are_refused_in_one_sentence(learner, engine, branches, said):
     config = run(learner, engine, **branches)
-    (sentence,) = share_problems(config, "cuda")
+    (sentence,) = share_problems(config.hardware, "cuda")
     assert said in sentence
     with pytest.raises(ConfigError, match=said):
-        check_shares(config, "cuda")
+        check_shares(config.hardware, "cuda")

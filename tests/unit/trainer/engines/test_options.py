@@ -15,7 +15,7 @@ SHARE = {"gpus": 0.5, "sleep": True}
 def options(device="cpu", **branches):
     if device == "cuda":
         branches["learner"] = {"gpus": 1.0, **branches.get("learner", {})}
-    return engine_options(RunConfig.model_validate(branches), MODEL, device)
+    return engine_options(RunConfig.model_validate(branches).engine_settings, MODEL, device)
 
 
 def test_a_cpu_gets_exact_arithmetic_in_one_process_with_a_cache_of_known_size():

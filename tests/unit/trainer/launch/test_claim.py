@@ -14,10 +14,11 @@ from trainer.weight_sync.snapshots import snapshot_folder
 
 HOLD = """
 import sys, time
-from trainer.config import RunConfig
+from pathlib import Path
+
 from trainer.launch.claim import snapshots_of
 
-with snapshots_of(RunConfig.model_validate_json(sys.argv[1])):
+with snapshots_of(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -29,9 +30,13 @@ def config(tmp_path):
     return RunConfig(name="mine", root=tmp_path / "runs", sync={"folder": tmp_path / "weights"})
 
 
+def weights(config):
+    return snapshot_folder(config.folder, config.sync.folder)
+
+
 def driver(config):
     """Another process that keeps snapshots."""
-    command = [sys.executable, "-c", HOLD, config.model_dump_json()]
+    command = [sys.executable, "-c", HOLD, str(weights(config))]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "held\n"
     return process
@@ -52,9 +57,9 @@ def test_a_run_that_is_going_on_is_neither_resumed_nor_replaced(config):
 
 
 def test_synced_weights_go_with_the_run(config):
-    with snapshots_of(config):
-        assert is_claimed(snapshot_folder(config))
-    assert not snapshot_folder(config).exists()
+    with snapshots_of(weights(config)):
+        assert is_claimed(weights(config))
+    assert not weights(config).exists()
 
 
 def test_weights_of_a_killed_driver_go_with_the_next_start_and_those_of_a_living_one_stay(config, tmp_path):
@@ -64,10 +69,10 @@ def test_weights_of_a_killed_driver_go_with_the_next_start_and_those_of_a_living
         dying.wait(30)
         foreign = tmp_path / "weights" / "trainer-without-a-lock"
         foreign.mkdir()
-        assert snapshot_folder(killed).exists()
-        with snapshots_of(config.model_copy(update={"name": "next"})):
-            assert not snapshot_folder(killed).exists()
-            assert snapshot_folder(config).exists()
+        assert weights(killed).exists()
+        with snapshots_of(weights(config.model_copy(update={"name": "next"}))):
+            assert not weights(killed).exists()
+            assert weights(config).exists()
             assert foreign.exists()
         living.kill()
 
@@ -79,6 +84,6 @@ def test_without_locks_a_run_goes_on_and_no_weights_are_taken_for_abandoned(conf
     monkeypatch.setattr(fcntl, "flock", no_locks)
     other = config.model_copy(update={"name": "other"})
     folder = RunFolder.open(config, resume=False)
-    with claimed(folder.path), snapshots_of(config), snapshots_of(other):
+    with claimed(folder.path), snapshots_of(weights(config)), snapshots_of(weights(other)):
         assert RunFolder.open(config, resume=True).path == folder.path
-        assert snapshot_folder(config).exists()
+        assert weights(config).exists()

@@ -1,6 +1,6 @@
 import pytest
 
-from trainer.config import EngineConfig, LearnerConfig, RunConfig
+from trainer.config import EngineConfig, LearnerConfig
 from trainer.launch.cluster import wanted_cpus
 
 
@@ -13,4 +13,4 @@ from trainer.launch.cluster import wanted_cpus
     ],
 )
 def test_a_local_cluster_has_room_for_all_that_a_run_reserves(learner, engine, cpus):
-    assert wanted_cpus(RunConfig(learner=learner, engine=engine)) == cpus
+    assert wanted_cpus(learner, engine) == cpus

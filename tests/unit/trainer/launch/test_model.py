@@ -22,7 +22,7 @@ def folder(tmp_path):
 
 @pytest.mark.parametrize("count", [WORDS, WORDS - 5])
 def test_a_model_with_its_own_tokenizer_is_let_through(folder, count):
-    check_model(run_config(), with_tokens(folder, count))
+    check_model(run_config().learner_settings, with_tokens(folder, count))
 
 
 @pytest.mark.parametrize(
@@ -35,17 +35,17 @@ def test_a_model_with_its_own_tokenizer_is_let_through(folder, count):
 )
 def test_the_tokenizer_of_another_model_is_refused(folder, count, added, sentence):
     with pytest.raises(ConfigError, match=sentence):
-        check_model(run_config(), with_tokens(folder, count, added))
+        check_model(run_config().learner_settings, with_tokens(folder, count, added))
 
 
 def test_a_folder_without_weights_is_refused(folder):
     (folder / "model.safetensors").unlink()
     with pytest.raises(ConfigError, match="holds no weights"):
-        check_model(run_config(), with_tokens(folder, WORDS))
+        check_model(run_config().learner_settings, with_tokens(folder, WORDS))
 
 
 def test_a_layout_that_the_model_does_not_allow_is_refused(tmp_path):
     folder = tiny_model("qwen3.5", tmp_path / "model")
-    check_model(run_config(), folder)
+    check_model(run_config().learner_settings, folder)
     with pytest.raises(ConfigError, match="layout=packed does not work with a model of type qwen3_5_text"):
-        check_model(run_config(learner={"layout": "packed"}), folder)
+        check_model(run_config(learner={"layout": "packed"}).learner_settings, folder)

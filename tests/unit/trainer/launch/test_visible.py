@@ -101,12 +101,12 @@ def test_the_build_for_gpus_uses_those_that_torch_sees(monkeypatch):
 def test_the_demo_fits_a_machine_with_gpus_of_16_gib(gpus, transport, tmp_path):
     """All that is decided before an engine starts; none of it needs a GPU."""
     config, _ = on_visible_gpus(read_run(DEMO), gpus)
-    device = resolve_device(config)
+    device = resolve_device(config.hardware)
     check_build(device, "cuda")
-    assert (device, resolve_transport(config, device)) == ("cuda", transport)
-    options = engine_options(config, tmp_path, device)
+    assert (device, resolve_transport(config.hardware, device)) == ("cuda", transport)
+    options = engine_options(config.engine_settings, tmp_path, device)
     assert (options.dtype, options.transfer, options.in_process) == ("bfloat16", transport, False)
-    assert limits_of(config, device).fail > 0.3  # the limits of 16 bits
+    assert limits_of(config.hardware, device).fail > 0.3  # the limits of 16 bits
     machine = Machine(gpus, 16 * GIB, 16 * GIB, 4 * GIB, 50 * GIB)
     plan = capacity_plan(config, machine)
     assert plan.problems == ()

@@ -115,7 +115,14 @@ def played(config, start=0, begun=None):
 
 def journal_of(config, start=0, begun=None):
     journal = Journal()
-    TrainingLoop(config, plan_of(config), journal, journal, journal, journal).run(start, begun)
+    TrainingLoop(
+        config.loop_settings,
+        plan_of(config.warm_start, config.steps, config.learner.optimizer),
+        journal,
+        journal,
+        journal,
+        journal,
+    ).run(start, begun)
     return journal
 
 
@@ -160,7 +167,14 @@ def test_a_step_takes_annotates_updates_and_syncs_in_this_order():
 def test_a_rank_asks_for_the_tokens_of_its_samples_once():
     journal = Journal(share=((0,), (0,)), hollow=True)
     config = RunConfig(steps=1)
-    TrainingLoop(config, plan_of(config), journal, journal, journal, journal).run()
+    TrainingLoop(
+        config.loop_settings,
+        plan_of(config.warm_start, config.steps, config.learner.optimizer),
+        journal,
+        journal,
+        journal,
+        journal,
+    ).run()
     assert [call for call in journal.calls if call[0] == "tokens"] == [("tokens", 0, [0])]
 
 
@@ -243,6 +257,13 @@ def test_the_last_evaluation_comes_before_the_last_checkpoint():
 def test_every_phase_is_timed_and_an_evaluation_is_one():
     journal = Journal()
     config = RunConfig(steps=1, evaluation=EvaluationConfig(splits=("test",)))
-    TrainingLoop(config, plan_of(config), journal, journal, journal, journal).run()
+    TrainingLoop(
+        config.loop_settings,
+        plan_of(config.warm_start, config.steps, config.learner.optimizer),
+        journal,
+        journal,
+        journal,
+        journal,
+    ).run()
     steps = [f"time/{phase}" for phase in ("annotate", "checkpoint", "publish", "take", "update")]
     assert journal.timed == [["time/evaluate"], steps, ["time/evaluate"]]

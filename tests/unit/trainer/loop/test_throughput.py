@@ -14,4 +14,4 @@ from trainer.loop.throughput import devices_of
 )
 def test_devices_are_gpus_or_else_processes(learner, engine, devices):
     config = RunConfig.model_validate({"learner": learner, "engine": engine})
-    assert devices_of(config, config.learner.workers) == pytest.approx(devices)
+    assert devices_of(config.hardware, config.learner.workers) == pytest.approx(devices)

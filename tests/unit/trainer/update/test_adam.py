@@ -89,7 +89,7 @@ def test_eight_bits_take_the_memory_that_is_foreseen(tmp_path):
     pytest.importorskip("torchao")
     folder = small_model(tmp_path / "model", hidden=64)
     config = run_config(learner={"optimizer": {"moments": "8bit"}})
-    learner = Learner(folder, config, "cpu")
+    learner = Learner(folder, config.learner_settings, "cpu")
     learner.begin(config.learner.optimizer, 10)
     learner.update(learner.annotate(small_batch()))
     kept = 0
@@ -98,7 +98,7 @@ def test_eight_bits_take_the_memory_that_is_foreseen(tmp_path):
             moment = state[name]
             parts = (moment.codes, moment.scale) if hasattr(moment, "codes") else (moment,)
             kept += sum(part.nbytes for part in parts)
-    expected = rank_memory(shape_of(folder, config), config.learner, Mesh(), half=False)
+    expected = rank_memory(shape_of(folder, config.learner_settings), config.learner, Mesh(), half=False)
     assert kept == expected.moments
 
 
@@ -107,8 +107,8 @@ def test_eight_bits_of_shards_are_saved_and_loaded_as_shards(tmp_path):
     folder = small_model(tmp_path / "model", hidden=128)
     settings = {"optimizer": {"moments": "8bit"}, "sharding": "fsdp2", "workers": 2}
     with one_of(2):
-        learner = Learner(folder, run_config(learner=settings), "cpu", 0, 2)
-        learner.begin(learner.config.learner.optimizer, 10)
+        learner = Learner(folder, run_config(learner=settings).learner_settings, "cpu", 0, 2)
+        learner.begin(learner.settings.learner.optimizer, 10)
         learner.update(learner.annotate(small_batch()))
         optimizer = learner._optimizer
         states = optimizer._adam._adam.state.values()

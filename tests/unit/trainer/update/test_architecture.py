@@ -37,7 +37,7 @@ def alone(model, row):
 
 
 def together(folder, rows, layout):
-    model = load_model(folder, run_config(learner={"layout": layout})).eval()
+    model = load_model(folder, run_config(learner={"layout": layout}).learner_settings).eval()
     with torch.no_grad():
         return model(lay_out(rows, tuple(range(len(rows))), layout, CPU)).logprobs_K
 
@@ -62,7 +62,7 @@ def test_a_sample_of_a_packed_row_has_the_gradient_that_it_has_alone(made):
         pytest.skip("is refused")
     found = []
     for layout, passes in (("packed", [(0, 1, 4)]), ("padded", [(0,), (1,), (4,)])):
-        model = load_model(folder, run_config(learner={"layout": layout}))
+        model = load_model(folder, run_config(learner={"layout": layout}).learner_settings)
         for indices in passes:
             model(lay_out(rows, indices, layout, CPU)).logprobs_K.sum().backward()
         found.append({key: each.grad for key, each in model.named_parameters() if each.grad is not None})
@@ -79,7 +79,7 @@ def test_every_type_that_may_be_packed_is_among_those_that_are_checked():
 
 def test_two_passes_of_a_model_that_learns_give_the_same(made):
     _, folder, rows, _ = made
-    model = load_model(folder, run_config()).train()
+    model = load_model(folder, run_config().learner_settings).train()
     one, other = (model(lay_out(rows, (0, 1), "padded", CPU)).logprobs_K for _ in range(2))
     assert torch.equal(one, other)
 

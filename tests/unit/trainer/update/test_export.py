@@ -25,7 +25,7 @@ def tensors(folder):
 
 
 def exported(source, target, **learner):
-    trained = Learner(source, run_config(learner=learner), "cpu")
+    trained = Learner(source, run_config(learner=learner).learner_settings, "cpu")
     trained.begin(trained.config.learner.optimizer, 2)
     trained.update(small_batch())
     trained.export(target)
@@ -35,7 +35,7 @@ def exported(source, target, **learner):
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_weights_leave_as_they_came(name, tmp_path):
     folder = tiny_model(name, tmp_path / "model")
-    core = load_model(folder, run_config())
+    core = load_model(folder, run_config().learner_settings)
     sent = dict(merged_weights(core, tied_head=False))
     expected = tensors(folder)
     assert sent.keys() | set(core.origin.naming.others) == expected.keys()
@@ -136,7 +136,10 @@ def vllm_prefixes(file, name):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_vllm_knows_the_names_that_weights_of_a_multimodal_folder_are_sent_under(family, tmp_path):
     prefixes = vllm_prefixes(*VLLM_SOURCES[family])
-    core = load_model(multimodal_model(family, tmp_path / "model"), run_config(learner={"lora": {"rank": 2}}))
+    core = load_model(
+        multimodal_model(family, tmp_path / "model"),
+        run_config(learner={"lora": {"rank": 2}}).learner_settings,
+    )
     sent = [key for key, _ in merged_weights(core)]
     adapter = [key.removeprefix("base_model.model.") for key, _ in adapter_weights(core)]
     assert len(sent) > 20
@@ -154,12 +157,12 @@ def test_what_is_quantised_is_refused(tmp_path):
         json.dumps({**said, "quantization_config": {"quant_method": "mxfp4"}})
     )
     with pytest.raises(ConfigError, match="quantised \\(mxfp4\\)"):
-        load_model(folder, run_config())
+        load_model(folder, run_config().learner_settings)
 
 
 def test_weights_under_the_names_of_a_bare_trunk_leave_under_these(tmp_path):
     folder = small_model(tmp_path / "model")
     bare = {key.removeprefix("model."): tensor for key, tensor in tensors(folder).items()}
     save_file(bare, folder / "model.safetensors", metadata={"format": "pt"})
-    core = load_model(folder, run_config())
+    core = load_model(folder, run_config().learner_settings)
     assert {key for key, _ in merged_weights(core, tied_head=False)} == bare.keys()

@@ -26,14 +26,14 @@ def counted(language, length):
 
 @pytest.mark.parametrize("length", [16, 64])
 def test_work_is_what_torch_counts(folder, length):
-    core = load_model(folder, run_config())
+    core = load_model(folder, run_config().learner_settings)
     expected = Work.of(core).flops([length] * 3, 3 * length)
     assert counted(core.language, length) == pytest.approx(expected, rel=0.05)
 
 
 def test_frozen_weights_are_spared_their_own_gradient(folder):
-    whole = Work.of(load_model(folder, run_config()))
-    adapted = Work.of(load_model(folder, run_config(learner={"lora": {"rank": 1}})))
+    whole = Work.of(load_model(folder, run_config().learner_settings))
+    adapted = Work.of(load_model(folder, run_config(learner={"lora": {"rank": 1}}).learner_settings))
     assert adapted.of_token == pytest.approx(whole.of_token * 4 / 6, rel=0.1)
     assert adapted.of_kept == pytest.approx(whole.of_kept * 4 / 6)
 
@@ -43,8 +43,8 @@ def test_a_peak_is_measured_where_none_is_known():
 
 
 def test_an_update_tells_its_speed_and_its_share_of_the_peak(folder):
-    learner = Learner(folder, run_config(), "cpu")
-    learner.begin(learner.config.learner.optimizer, 2)
+    learner = Learner(folder, run_config().learner_settings, "cpu")
+    learner.begin(learner.settings.learner.optimizer, 2)
     metrics = learner.update(learner.annotate(small_batch()))
     tokens = sum(len(sample) for sample in small_batch().samples)
     assert metrics["throughput/update_tokens_per_s"] * metrics["time/update"] == pytest.approx(

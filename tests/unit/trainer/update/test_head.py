@@ -78,7 +78,9 @@ def test_a_model_learns_alike_however_many_logits_it_holds(tmp_path, lora):
     folder = small_model(tmp_path / "model")
     found = []
     for tokens in (4, 1000):
-        core = load_model(folder, run_config(learner={"logits_tokens": tokens, "lora": lora}))
+        core = load_model(
+            folder, run_config(learner={"logits_tokens": tokens, "lora": lora}).learner_settings
+        )
         outputs = core(lay_out(rows_of(9, 14, 2), (0, 1, 2), "padded", CPU))
         (outputs.logprobs_K.sum() + outputs.entropy_K.sum()).backward()
         gradients = [each.grad for each in core.parameters() if each.grad is not None]
@@ -89,7 +91,7 @@ def test_a_model_learns_alike_however_many_logits_it_holds(tmp_path, lora):
 
 
 def test_logits_that_are_changed_in_an_unknown_way_are_refused(tmp_path):
-    core = load_model(small_model(tmp_path / "model"), run_config())
+    core = load_model(small_model(tmp_path / "model"), run_config().learner_settings)
     original = core.language.forward
 
     def forward(**given):

@@ -21,19 +21,19 @@ def folder(tmp_path):
 
 def learned(folder, steps=2, **learner):
     config = run_config(learner=learner)
-    trained = Learner(folder, config, "cpu")
+    trained = Learner(folder, config.learner_settings, "cpu")
     trained.begin(config.learner.optimizer, 10)
     metrics = [trained.update(trained.annotate(small_batch(step))) for step in range(steps)]
     return trained, metrics
 
 
 def test_what_adapters_leave_as_it_is_takes_half_the_memory(folder):
-    core = load_model(folder, run_config(learner=HALF))
+    core = load_model(folder, run_config(learner=HALF).learner_settings)
     for name, parameter in core.language.named_parameters():
         assert parameter.dtype == (torch.float32 if ".lora_" in name else torch.bfloat16), name
     held = sum(each.nbytes for each in core.parameters())
     config = run_config(learner=HALF)
-    shape = shape_of(folder, config)
+    shape = shape_of(folder, config.learner_settings)
     assert rank_memory(shape, config.learner, Mesh(), half=True).weights == held
     frozen = sum(weight.elements for weight in shape.weights if not weight.trained)
     trained = sum(weight.elements for weight in shape.weights if weight.trained)
@@ -41,18 +41,20 @@ def test_what_adapters_leave_as_it_is_takes_half_the_memory(folder):
 
 
 def test_it_is_what_passes_are_computed_in_unless_it_is_said(folder):
-    exact = load_model(folder, run_config(learner={"lora": {"rank": 4}}))
-    said = load_model(folder, run_config(learner={**HALF, "lora": {"rank": 4, "base_dtype": "float32"}}))
+    exact = load_model(folder, run_config(learner={"lora": {"rank": 4}}).learner_settings)
+    said = load_model(
+        folder, run_config(learner={**HALF, "lora": {"rank": 4, "base_dtype": "float32"}}).learner_settings
+    )
     for core in (exact, said):
         assert {parameter.dtype for parameter in core.parameters()} == {torch.float32}
     with pytest.raises(ConfigError, match=r"set learner\.dtype=bfloat16 as well"):
-        load_model(folder, run_config(learner={"lora": {"base_dtype": "bfloat16"}}))
+        load_model(folder, run_config(learner={"lora": {"base_dtype": "bfloat16"}}).learner_settings)
 
 
 def test_weights_that_a_model_needs_in_float32_stay_so(tmp_path):
     folder = tiny_model("deepseek-v3", tmp_path / "model")
     lora = {"targets": ["q_b_proj", "o_proj"]}
-    language = load_model(folder, run_config(learner={**HALF, "lora": lora})).language
+    language = load_model(folder, run_config(learner={**HALF, "lora": lora}).learner_settings).language
     exact = {name for name, tensor in language.state_dict().items() if tensor.dtype == torch.float32}
     assert any("e_score_correction_bias" in name for name in exact)
     assert not any(name.endswith("o_proj.base_layer.weight") for name in exact)
@@ -94,11 +96,13 @@ def test_shards_of_both_precisions_learn_together(folder, tmp_path):
 def test_adapters_of_fused_experts_are_refused_in_a_sentence(tmp_path):
     folder = tiny_model("qwen3-moe", tmp_path / "model")
     with pytest.raises(ConfigError, match=r"would adapt the experts of a model of type qwen3_moe.*q_proj"):
-        load_model(folder, run_config(learner={"lora": {}}))
-    core = load_model(folder, run_config(learner={"lora": {"targets": ["q_proj", "o_proj"]}}))
+        load_model(folder, run_config(learner={"lora": {}}).learner_settings)
+    core = load_model(
+        folder, run_config(learner={"lora": {"targets": ["q_proj", "o_proj"]}}).learner_settings
+    )
     assert sum(".lora_A" in name for name, _ in core.named_parameters()) == 4
 
 
 def test_layers_that_nobody_has_are_told(folder):
     with pytest.raises(ConfigError, match=r"learner\.lora: .*no_such_layer"):
-        load_model(folder, run_config(learner={"lora": {"targets": ["no_such_layer"]}}))
+        load_model(folder, run_config(learner={"lora": {"targets": ["no_such_layer"]}}).learner_settings)

@@ -24,7 +24,7 @@ def folder(tmp_path):
 
 def learner_on(folder, steps=10, **branches):
     config = run_config(**branches)
-    learner = Learner(folder, config, "cpu")
+    learner = Learner(folder, config.learner_settings, "cpu")
     learner.begin(config.learner.optimizer, steps)
     return learner
 
@@ -253,7 +253,7 @@ def test_a_learner_that_was_loaded_goes_on_bit_for_bit(folder, tmp_path, algorit
     steps_of(learner, small_batch(0), small_batch(1))
     learner.save(tmp_path / "checkpoint").result()
     went_on = steps_of(learner, small_batch(2), small_batch(3))
-    again = Learner(folder, run_config(**branches), "cpu")
+    again = Learner(folder, run_config(**branches).learner_settings, "cpu")
     again.load(tmp_path / "checkpoint")
     came_back = steps_of(again, small_batch(2), small_batch(3))
     assert_near(weights_of(learner), weights_of(again), tolerance=0.0)
@@ -287,7 +287,7 @@ def test_a_folder_without_a_checkpoint_is_refused(folder, tmp_path):
 
 def test_several_workers_need_a_process_group(folder):
     with pytest.raises(ValueError, match="process group"):
-        Learner(folder, run_config(), "cpu", rank=0, world=2)
+        Learner(folder, run_config().learner_settings, "cpu", rank=0, world=2)
 
 
 def test_a_batch_is_credited_before_it_is_learned_from(folder):

@@ -19,7 +19,7 @@ CPU = torch.device("cpu")
 def test_a_model_is_what_transformers_would_load(name, tmp_path):
     folder = tiny_model(name, tmp_path / "model")
     expected = AutoModelForCausalLM.from_pretrained(folder)
-    language = load_model(folder, run_config()).language
+    language = load_model(folder, run_config().learner_settings).language
     assert type(language) is type(expected)
     for (key, tensor), (other, wanted) in zip(
         [*language.named_parameters(), *language.named_buffers()],
@@ -31,14 +31,16 @@ def test_a_model_is_what_transformers_would_load(name, tmp_path):
 
 
 def test_nothing_of_the_folder_is_read_before_the_model_is_shared_out(tmp_path):
-    core = make_model(small_model(tmp_path / "model"), run_config(learner={"lora": {"rank": 2}}), CPU)
+    core = make_model(
+        small_model(tmp_path / "model"), run_config(learner={"lora": {"rank": 2}}).learner_settings, CPU
+    )
     held = [name for name, parameter in core.named_parameters() if not parameter.is_meta]
     assert held
     assert all(".lora_" in name for name in held)
 
 
 def test_tied_weights_are_one_parameter(tmp_path):
-    language = load_model(small_model(tmp_path / "model"), run_config()).language
+    language = load_model(small_model(tmp_path / "model"), run_config().learner_settings).language
     assert language.lm_head.weight is language.model.embed_tokens.weight
 
 
@@ -95,5 +97,5 @@ def test_a_folder_whose_weights_are_not_the_models_is_refused_in_a_sentence(tmp_
     folder = small_model(tmp_path / "model")
     spoil(folder)
     with pytest.raises(ConfigError, match=sentence) as caught:
-        make_model(folder, run_config(), CPU)
+        make_model(folder, run_config().learner_settings, CPU)
     assert "\n" not in str(caught.value)

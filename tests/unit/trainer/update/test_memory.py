@@ -38,7 +38,7 @@ def a_learner(folder, world, **settings):
         learner={"micro_batch_tokens": 100_000, "workers": world, **settings},
         algorithm={"kl": {"place": "loss"}},
     )
-    learner = Learner(folder, config, "cpu", 0, world)
+    learner = Learner(folder, config.learner_settings, "cpu", 0, world)
     learner.begin(config.learner.optimizer, 10)
     return learner
 
@@ -57,7 +57,7 @@ def test_states_are_what_torch_has(folder, world, way):
         learner = a_learner(folder, world, **WAYS[way])
         core, optimizer = learner._model.core, learner._optimizer
         expected = rank_memory(
-            shape_of_core(core), learner.config.learner, learner._model.mesh, half=False, reference=True
+            shape_of_core(core), learner.settings.learner, learner._model.mesh, half=False, reference=True
         )
         learner.update(learner.annotate(small_batch(words=WORDS)))
         assert storage(core.parameters()) == expected.weights
@@ -70,7 +70,7 @@ def test_states_are_what_torch_has(folder, world, way):
 def test_a_rank_alone_has_all_states(folder):
     learner = a_learner(folder, 1)
     core = learner._model.core
-    expected = rank_memory(shape_of_core(core), learner.config.learner, Mesh(), half=False)
+    expected = rank_memory(shape_of_core(core), learner.settings.learner, Mesh(), half=False)
     learner.update(learner.annotate(small_batch(words=WORDS)))
     assert storage(core.parameters()) == expected.weights == 4 * shape_of_core(core).parameters
     assert storage(each.grad for each in core.parameters()) == expected.gradients
@@ -79,12 +79,12 @@ def test_a_rank_alone_has_all_states(folder):
 
 def test_a_folder_tells_the_shape_without_loading_weights(folder):
     config = run_config(learner={"lora": {"rank": 4}}, algorithm={"advantage": {"kind": "gae"}})
-    learner = Learner(folder, config, "cpu")
-    assert shape_of(folder, config) == shape_of_core(learner._model.core)
+    learner = Learner(folder, config.learner_settings, "cpu")
+    assert shape_of(folder, config.learner_settings) == shape_of_core(learner._model.core)
 
 
 def test_offloaded_states_are_in_host_memory(folder):
-    shape, mesh = shape_of(folder, run_config()), Mesh(0, 4)
+    shape, mesh = shape_of(folder, run_config().learner_settings), Mesh(0, 4)
     kept, offloaded = (
         rank_memory(
             shape,
@@ -154,7 +154,7 @@ def test_the_peak_of_an_update_is_foreseen(folder, dtype, checkpointing):
         (peak,) = tracker.get_tracker_snapshot("peak").values()
         expected = rank_memory(
             shape,
-            learner.config.learner,
+            learner.settings.learner,
             learner._model.mesh,
             half=dtype == "bfloat16",
             tokens=sum(lengths[row] for row in mine),

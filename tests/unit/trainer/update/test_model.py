@@ -54,7 +54,7 @@ def windowed(tmp_path):
 @pytest.mark.parametrize("layout", ["padded", "packed"])
 def test_samples_of_a_pass_do_not_see_each_other(folder, layout):
     rows = rows_of(9, 14, 2, 5)
-    model = load_model(folder, run_config(learner={"layout": layout})).eval()
+    model = load_model(folder, run_config(learner={"layout": layout}).learner_settings).eval()
     with torch.no_grad():
         got = model(lay_out(rows, (0, 1, 2, 3), layout, CPU)).logprobs_K
     torch.testing.assert_close(got, torch.cat([alone(folder, row) for row in rows]), atol=2e-6, rtol=0)
@@ -63,14 +63,14 @@ def test_samples_of_a_pass_do_not_see_each_other(folder, layout):
 @pytest.mark.parametrize("layout", ["padded", "packed"])
 def test_neither_do_those_of_a_model_with_a_sliding_window(windowed, layout):
     rows = rows_of(9, 14, 5)
-    model = load_model(windowed, run_config(learner={"layout": layout})).eval()
+    model = load_model(windowed, run_config(learner={"layout": layout}).learner_settings).eval()
     with torch.no_grad():
         got = model(lay_out(rows, (0, 1, 2), layout, CPU)).logprobs_K
     torch.testing.assert_close(got, torch.cat([alone(windowed, row) for row in rows]), atol=2e-6, rtol=0)
 
 
 def test_values_are_of_the_state_before_the_token(folder):
-    model = load_model(folder, run_config(algorithm=PPO)).eval()
+    model = load_model(folder, run_config(algorithm=PPO).learner_settings).eval()
     torch.nn.init.normal_(model.value_head.weight)
     (row,) = rows_of(8)
     other = Row(row.token_ids_T.copy(), row.kept_T)
@@ -83,7 +83,7 @@ def test_values_are_of_the_state_before_the_token(folder):
 
 def test_a_detached_critic_leaves_the_trunk_alone(folder):
     config = run_config(algorithm={**PPO, "value": {"detach": True}})
-    model = load_model(folder, config)
+    model = load_model(folder, config.learner_settings)
     torch.nn.init.normal_(model.value_head.weight)
     model(lay_out(rows_of(8), (0,), "padded", CPU)).values_K.sum().backward()
     assert model.value_head.weight.grad is not None
@@ -91,13 +91,13 @@ def test_a_detached_critic_leaves_the_trunk_alone(folder):
 
 
 def test_a_critic_begins_with_no_opinion(folder):
-    model = load_model(folder, run_config(algorithm=PPO))
+    model = load_model(folder, run_config(algorithm=PPO).learner_settings)
     assert model(lay_out(rows_of(8), (0,), "padded", CPU)).values_K.tolist() == [0.0] * 7
-    assert load_model(folder, run_config()).value_head is None
+    assert load_model(folder, run_config().learner_settings).value_head is None
 
 
 def test_lora_trains_adapters_alone_and_begins_as_the_base(folder):
-    model = load_model(folder, run_config(learner={"lora": {"rank": 2}})).eval()
+    model = load_model(folder, run_config(learner={"lora": {"rank": 2}}).learner_settings).eval()
     trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     assert trained
     assert all(".lora_" in name for name in trained)
@@ -109,4 +109,4 @@ def test_lora_trains_adapters_alone_and_begins_as_the_base(folder):
 
 def test_a_folder_without_a_model_is_named(tmp_path):
     with pytest.raises(ConfigError, match=str(tmp_path)):
-        load_model(tmp_path, run_config())
+        load_model(tmp_path, run_config().learner_settings)

@@ -21,7 +21,7 @@ def folder(tmp_path):
 
 def expected_gradient(folder, temperature):
     """Of the policy gradient in a state where every word is worth the same, words sampled at TEMPERATURE."""
-    core = load_model(folder, run_config())
+    core = load_model(folder, run_config().learner_settings)
     row = Row(np.array([*PROMPT, 0], dtype=np.int32), np.array([False, False, False, True]))
     rows = [Row(np.array([*PROMPT, word], dtype=np.int32), row.kept_T) for word in range(WORDS)]
     indices = tuple(range(WORDS))
@@ -43,14 +43,14 @@ def test_actions_that_are_worth_the_same_move_nothing_on_average(folder):
 def learner_of(folder, temperature, epochs=2, **algorithm):
     settings = {"rollout": {"sampling": {"temperature": temperature}}, "algorithm": algorithm}
     config = run_config(learner={"epochs": epochs}, **settings)
-    learner = Learner(folder, config, "cpu")
+    learner = Learner(folder, config.learner_settings, "cpu")
     learner.begin(config.learner.optimizer, 10)
     return learner
 
 
 def test_old_and_reference_log_probabilities_are_of_the_distribution_that_was_sampled_from(folder):
     batch = learner_of(folder, TEMPERATURE, kl={"place": "loss"}).annotate(small_batch())
-    core = load_model(folder, run_config()).eval()
+    core = load_model(folder, run_config().learner_settings).eval()
     for sample in batch.samples:
         row = Row(sample.token_ids_T, sample.mask_T)
         with torch.no_grad():

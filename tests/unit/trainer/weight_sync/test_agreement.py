@@ -25,7 +25,7 @@ TOKENS = 1000
     ],
 )
 def test_bounds_are_close_where_both_sides_compute_exactly(device, branches, warn, fail):
-    limits = limits_of(RunConfig.model_validate(branches), device)
+    limits = limits_of(RunConfig.model_validate(branches).hardware, device)
     assert (limits.warn, limits.fail) == pytest.approx((warn, fail), abs=1e-3)
 
 

@@ -10,4 +10,4 @@ from trainer.weight_sync.choice import resolve_device
 )
 def test_engines_run_on_what_the_learner_runs_on_unless_told_otherwise(device, gpus, found):
     config = RunConfig.model_validate({"engine": {"device": device}, "learner": {"gpus": gpus}})
-    assert resolve_device(config) == found
+    assert resolve_device(config.hardware) == found

@@ -43,7 +43,7 @@ class World:
                 "sync": {"folder": folder, "timeout_s": 60},
             }
         )
-        self.weight_sync = make_weight_sync(run, [self.engine], self.owner, 0)
+        self.weight_sync = make_weight_sync(run.sync_settings, [self.engine], self.owner, 0)
         self.version = 0
         self.first = self.sync_weights()
 

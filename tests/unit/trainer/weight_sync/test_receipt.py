@@ -45,7 +45,7 @@ class World:
                 },
             }
         )
-        self.weight_sync = make_weight_sync(self.run, [self.engine], self.owner, 0)
+        self.weight_sync = make_weight_sync(self.run.sync_settings, [self.engine], self.owner, 0)
         self.version = 0
         self.sync_weights()
 
@@ -60,7 +60,7 @@ class World:
 
 def former(world):
     """Tensors of a layer as they were at the weight sync before."""
-    old = load_file(newest_snapshot(snapshot_folder(world.run)).path)
+    old = load_file(newest_snapshot(snapshot_folder(world.run.folder, world.run.sync.folder)).path)
     return lambda tensors: ((n, old[n] if n.startswith(LAYER) else each) for n, each in tensors)
 
 
@@ -156,7 +156,7 @@ def test_a_learner_that_leaves_a_tensor_out_at_first_is_found_by_what_the_engine
     world = World(tmp_path)
     own = world.owner.named_weights
     world.owner.named_weights = lambda: without(OBLONG)(own())
-    world.weight_sync = make_weight_sync(world.run, [world.engine], world.owner, 0)
+    world.weight_sync = make_weight_sync(world.run.sync_settings, [world.engine], world.owner, 0)
     with pytest.raises(StaleWeights, match=f"former values in {OBLONG}"):
         world.sync_weights()
 

@@ -63,12 +63,12 @@ def verbs(handle):
 def told(handles, version, run):
     for handle in handles:
         handle.synced = version
-        handle.snapshots = snapshot_folder(run)
+        handle.snapshots = snapshot_folder(run.folder, run.sync.folder)
 
 
 def test_engines_stand_still_while_they_take_weights_and_are_asked_afterwards(run, owner):
     handles = [FakeHandle("a"), FakeHandle("b")]
-    report = make_weight_sync(run, handles, owner, 0).report(3)
+    report = make_weight_sync(run.sync_settings, handles, owner, 0).report(3)
     for handle in handles:
         assert verbs(handle) == UPDATE
         assert ("pause", "keep") in handle.verbs
@@ -81,7 +81,7 @@ def test_engines_stand_still_while_they_take_weights_and_are_asked_afterwards(ru
 def test_turns_are_aborted_where_the_run_says_so(run, owner):
     run = run.model_copy(update={"rollout": run.rollout.model_copy(update={"in_flight": "abort"})})
     handle = FakeHandle()
-    make_weight_sync(run, [handle], owner, 0).sync_weights(1)
+    make_weight_sync(run.sync_settings, [handle], owner, 0).sync_weights(1)
     assert ("pause", "abort") in handle.verbs
 
 
@@ -92,7 +92,7 @@ def sleeping(run):
 
 def test_engines_that_sleep_wake_around_a_weight_sync_weights_before_it_and_cache_behind_it(sleeping, owner):
     handle = FakeHandle()
-    weight_sync = make_weight_sync(sleeping, [handle], owner, 0)
+    weight_sync = make_weight_sync(sleeping.sync_settings, [handle], owner, 0)
     weight_sync.rest()
     weight_sync.sync_weights(1)
     said = [verb for verb in handle.verbs if verb[0] in ("sleep", "wake") or verb in ("begin", "resume")]
@@ -101,21 +101,21 @@ def test_engines_that_sleep_wake_around_a_weight_sync_weights_before_it_and_cach
 
 def test_engines_that_sleep_wake_with_the_weights_that_they_have_where_nothing_is_synced(sleeping, owner):
     handle = FakeHandle()
-    make_weight_sync(sleeping, [handle], owner, 0).wake()
+    make_weight_sync(sleeping.sync_settings, [handle], owner, 0).wake()
     assert handle.verbs == [("wake", "weights"), ("wake", "kv_cache")]
 
 
 def test_engines_keep_their_memory_unless_the_run_says_otherwise(run, owner):
     handle = FakeHandle()
-    weight_sync = make_weight_sync(run, [handle], owner, 0)
+    weight_sync = make_weight_sync(run.sync_settings, [handle], owner, 0)
     weight_sync.rest()
     weight_sync.wake()
     assert handle.verbs == []
 
 
 def test_the_file_names_the_tied_head_and_the_manifest_names_the_file(run, owner):
-    make_weight_sync(run, [FakeHandle()], owner, 0).sync_weights(3)
-    snapshot = newest_snapshot(snapshot_folder(run))
+    make_weight_sync(run.sync_settings, [FakeHandle()], owner, 0).sync_weights(3)
+    snapshot = newest_snapshot(snapshot_folder(run.folder, run.sync.folder))
     assert (snapshot.version, snapshot.kind) == (3, "weights")
     found = load_file(snapshot.path)
     assert set(found) == {"model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"}
@@ -126,8 +126,10 @@ def test_a_head_of_its_own_stays_what_it_is(run, owner):
     owner.named_weights = lambda: iter(
         [("model.embed_tokens.weight", owner.embedding), ("lm_head.weight", torch.zeros(4, 3))]
     )
-    make_weight_sync(run, [FakeHandle()], owner, 0).sync_weights(3)
-    assert not load_file(newest_snapshot(snapshot_folder(run)).path)["lm_head.weight"].any()
+    make_weight_sync(run.sync_settings, [FakeHandle()], owner, 0).sync_weights(3)
+    assert not load_file(newest_snapshot(snapshot_folder(run.folder, run.sync.folder)).path)[
+        "lm_head.weight"
+    ].any()
 
 
 def test_weights_that_shared_memory_has_no_room_for_lie_on_the_runs_disk(tmp_path):
@@ -151,20 +153,22 @@ def test_weights_that_nobody_has_room_for_are_refused_before_anything_is_written
 
 
 def test_two_snapshots_lie_there_and_no_more(run, owner):
-    weight_sync = make_weight_sync(run, [FakeHandle()], owner, 0)
+    weight_sync = make_weight_sync(run.sync_settings, [FakeHandle()], owner, 0)
     for version in range(5):
         weight_sync.sync_weights(version)
-    names = sorted(path.name.split("-")[1] for path in snapshot_folder(run).glob("weights-*"))
+    names = sorted(
+        path.name.split("-")[1] for path in snapshot_folder(run.folder, run.sync.folder).glob("weights-*")
+    )
     assert names == ["3", "4"]
 
 
 def test_other_ranks_gather_and_talk_to_nobody(run, owner):
     handle = FakeHandle()
-    report = make_weight_sync(run, [handle], owner, 1).report(3)
+    report = make_weight_sync(run.sync_settings, [handle], owner, 1).report(3)
     assert owner.passes == 1
     assert handle.verbs == []
     assert report.agreement is None
-    assert newest_snapshot(snapshot_folder(run)) is None
+    assert newest_snapshot(snapshot_folder(run.folder, run.sync.folder)) is None
 
 
 @pytest.mark.parametrize("check", [True, False], ids=["checked", "unchecked"])
@@ -174,7 +178,7 @@ def test_no_rank_returns_before_the_engines_have_the_weights(owner, tmp_path, ch
 
 def test_an_engine_that_was_left_paused_is_asked_only_when_it_samples_again(run, owner):
     handle = FakeHandle(paused=True)
-    report = make_weight_sync(run, [handle], owner, 0).report(1)
+    report = make_weight_sync(run.sync_settings, [handle], owner, 0).report(1)
     assert report.agreement.difference == 0.0
     assert verbs(handle) == UPDATE
 
@@ -182,19 +186,19 @@ def test_an_engine_that_was_left_paused_is_asked_only_when_it_samples_again(run,
 def test_an_engine_that_differs_is_named(run, owner):
     handles = [FakeHandle("good"), FakeHandle("bad", offset=0.01)]
     with pytest.raises(StaleWeights, match="bad"):
-        make_weight_sync(run, handles, owner, 0).sync_weights(3)
+        make_weight_sync(run.sync_settings, handles, owner, 0).sync_weights(3)
 
 
 def test_log_probabilities_that_are_no_numbers_do_not_pass(run, owner):
     with pytest.raises(StaleWeights):
-        make_weight_sync(run, [FakeHandle(offset=float("nan"))], owner, 0).sync_weights(3)
+        make_weight_sync(run.sync_settings, [FakeHandle(offset=float("nan"))], owner, 0).sync_weights(3)
 
 
 @pytest.mark.parametrize("verb", UPDATE)
 def test_an_engine_that_dies_on_the_way_holds_nobody_up_and_comes_back_with_the_weights(run, owner, verb):
     handles = [FakeHandle("dies", dies_at=verb), FakeHandle("lives")]
     told(handles, 3, run)
-    report = make_weight_sync(run, handles, owner, 0).report(3)
+    report = make_weight_sync(run.sync_settings, handles, owner, 0).report(3)
     dead, alive = handles
     assert verbs(alive) == UPDATE
     assert dead.version == alive.version == 3
@@ -205,7 +209,7 @@ def test_an_engine_that_dies_on_the_way_holds_nobody_up_and_comes_back_with_the_
 def test_an_engine_that_came_back_just_before_the_weights_lay_there_takes_them_now(run, owner):
     handles = [FakeHandle("dies", dies_at="pause", rises_with=2)]
     told(handles, 3, run)
-    report = make_weight_sync(run, handles, owner, 0).report(3)
+    report = make_weight_sync(run.sync_settings, handles, owner, 0).report(3)
     assert handles[0].version == 3
     assert verbs(handles[0]) == ["pause", "catch_up", "resume"]
     assert report.lost == ()
@@ -214,7 +218,7 @@ def test_an_engine_that_came_back_just_before_the_weights_lay_there_takes_them_n
 def test_an_engine_that_stays_away_is_reported_at_the_deadline(run, owner):
     run = run.model_copy(update={"sync": run.sync.model_copy(update={"timeout_s": 0.3})})
     handles = [FakeHandle("gone", away=10**9), FakeHandle("there")]
-    report = make_weight_sync(run, handles, owner, 0).report(3)
+    report = make_weight_sync(run.sync_settings, handles, owner, 0).report(3)
     assert report.lost == ("gone",)
     assert handles[1].version == 3
 
@@ -224,7 +228,7 @@ def test_an_engine_that_does_not_answer_is_named_at_the_deadline(run, owner):
     handle = FakeHandle("mute")
     handle.begin = lambda contents: Future()
     with pytest.raises(Stalled, match="mute did not begin"):
-        make_weight_sync(run, [handle], owner, 0).sync_weights(3)
+        make_weight_sync(run.sync_settings, [handle], owner, 0).sync_weights(3)
 
 
 def test_an_adapter_is_taken_while_engines_go_on(run, owner):
@@ -234,8 +238,8 @@ def test_an_adapter_is_taken_while_engines_go_on(run, owner):
         }
     )
     handle = FakeHandle()
-    report = make_weight_sync(run, [handle], owner, 0).report(3)
-    snapshot = newest_snapshot(snapshot_folder(run))
+    report = make_weight_sync(run.sync_settings, [handle], owner, 0).report(3)
+    snapshot = newest_snapshot(snapshot_folder(run.folder, run.sync.folder))
     assert (snapshot.version, snapshot.kind) == (3, "adapter")
     assert verbs(handle) == ["adopt"]
     assert report.bytes > 6 * 4
@@ -243,7 +247,7 @@ def test_an_adapter_is_taken_while_engines_go_on(run, owner):
 
 
 def test_a_manifest_is_replaced_in_one_piece(run):
-    folder = snapshot_folder(run)
+    folder = snapshot_folder(run.folder, run.sync.folder)
     note_snapshot(folder, WeightSnapshot(1, "weights", folder / "one"))
     note_snapshot(folder, WeightSnapshot(2, "adapter", folder / "two"))
     assert newest_snapshot(folder) == WeightSnapshot(2, "adapter", folder / "two")
