@@ -62,7 +62,7 @@ class Bench:
 
     def update(self, rate: float) -> dict[str, float]:
         """One update on what the engine samples now, and its weight sync."""
-        batch = _batch(self.engine.draw(self.sequences, self.tokens).result(), self.version)
+        batch = _batch(self.engine.sample_text(self.sequences, self.tokens).result(), self.version)
         self.owner.learn([sample.token_ids_T.tolist() for sample in batch.samples], rate)
         return self.sync_weights(batch)
 

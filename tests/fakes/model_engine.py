@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from tests.fakes.rollout_engines import Facts
+from tests.fakes.rollout_engines import Status
 from trainer.weight_sync.fingerprint import Recorder
 from trainer.weight_sync.receipt import Receipt, said
 
@@ -31,19 +31,19 @@ class ModelEngine:
         self.mislabels = 0
         """Added to the version that it says it has."""
 
-    def facts(self):
-        return done(Facts(self.version + self.mislabels, "0"))
+    def get_status(self):
+        return done(Status(self.version + self.mislabels, "0"))
 
-    def pause(self, mode):
+    def pause_generation(self, mode):
         return done(None)
 
-    resume = lambda self: done(None)  # noqa: E731 - nothing to do
+    resume_generation = lambda self: done(None)  # noqa: E731 - nothing to do
 
-    def begin(self, contents):
+    def begin_update(self, contents):
         self.recorder = Recorder(contents)
         return done(None)
 
-    def update(self, info):
+    def update_weights(self, info):
         weights = dict(self.model.named_parameters())
         filled = set()
         with torch.no_grad():
@@ -55,7 +55,7 @@ class ModelEngine:
         self.receipt = Receipt(self.recorder.found(), tuple(sorted(weights.keys() - filled)))
         return done(None)
 
-    def adopt(self, version, folder):
+    def load_adapter(self, version, folder):
         """Noted, and not sampled with."""
         recorder = Recorder(contents=True)
         dict(recorder.passing(self.way(load_file(f"{folder}/adapter_model.safetensors").items())))
@@ -63,17 +63,17 @@ class ModelEngine:
         self.version = version
         return done(None)
 
-    def receipts(self):
+    def get_receipts(self):
         return done((self.version + self.mislabels, (said(self.receipt),)))
 
-    def finish(self, version):
+    def finish_update(self, version):
         self.version = version
         return done(None)
 
-    def rate(self, sequences):
+    def score_sequences(self, sequences):
         return done(tuple(tuple(logprobs(self.model, sequence)) for sequence in sequences))
 
-    def draw(self, sequences, tokens):
+    def sample_text(self, sequences, tokens):
         """Sampled from the model, for as long as it has text to give."""
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(0)

@@ -50,11 +50,11 @@ class FakeEngine:
         ids = tuple(range(first, first + tokens))
         return Generation(ids, tuple(-float(token) for token in ids), finish, spans)
 
-    async def score(self, token_ids):
+    async def score_tokens(self, token_ids):
         self._alive()
         return (0.0,) * len(token_ids)
 
-    async def status(self):
+    async def check_health(self):
         self._alive()
         if self.puzzled:
             self.puzzled -= 1
@@ -81,7 +81,7 @@ class FakeEngine:
 
 
 @dataclass
-class Facts:
+class Status:
     version: int
     incarnation: str
     workers: int = 1
@@ -112,55 +112,55 @@ class FakeHandle:
     """The file that it took last."""
     incarnation: int = 0
 
-    def facts(self):
+    def get_status(self):
         return self._do(
-            "facts", lambda: Facts(self.version, str(self.incarnation), self.workers, self.paused)
+            "get_status", lambda: Status(self.version, str(self.incarnation), self.workers, self.paused)
         )
 
-    def pause(self, mode):
-        return self._do("pause", note=mode)
+    def pause_generation(self, mode):
+        return self._do("pause_generation", note=mode)
 
-    def resume(self):
-        return self._do("resume", lambda: setattr(self, "paused", False))
+    def resume_generation(self):
+        return self._do("resume_generation", lambda: setattr(self, "paused", False))
 
-    def sleep(self, mode):
-        return self._do("sleep", note=mode)
+    def enter_sleep(self, mode):
+        return self._do("enter_sleep", note=mode)
 
-    def wake(self, part):
-        return self._do("wake", note=part)
+    def wake_up(self, part):
+        return self._do("wake_up", note=part)
 
-    def connect(self, info):
-        return self._do("connect", note=dict(info))
+    def connect_learner(self, info):
+        return self._do("connect_learner", note=dict(info))
 
-    def disconnect(self):
-        return self._do("disconnect")
+    def disconnect_learner(self):
+        return self._do("disconnect_learner")
 
-    def begin(self, contents):
-        return self._do("begin")
+    def begin_update(self, contents):
+        return self._do("begin_update")
 
-    def update(self, info):
-        return self._do("update", lambda: setattr(self, "took", Path(info["path"])), note=dict(info))
+    def update_weights(self, info):
+        return self._do("update_weights", lambda: setattr(self, "took", Path(info["path"])), note=dict(info))
 
-    def receipts(self):
-        return self._do("receipts", self._receipts)
+    def get_receipts(self):
+        return self._do("get_receipts", self._receipts)
 
-    def finish(self, version):
-        return self._do("finish", lambda: setattr(self, "version", version), note=version)
+    def finish_update(self, version):
+        return self._do("finish_update", lambda: setattr(self, "version", version), note=version)
 
-    def catch_up(self):
-        return self._do("catch_up", lambda: setattr(self, "version", self.synced))
+    def load_newest_snapshot(self):
+        return self._do("load_newest_snapshot", lambda: setattr(self, "version", self.synced))
 
-    def adopt(self, version, folder):
+    def load_adapter(self, version, folder):
         def act():
             self.version, self.took = version, Path(folder) / "adapter_model.safetensors"
 
-        return self._do("adopt", act, note=folder)
+        return self._do("load_adapter", act, note=folder)
 
-    def rate(self, sequences):
-        return self._do("rate", lambda: tuple(self._rated(sequence) for sequence in sequences))
+    def score_sequences(self, sequences):
+        return self._do("score_sequences", lambda: tuple(self._rated(sequence) for sequence in sequences))
 
-    def draw(self, sequences, tokens):
-        return self._do("draw", lambda: ((0, *range(1, tokens + 1)),) * sequences)
+    def sample_text(self, sequences, tokens):
+        return self._do("sample_text", lambda: ((0, *range(1, tokens + 1)),) * sequences)
 
     def _receipts(self):
         """Of the file that it was told of, or, where it was away then, of the newest weight sync."""
@@ -172,7 +172,7 @@ class FakeHandle:
 
     def _do(self, verb, act=lambda: None, note=None):
         future = Future()
-        if self.paused and verb in ("draw", "rate"):
+        if self.paused and verb in ("sample_text", "score_sequences"):
             return future
         if self.away:
             self.away -= 1

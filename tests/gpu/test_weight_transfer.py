@@ -110,7 +110,7 @@ def test_an_engine_that_sleeps_leaves_its_memory_and_wakes_with_what_is_synced(c
     learner = ray.remote(num_gpus=0.5)(LearnerProcess).remote(run.model_dump_json(), str(model))
     awake = ray.get(learner.sync_weights.remote(1), timeout=400)
     free = torch.cuda.mem_get_info()[0]
-    left = ray.get(learner.rest.remote(), timeout=100) - free
+    left = ray.get(learner.sleep_engines.remote(), timeout=100) - free
     assert left > 0.8 * (CACHE_MIB << 20)
     report = ray.get(learner.sync_weights.remote(2), timeout=400)
     assert (

@@ -32,9 +32,9 @@ class LearnerProcess:
         self._owner.model.to(self._device)
         return self._sync.report(version)
 
-    def rest(self):
+    def sleep_engines(self):
         """Have engines leave the GPU; bytes that are free on it then."""
-        self._sync.rest()
+        self._sync.sleep_engines()
         return torch.cuda.mem_get_info()[0]
 
     def logprobs(self, token_ids):

@@ -4,7 +4,7 @@ import asyncio
 import os
 import threading
 
-from trainer.engines.backend import open_core
+from trainer.engines.backend import open_backend
 from trainer.engines.engine import Engine
 from trainer.engines.options import engine_options
 
@@ -19,14 +19,14 @@ class LocalEngine:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self.engine = Engine(open_core(options), options)
-        self._do(self.engine.catch_up()).result()
+        self.engine = Engine(open_backend(options), options)
+        self._do(self.engine.load_newest_snapshot()).result()
 
-    def facts(self):
-        return self._do(self.engine.status())
+    def get_status(self):
+        return self._do(self.engine.get_status())
 
     def __getattr__(self, verb):
-        """pause, resume, connect, disconnect, begin, update, finish, catch_up, adopt, rate, draw."""
+        """The other methods of an engine."""
         if verb.startswith("_"):
             raise AttributeError(verb)
         return lambda *arguments: self._do(getattr(self.engine, verb)(*arguments))

@@ -18,7 +18,7 @@ SLOW_S = 1.0
 class SlowEngine(FakeHandle):
     """Resumes late, and writes down that it did."""
 
-    def resume(self):
+    def resume_generation(self):
         late = Future()
 
         def done():

@@ -14,7 +14,7 @@ from ray.exceptions import ActorDiedError, RayActorError, RayTaskError, WorkerCr
 from trainer.errors import EngineError, EngineGone, EngineLost, TrainerError
 from trainer.tracking.logs import keep_log
 
-from .backend import open_core
+from .backend import open_backend
 from .engine import Engine
 from .loop import EngineLoop
 from .process_exit import end_process
@@ -43,19 +43,17 @@ class EngineActor:
         # Before the model is opened, which looks at the visible GPUs; held for as long as the engine lives.
         self._shares = neighbours.take() if neighbours is not None else []
         self._loop = EngineLoop()
-        self._engine = Engine(open_core(options), options)
+        self._engine = Engine(open_backend(options), options)
         self._ready: asyncio.Task[None] | None = None
         if log is not None:
             keep_log(log, "vllm")  # whose logger is its own, and made anew by its import
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        """See Engine."""
         generation: Generation = await self._loop.run(self._call("generate", request))
         return generation
 
-    async def score(self, token_ids: tuple[int, ...]) -> tuple[float, ...]:
-        """See Engine."""
-        logprobs: tuple[float, ...] = await self._loop.run(self._call("score", token_ids))
+    async def score_tokens(self, token_ids: tuple[int, ...]) -> tuple[float, ...]:
+        logprobs: tuple[float, ...] = await self._loop.run(self._call("score_tokens", token_ids))
         return logprobs
 
     @ray.method(concurrency_group=CONTROL)
@@ -69,7 +67,7 @@ class EngineActor:
     async def _there(self) -> Engine:
         """The engine, with the newest weights."""
         if self._ready is None:
-            self._ready = asyncio.ensure_future(self._engine.catch_up())
+            self._ready = asyncio.ensure_future(self._engine.load_newest_snapshot())
             self._watch = asyncio.ensure_future(self._die_with_engine())
         await asyncio.shield(self._ready)
         return self._engine
@@ -116,14 +114,12 @@ class RayEngine:
         answer: Generation = await self._awaited(self._actor.generate.remote(request))
         return answer
 
-    async def score(self, token_ids: tuple[int, ...]) -> tuple[float, ...]:
-        """See Engine."""
+    async def score_tokens(self, token_ids: tuple[int, ...]) -> tuple[float, ...]:
         answer: tuple[float, ...] = await self._awaited(self._actor.score.remote(token_ids))
         return answer
 
-    async def status(self) -> EngineStatus:
-        """See Engine."""
-        answer: EngineStatus = await self._awaited(self._actor.control.remote("status"))
+    async def check_health(self) -> EngineStatus:
+        answer: EngineStatus = await self._awaited(self._actor.control.remote("get_status"))
         return answer
 
     def kill(self) -> None:
@@ -134,65 +130,53 @@ class RayEngine:
         """End it for good."""
         ray.kill(self._actor)
 
-    def facts(self) -> Future[Any]:
+    def get_status(self) -> Future[Any]:
         """Its EngineStatus, for those who wait for futures (whose type knows no subtypes)."""
-        return self._control("status")
+        return self._control("get_status")
 
-    def pause(self, mode: PauseMode) -> Future[None]:
-        """See Engine."""
-        return self._control("pause", mode)
+    def pause_generation(self, mode: PauseMode) -> Future[None]:
+        return self._control("pause_generation", mode)
 
-    def resume(self) -> Future[None]:
-        """See Engine."""
-        return self._control("resume")
+    def resume_generation(self) -> Future[None]:
+        return self._control("resume_generation")
 
-    def sleep(self, mode: PauseMode) -> Future[None]:
-        """See Engine."""
-        return self._control("sleep", mode)
+    def enter_sleep(self, mode: PauseMode) -> Future[None]:
+        return self._control("enter_sleep", mode)
 
-    def wake(self, part: Part) -> Future[None]:
-        """See Engine."""
-        return self._control("wake", part)
+    def wake_up(self, part: Part) -> Future[None]:
+        return self._control("wake_up", part)
 
-    def connect(self, info: Mapping[str, object]) -> Future[None]:
-        """See Engine."""
-        return self._control("connect", dict(info))
+    def connect_learner(self, info: Mapping[str, object]) -> Future[None]:
+        return self._control("connect_learner", dict(info))
 
-    def disconnect(self) -> Future[None]:
-        """See Engine."""
-        return self._control("disconnect")
+    def disconnect_learner(self) -> Future[None]:
+        return self._control("disconnect_learner")
 
-    def begin(self, contents: bool) -> Future[None]:
-        """See Engine."""
-        return self._control("begin", contents)
+    def begin_update(self, contents: bool) -> Future[None]:
+        return self._control("begin_update", contents)
 
-    def update(self, info: Mapping[str, object]) -> Future[None]:
-        """See Engine."""
-        return self._control("update", dict(info))
+    def update_weights(self, info: Mapping[str, object]) -> Future[None]:
+        return self._control("update_weights", dict(info))
 
-    def finish(self, version: int) -> Future[None]:
-        """See Engine."""
-        return self._control("finish", version)
+    def finish_update(self, version: int) -> Future[None]:
+        return self._control("finish_update", version)
 
-    def receipts(self) -> Future[tuple[int, tuple[dict[str, Any], ...]]]:
-        """See Engine."""
-        return self._control("receipts")
+    def get_receipts(self) -> Future[tuple[int, tuple[dict[str, Any], ...]]]:
+        return self._control("get_receipts")
 
-    def catch_up(self) -> Future[None]:
-        """See Engine."""
-        return self._control("catch_up")
+    def load_newest_snapshot(self) -> Future[None]:
+        return self._control("load_newest_snapshot")
 
-    def adopt(self, version: int, folder: str) -> Future[None]:
-        """See Engine."""
-        return self._control("adopt", version, folder)
+    def load_adapter(self, version: int, folder: str) -> Future[None]:
+        return self._control("load_adapter", version, folder)
 
-    def rate(self, sequences: tuple[tuple[int, ...], ...]) -> Future[tuple[tuple[float, ...], ...]]:
-        """See Engine."""
-        return self._control("rate", sequences)
+    def score_sequences(
+        self, sequences: tuple[tuple[int, ...], ...]
+    ) -> Future[tuple[tuple[float, ...], ...]]:
+        return self._control("score_sequences", sequences)
 
-    def draw(self, sequences: int, tokens: int) -> Future[tuple[tuple[int, ...], ...]]:
-        """See Engine."""
-        return self._control("draw", sequences, tokens)
+    def sample_text(self, sequences: int, tokens: int) -> Future[tuple[tuple[int, ...], ...]]:
+        return self._control("sample_text", sequences, tokens)
 
     def _control(self, verb: str, *arguments: object) -> Future[Any]:
         answer: Future[Any] = Future()

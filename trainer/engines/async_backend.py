@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from vllm import SamplingParams
     from vllm.outputs import RequestOutput
 
-    from .backend import Adapter, Draw, Part, PauseMode
+    from .backend import Adapter, Part, PauseMode, SamplingRequest
     from .generation import Generation
     from .options import EngineOptions
 
@@ -45,7 +45,7 @@ def _lost_when_dead() -> Iterator[None]:
         raise EngineLost(f"the model's process died: {error}") from error
 
 
-class AsyncCore:
+class AsyncBackend:
     """Requests go to vLLM's own process and come back by its event loop."""
 
     def __init__(self, options: EngineOptions) -> None:
@@ -55,26 +55,28 @@ class AsyncCore:
         self._keep_cache = options.keep_cache
         self._version = 0
 
-    async def generate(self, draw: Draw) -> Generation:
-        output = await self._run(draw.token_ids, sampling_params(draw), draw.adapter, draw.limit_s)
+    async def generate(self, request: SamplingRequest) -> Generation:
+        output = await self._run(
+            request.token_ids, sampling_params(request), request.adapter, request.limit_s
+        )
         return generation_of(output)
 
-    async def score(self, token_ids: tuple[int, ...], adapter: Adapter | None) -> tuple[float, ...]:
+    async def score_tokens(self, token_ids: tuple[int, ...], adapter: Adapter | None) -> tuple[float, ...]:
         return prompt_logprobs_of(await self._run(token_ids, scoring_params(), adapter))
 
-    async def pause(self, mode: PauseMode) -> None:
+    async def pause_generation(self, mode: PauseMode) -> None:
         with _lost_when_dead():
             await self._llm.pause_generation(mode=mode, clear_cache=False)
 
-    async def resume(self) -> None:
+    async def resume_generation(self) -> None:
         with _lost_when_dead():
             await self._llm.resume_generation()
 
-    async def sleep(self, mode: PauseMode) -> None:
+    async def enter_sleep(self, mode: PauseMode) -> None:
         with _lost_when_dead():
             await self._llm.sleep(level=_WEIGHTS_KEPT, mode=mode)
 
-    async def wake(self, part: Part) -> None:
+    async def wake_up(self, part: Part) -> None:
         with _lost_when_dead():
             await self._llm.wake_up(tags=[part])
 
@@ -82,17 +84,17 @@ class AsyncCore:
         with _lost_when_dead():
             return tuple(await self._llm.collective_rpc(method, kwargs=dict(arguments)))
 
-    async def mark(self, version: int) -> None:
+    async def set_weight_version(self, version: int) -> None:
         self._version = version
         with _lost_when_dead():
             await self._llm.update_weight_version(str(version))
             await self._llm.reset_prefix_cache(reset_running_requests=not self._keep_cache)
 
-    async def add_adapter(self, adapter: Adapter) -> None:
+    async def load_adapter(self, adapter: Adapter) -> None:
         with _lost_when_dead():
             await self._llm.add_lora(lora_request(adapter))
 
-    async def check(self) -> None:
+    async def check_health(self) -> None:
         with _lost_when_dead():
             await self._llm.get_weight_version()
 

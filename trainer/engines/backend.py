@@ -30,7 +30,7 @@ class Adapter:
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class SamplingRequest:
     """One request as it is put to the model."""
 
     token_ids: tuple[int, ...]
@@ -42,33 +42,33 @@ class Draw:
     """Seconds after which it ends as aborted, with what was sampled."""
 
 
-class Core(Protocol):
+class EngineBackend(Protocol):
     """Runs the model. Every method raises EngineLost when the model's process or thread is gone."""
 
     context: int
     """Tokens of a sequence, at most."""
 
-    async def generate(self, draw: Draw) -> Generation:
+    async def generate(self, request: SamplingRequest) -> Generation:
         """Sample; versions are those that were set while the tokens were sampled."""
         ...
 
-    async def score(self, token_ids: tuple[int, ...], adapter: Adapter | None) -> tuple[float, ...]:
+    async def score_tokens(self, token_ids: tuple[int, ...], adapter: Adapter | None) -> tuple[float, ...]:
         """The log-probability of each token given those before it; 0 for the first."""
         ...
 
-    async def pause(self, mode: PauseMode) -> None:
+    async def pause_generation(self, mode: PauseMode) -> None:
         """Sample nothing until ``resume``: what is under way is kept, or ends as aborted."""
         ...
 
-    async def resume(self) -> None:
+    async def resume_generation(self) -> None:
         """Go on sampling."""
         ...
 
-    async def sleep(self, mode: PauseMode) -> None:
+    async def enter_sleep(self, mode: PauseMode) -> None:
         """Pause, keep the weights in host memory, and give up the cache: the GPU's memory is free."""
         ...
 
-    async def wake(self, part: Part) -> None:
+    async def wake_up(self, part: Part) -> None:
         """Take a part's memory back; sampling goes on with the last one."""
         ...
 
@@ -76,15 +76,15 @@ class Core(Protocol):
         """A method of each of vLLM's workers; their answers, of lists, dictionaries and strings."""
         ...
 
-    async def mark(self, version: int) -> None:
+    async def set_weight_version(self, version: int) -> None:
         """Other weights are in place: forget what the former computed, and label tokens with the version."""
         ...
 
-    async def add_adapter(self, adapter: Adapter) -> None:
+    async def load_adapter(self, adapter: Adapter) -> None:
         """Read an adapter's files."""
         ...
 
-    async def check(self) -> None:
+    async def check_health(self) -> None:
         """Return when the model's loop has answered."""
         ...
 
@@ -97,12 +97,12 @@ class Core(Protocol):
         ...
 
 
-def open_core(options: EngineOptions) -> Core:
+def open_backend(options: EngineOptions) -> EngineBackend:
     """Load the model, which blocks for some seconds. vLLM is imported here and not before."""
     if options.in_process:
-        from .in_process_backend import InProcessCore
+        from .in_process_backend import InProcessBackend
 
-        return InProcessCore(options)
-    from .async_backend import AsyncCore
+        return InProcessBackend(options)
+    from .async_backend import AsyncBackend
 
-    return AsyncCore(options)
+    return AsyncBackend(options)

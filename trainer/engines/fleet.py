@@ -68,9 +68,9 @@ def start_engines(
     return tuple(engines)
 
 
-def rest(engines: Sequence[RayEngine], timeout_s: float) -> None:
+def sleep_engines(engines: Sequence[RayEngine], timeout_s: float) -> None:
     """Have all of them sleep, before the learner comes to their GPUs. Raises EngineError and Stalled."""
-    for name, answer in [(engine.name, engine.sleep("keep")) for engine in engines]:
+    for name, answer in [(engine.name, engine.enter_sleep("keep")) for engine in engines]:
         try:
             answer.result(timeout=timeout_s)
         except FutureTimeout as error:
@@ -79,7 +79,7 @@ def rest(engines: Sequence[RayEngine], timeout_s: float) -> None:
 
 def wait_for(engines: list[RayEngine], timeout_s: float) -> None:
     """Until every engine has answered. Raises EngineError and Stalled."""
-    answers = [(engine.name, engine.facts()) for engine in engines]
+    answers = [(engine.name, engine.get_status()) for engine in engines]
     for name, answer in answers:
         try:
             answer.result(timeout=timeout_s)

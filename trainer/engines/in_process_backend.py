@@ -34,7 +34,7 @@ from .vllm_requests import (
 if TYPE_CHECKING:
     from vllm import SamplingParams
 
-    from .backend import Adapter, Draw, Part, PauseMode
+    from .backend import Adapter, Part, PauseMode, SamplingRequest
     from .generation import Generation
     from .options import EngineOptions
 
@@ -64,7 +64,7 @@ class _Asked(Generic[T]):
             self.done.set_exception(EngineLost(why))
 
 
-class InProcessCore:
+class InProcessBackend:
     """A thread that steps vLLM."""
 
     def __init__(self, options: EngineOptions) -> None:
@@ -83,35 +83,37 @@ class InProcessCore:
         self._thread.start()
         self.context: int = ready.result()
 
-    async def generate(self, draw: Draw) -> Generation:
-        output = await self._run(draw.token_ids, sampling_params(draw), draw.adapter, draw.limit_s)
+    async def generate(self, request: SamplingRequest) -> Generation:
+        output = await self._run(
+            request.token_ids, sampling_params(request), request.adapter, request.limit_s
+        )
         return generation_of(output)
 
-    async def score(self, token_ids: tuple[int, ...], adapter: Adapter | None) -> tuple[float, ...]:
+    async def score_tokens(self, token_ids: tuple[int, ...], adapter: Adapter | None) -> tuple[float, ...]:
         return prompt_logprobs_of(await self._run(token_ids, scoring_params(), adapter))
 
-    async def pause(self, mode: PauseMode) -> None:
+    async def pause_generation(self, mode: PauseMode) -> None:
         await self._ask(lambda: self._pause(mode))
 
-    async def resume(self) -> None:
+    async def resume_generation(self) -> None:
         await self._ask(lambda: setattr(self, "_paused", False))
 
-    async def sleep(self, mode: PauseMode) -> None:
+    async def enter_sleep(self, mode: PauseMode) -> None:
         raise EngineError("engine.sleep needs engine.in_process=false")
 
-    async def wake(self, part: Part) -> None:
+    async def wake_up(self, part: Part) -> None:
         raise EngineError("engine.sleep needs engine.in_process=false")
 
     async def call(self, method: str, arguments: Mapping[str, object]) -> tuple[Any, ...]:
         return tuple(await self._ask(lambda: self._llm.collective_rpc(method, kwargs=dict(arguments))))
 
-    async def mark(self, version: int) -> None:
+    async def set_weight_version(self, version: int) -> None:
         await self._ask(lambda: self._mark(version))
 
-    async def add_adapter(self, adapter: Adapter) -> None:
+    async def load_adapter(self, adapter: Adapter) -> None:
         await self._ask(lambda: self._llm.add_lora(lora_request(adapter)))
 
-    async def check(self) -> None:
+    async def check_health(self) -> None:
         await self._ask(lambda: None)
 
     def failure(self) -> str | None:

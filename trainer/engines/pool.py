@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-HOPELESS = 5
+GONE_LIMIT = 5
 """Times that an engine has to be called gone: one that is about to start again may be, for a moment."""
 
 
@@ -36,11 +36,11 @@ class RolloutEngine(Protocol):
         """Sample."""
         ...
 
-    async def score(self, token_ids: tuple[int, ...]) -> tuple[float, ...]:
+    async def score_tokens(self, token_ids: tuple[int, ...]) -> tuple[float, ...]:
         """Log-probabilities of given tokens."""
         ...
 
-    async def status(self) -> EngineStatus:
+    async def check_health(self) -> EngineStatus:
         """Answer when the model's loop has answered."""
         ...
 
@@ -149,14 +149,14 @@ class EnginePool:
                 raise
             raise Stalled(f"{late}; engines: {self.health()}") from error
 
-    async def score(self, token_ids: tuple[int, ...]) -> tuple[float, ...]:
+    async def score_tokens(self, token_ids: tuple[int, ...]) -> tuple[float, ...]:
         """The log-probability of each token given those before it, by any engine. Raises as ``generate``."""
         try:
             async with asyncio.timeout(self._limits.generate_s):
                 while True:
                     async with self._place("score") as place:
                         with self._survived(place):
-                            return await place.engine.score(token_ids)
+                            return await place.engine.score_tokens(token_ids)
         except TimeoutError as error:
             raise Stalled(f"no log-probabilities within {self._limits.generate_s:g} s") from error
 
@@ -225,18 +225,18 @@ class EnginePool:
 
     async def _revive(self, place: _Place) -> None:
         """Ask until it answers again, or will not."""
-        hopeless = 0
+        gone_in_a_row = 0
         try:
             async with asyncio.timeout(self._limits.revive_s):
-                while not place.up and hopeless < HOPELESS:
+                while not place.up and gone_in_a_row < GONE_LIMIT:
                     try:
-                        await place.engine.status()
+                        await place.engine.check_health()
                         place.up = True
                     except EngineGone:
-                        hopeless += 1
+                        gone_in_a_row += 1
                         await asyncio.sleep(self._limits.retry_s)
                     except Exception as error:  # noqa: BLE001 - the deadline ends this, and nothing else does
-                        hopeless = 0
+                        gone_in_a_row = 0
                         logger.info("%s is not back: %s", place.engine.name, error)
                         await asyncio.sleep(self._limits.retry_s)
         except TimeoutError:
@@ -252,7 +252,7 @@ class EnginePool:
     async def _look(self, place: _Place) -> None:
         """Raises nothing, so that one answer never ends the watching."""
         try:
-            await asyncio.wait_for(place.engine.status(), self._limits.hung_s)
+            await asyncio.wait_for(place.engine.check_health(), self._limits.hung_s)
         except EngineLost as error:
             self._lost(place, str(error))
         except TimeoutError:

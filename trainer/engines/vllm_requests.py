@@ -17,7 +17,7 @@ from .generation import Finish, Generation
 if TYPE_CHECKING:
     from vllm.outputs import RequestOutput
 
-    from .backend import Adapter, Draw
+    from .backend import Adapter, SamplingRequest
 
 
 FINISHES = {"stop": Finish.STOP, "length": Finish.LENGTH, "abort": Finish.ABORT}
@@ -29,15 +29,15 @@ def prompt_of(token_ids: tuple[int, ...], version: int | None) -> Any:  # noqa: 
     return prompt if version is None else {**prompt, "cache_salt": f"weights-{version}"}
 
 
-def sampling_params(draw: Draw) -> SamplingParams:
+def sampling_params(request: SamplingRequest) -> SamplingParams:
     """Ends at the request's own stop tokens only, whatever the model's files say."""
-    sampling = draw.sampling
+    sampling = request.sampling
     return SamplingParams(
-        max_tokens=draw.max_tokens,
+        max_tokens=request.max_tokens,
         temperature=sampling.temperature,
         top_p=sampling.top_p,
         top_k=sampling.top_k or 0,
-        seed=draw.seed,
+        seed=request.seed,
         stop_token_ids=list(sampling.stop_ids),
         ignore_eos=True,
         logprobs=0,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from trainer.batches.actor import run_batch_actor
 from trainer.capacity.object_store import object_store_here
-from trainer.engines.fleet import rest, start_engines
+from trainer.engines.fleet import sleep_engines, start_engines
 from trainer.engines.placement import reserve
 from trainer.errors import ConfigError
 from trainer.evaluate.results import EvaluationResult, read_evaluations
@@ -94,7 +94,7 @@ def train(
         following(folder.metrics, on_metrics),
     ):
         if config.engine.sleep:
-            rest(started.engines, config.sync.timeout_s)
+            sleep_engines(started.engines, config.sync.timeout_s)
         settings = WorkerSettings(
             config=config.model_dump_json(),
             model=str(started.model),

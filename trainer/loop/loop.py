@@ -85,11 +85,11 @@ class EngineSync(Protocol):
         """
         ...
 
-    def rest(self) -> None:
+    def sleep_engines(self) -> None:
         """Release GPUs that engines share with the learner, which is about to compute."""
         ...
 
-    def wake(self) -> None:
+    def wake_engines(self) -> None:
         """It has computed, and syncs nothing: they sample again."""
         ...
 
@@ -160,7 +160,7 @@ class TrainingLoop:
             batch = self.batches.take(stage.local(step), stage.objective)
             batch = self._with_tokens(batch, self.learner.to_annotate(batch))
         with clock.phase("annotate"):
-            self.weight_sync.rest()
+            self.weight_sync.sleep_engines()
             if stage.objective is Objective.REINFORCE:
                 batch = self.learner.annotate(batch)
         batch = credit(batch, self.settings.algorithm, self.learner.kl_coefficient)
@@ -189,7 +189,7 @@ class TrainingLoop:
         if stage.objective is Objective.SFT:
             return {}
         if not due:
-            self.weight_sync.wake()
+            self.weight_sync.wake_engines()
             return {}
         here = tuple(sample for sample in batch.samples if is_filled(sample))
         report = self.weight_sync.sync_weights(version, replace(batch, samples=here))

@@ -54,7 +54,7 @@ class AdapterFolder:
     def transfer(self, version: int, engines: Engines) -> int:
         if self._rank == 0:
             folder = str(self._path(version))
-            engines.each("take the adapter", lambda handle: handle.adopt(version, folder))
+            engines.each("take the adapter", lambda handle: handle.load_adapter(version, folder))
         return 0
 
     def keep(self, version: int) -> None:

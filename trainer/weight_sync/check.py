@@ -137,12 +137,12 @@ def worst_of(judgements: Mapping[str, Judgement]) -> Judgement | None:
 
 def _leave_out_paused(engines: Engines) -> None:
     """A weight sync that broke off left them so; they answer again after this one."""
-    paused = {name for name, facts in engines.facts().items() if facts.paused}
+    paused = {name for name, facts in engines.get_status().items() if facts.paused}
     engines.there = [handle for handle in engines.there if handle.name not in paused]
 
 
 def _labels(engines: Engines, version: int) -> None:
-    for name, facts in engines.facts().items():
+    for name, facts in engines.get_status().items():
         if facts.version != version:
             raise StaleWeights(
                 f"{name} says that it samples with version {facts.version} of the weights, and {version} "
@@ -152,7 +152,7 @@ def _labels(engines: Engines, version: int) -> None:
 
 def _draws(engines: Engines) -> tuple[tuple[int, ...], ...]:
     """Sequences that the first engine that answers samples; the others have the same weights."""
-    found = engines.each("sample", lambda handle: handle.draw(DRAWN_SEQUENCES, DRAWN_TOKENS))
+    found = engines.each("sample", lambda handle: handle.sample_text(DRAWN_SEQUENCES, DRAWN_TOKENS))
     return next(iter(found.values()), ())
 
 
@@ -161,7 +161,7 @@ def _said(engines: Engines, probes: Sequence[Probe]) -> dict[str, NDArray[np.flo
     if not probes:
         return {}
     sequences = tuple(probe.token_ids for probe in probes)
-    answers = engines.each("score", lambda handle: handle.rate(sequences))
+    answers = engines.each("score", lambda handle: handle.score_sequences(sequences))
     return {name: _compared(probes, rows) for name, rows in answers.items()}
 
 

@@ -60,62 +60,64 @@ class EngineHandle(Protocol):
 
     name: str
 
-    def facts(self) -> Future[EngineFacts]:
+    def get_status(self) -> Future[EngineFacts]:
         """How it is, once the model's loop has answered."""
         ...
 
-    def pause(self, mode: Literal["keep", "abort"]) -> Future[None]:
+    def pause_generation(self, mode: Literal["keep", "abort"]) -> Future[None]:
         """Sample nothing until ``resume``."""
         ...
 
-    def resume(self) -> Future[None]:
+    def resume_generation(self) -> Future[None]:
         """Go on."""
         ...
 
-    def sleep(self, mode: Literal["keep", "abort"]) -> Future[None]:
+    def enter_sleep(self, mode: Literal["keep", "abort"]) -> Future[None]:
         """Leave the GPU's memory to the learner."""
         ...
 
-    def wake(self, part: Literal["weights", "kv_cache"]) -> Future[None]:
+    def wake_up(self, part: Literal["weights", "kv_cache"]) -> Future[None]:
         """Take the memory of a part back, of an engine that sleeps; with the cache it goes on."""
         ...
 
-    def connect(self, info: Mapping[str, object]) -> Future[None]:
+    def connect_learner(self, info: Mapping[str, object]) -> Future[None]:
         """Meet the learner."""
         ...
 
-    def disconnect(self) -> Future[None]:
+    def disconnect_learner(self) -> Future[None]:
         """Forget the learner that was met."""
         ...
 
-    def begin(self, contents: bool) -> Future[None]:
+    def begin_update(self, contents: bool) -> Future[None]:
         """Weights are coming; whether to compute checksums of their contents."""
         ...
 
-    def update(self, info: Mapping[str, object]) -> Future[None]:
+    def update_weights(self, info: Mapping[str, object]) -> Future[None]:
         """Take some or all of them."""
         ...
 
-    def finish(self, version: int) -> Future[None]:
+    def finish_update(self, version: int) -> Future[None]:
         """They are complete."""
         ...
 
-    def receipts(self) -> Future[tuple[int, tuple[Plain, ...]]]:
+    def get_receipts(self) -> Future[tuple[int, tuple[Plain, ...]]]:
         """The version of the weight sync that it took last, and what each of its workers got of it."""
         ...
 
-    def catch_up(self) -> Future[None]:
+    def load_newest_snapshot(self) -> Future[None]:
         """Take the newest snapshot from where it lies."""
         ...
 
-    def adopt(self, version: int, folder: str) -> Future[None]:
+    def load_adapter(self, version: int, folder: str) -> Future[None]:
         """Sample with a LoRA adapter from the next request on."""
         ...
 
-    def rate(self, sequences: tuple[tuple[int, ...], ...]) -> Future[tuple[tuple[float, ...], ...]]:
+    def score_sequences(
+        self, sequences: tuple[tuple[int, ...], ...]
+    ) -> Future[tuple[tuple[float, ...], ...]]:
         """The log-probability of each token of each sequence given those before it; 0 for the first."""
         ...
 
-    def draw(self, sequences: int, tokens: int) -> Future[tuple[tuple[int, ...], ...]]:
+    def sample_text(self, sequences: int, tokens: int) -> Future[tuple[tuple[int, ...], ...]]:
         """Text of the model's own: so many sequences, sampled from nothing but a token that begins a text."""
         ...

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-HOPELESS = 5
+GONE_LIMIT = 5
 """Times that all lost engines have to be called gone; one that is about to start again may be, for once."""
 
 
@@ -52,19 +52,19 @@ class Engines:
                 raise Stalled(f"{handle.name} did not {what} within {self._timeout_s:g} s") from error
         return answers
 
-    def facts(self) -> dict[str, EngineFacts]:
+    def get_status(self) -> dict[str, EngineFacts]:
         """How each is."""
-        return self.each("say how it is", lambda handle: handle.facts())
+        return self.each("say how it is", lambda handle: handle.get_status())
 
     def returned(self, retry_s: float = 0.5) -> Engines:
         """The lost ones that are back before the deadline; the others stay lost."""
         back = Engines([], self._left())
-        hopeless = 0
-        while self.lost and self._left() > 0 and hopeless < HOPELESS:
+        gone_in_a_row = 0
+        while self.lost and self._left() > 0 and gone_in_a_row < GONE_LIMIT:
             gone = 0
             for handle in list(self.lost):
                 try:
-                    handle.facts().result(self._left())
+                    handle.get_status().result(self._left())
                 except EngineGone:
                     gone += 1
                 except (EngineLost, FutureTimeout):
@@ -72,7 +72,7 @@ class Engines:
                 else:
                     self.lost.remove(handle)
                     back.there.append(handle)
-            hopeless = hopeless + 1 if gone == len(self.lost) else 0
+            gone_in_a_row = gone_in_a_row + 1 if gone == len(self.lost) else 0
             if self.lost:
                 time.sleep(min(retry_s, self._left()))
         return back

@@ -93,12 +93,12 @@ class GpuTransfer:
 
     def _meet(self, engines: Engines) -> None:
         """On rank 0 when an engine is another one than last time, on other ranks once."""
-        facts: dict[str, Any] = dict(engines.facts())
+        facts: dict[str, Any] = dict(engines.get_status())
         there = {name: found.incarnation for name, found in facts.items()}
         if self._sender is not None and there == self._met:
             return
         if self._sender is not None:
-            engines.each("forget the former group", lambda handle: handle.disconnect())
+            engines.each("forget the former group", lambda handle: handle.disconnect_learner())
             self.close()
         self._client.workers = {name: found.workers for name, found in facts.items()}
         self._sender = self._connect(self._client, self._source, self._rank)

@@ -80,7 +80,8 @@ class EnginesClient:
         """Weights are coming."""
         contents = self._delivery.contents
         self._all(
-            "begin an update", lambda engines: engines.each("begin", lambda handle: handle.begin(contents))
+            "begin an update",
+            lambda engines: engines.each("begin", lambda handle: handle.begin_update(contents)),
         )
 
     def update_weights(self, update_info: dict[str, Any] | list[dict[str, Any]]) -> None:
@@ -90,12 +91,16 @@ class EnginesClient:
         info = dict(update_info)
         if (handles := info.pop("ipc_handles", None)) is not None:
             info["ipc_handles_pickled"] = base64.b64encode(pickle.dumps(handles)).decode()
-        self._all("take weights", lambda engines: engines.each("update", lambda handle: handle.update(info)))
+        self._all(
+            "take weights", lambda engines: engines.each("update", lambda handle: handle.update_weights(info))
+        )
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
         """They are complete; the version is the weight sync's."""
         version = int(weight_version) if weight_version is not None else self.version
-        self._all("finish", lambda engines: engines.each("finish", lambda handle: handle.finish(version)))
+        self._all(
+            "finish", lambda engines: engines.each("finish", lambda handle: handle.finish_update(version))
+        )
 
     def _all(self, what: str, call: Callable[[Engines], object]) -> None:
         if self.engines is None:
@@ -108,7 +113,7 @@ class EnginesClient:
 
 
 def _connect(info: Callable[[str], Mapping[str, object]]) -> Callable[[Any], Any]:
-    return lambda handle: handle.connect(info(handle.name))
+    return lambda handle: handle.connect_learner(info(handle.name))
 
 
 def within(timeout_s: float, what: str, work: Callable[[], None]) -> None:

@@ -92,7 +92,7 @@ class Delivery:
                 f"the learner sent other tensors with version {version} than before: {_some(other)}"
             )
         self._names = frozenset(sent)
-        answers = engines.each("say what it took", lambda handle: handle.receipts())
+        answers = engines.each("say what it took", lambda handle: handle.get_receipts())
         for name, (taken, plains) in answers.items():
             if taken != version:
                 raise StaleWeights(f"{name} took version {taken} of the weights, and {version} was sent")

@@ -45,9 +45,9 @@ class SharedFile:
     def transfer(self, version: int, engines: Engines) -> int:
         if self._rank == 0:
             info = {"path": str(self._path)}
-            engines.each("begin an update", lambda handle: handle.begin(self.delivery.contents))
-            engines.each("take the weights", lambda handle: handle.update(info))
-            engines.each("finish an update", lambda handle: handle.finish(version))
+            engines.each("begin an update", lambda handle: handle.begin_update(self.delivery.contents))
+            engines.each("take the weights", lambda handle: handle.update_weights(info))
+            engines.each("finish an update", lambda handle: handle.finish_update(version))
         return 0
 
     def keep(self, version: int) -> None:

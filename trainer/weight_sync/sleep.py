@@ -30,20 +30,20 @@ class Sleep:
     def begin(self, engines: Engines) -> None:
         """No rank goes on before all engines have left the memory to it."""
         if self._on:
-            engines.each("sleep", lambda handle: handle.sleep(self._mode))
+            engines.each("sleep", lambda handle: handle.enter_sleep(self._mode))
             from_rank_zero(None)
 
     def wake_weights(self, engines: Engines) -> None:
         """No engine takes memory before all ranks have given up what they do not use."""
         if self._on:
             _give_back()
-            engines.each("take its memory back", lambda handle: handle.wake("weights"))
+            engines.each("take its memory back", lambda handle: handle.wake_up("weights"))
 
     def wake_cache(self, engines: Engines) -> None:
         """They sample again."""
         if self._on:
             _give_back()
-            engines.each("take its memory back", lambda handle: handle.wake("kv_cache"))
+            engines.each("take its memory back", lambda handle: handle.wake_up("kv_cache"))
 
 
 def _give_back() -> None:

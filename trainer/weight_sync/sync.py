@@ -117,7 +117,7 @@ class WeightSync:
             lost=tuple(handle.name for handle in engines.lost),
         )
 
-    def rest(self) -> None:
+    def sleep_engines(self) -> None:
         """Have engines that sleep leave their GPUs to the learner, up to the next weight sync; collective.
 
         Raises:
@@ -126,7 +126,7 @@ class WeightSync:
         """
         self._sleep.begin(self._engines())
 
-    def wake(self) -> None:
+    def wake_engines(self) -> None:
         """Have them sample again with the weights that they have; collective."""
         engines = self._engines()
         self._sleep.wake_weights(engines)
@@ -142,12 +142,12 @@ class WeightSync:
     def _given(self, version: int, engines: Engines) -> int:
         pauses, mode = self._transport.pauses, self._settings.in_flight
         if pauses:
-            engines.each("pause", lambda handle: handle.pause(mode))
+            engines.each("pause", lambda handle: handle.pause_generation(mode))
         self._sleep.wake_weights(engines)
         size = self._transport.transfer(version, engines)
         self._sleep.wake_cache(engines)
         if pauses:
-            engines.each("resume", lambda handle: handle.resume())
+            engines.each("resume", lambda handle: handle.resume_generation())
         return size
 
     def _catch_up(self, version: int, engines: Engines) -> None:
@@ -155,14 +155,14 @@ class WeightSync:
         if not engines.lost:
             return
         back = engines.returned()
-        behind = {name for name, facts in back.facts().items() if facts.version != version}
+        behind = {name for name, facts in back.get_status().items() if facts.version != version}
         late = Engines(
             [handle for handle in back.there if handle.name in behind], self._settings.sync.timeout_s
         )
-        late.each("pause", lambda handle: handle.pause("keep"))
-        late.each("catch up", lambda handle: handle.catch_up())
-        late.each("resume", lambda handle: handle.resume())
-        behind = {name for name, facts in late.facts().items() if facts.version != version}
+        late.each("pause", lambda handle: handle.pause_generation("keep"))
+        late.each("catch up", lambda handle: handle.load_newest_snapshot())
+        late.each("resume", lambda handle: handle.resume_generation())
+        behind = {name for name, facts in late.get_status().items() if facts.version != version}
         gone = {handle.name for handle in late.lost} | behind
         engines.lost.extend(back.lost)
         engines.there.extend(handle for handle in back.there if handle.name not in gone)

@@ -95,7 +95,7 @@ async def test_log_probabilities_are_those_of_the_distribution_that_was_sampled_
         generations = await asyncio.gather(*(pool.generate(each) for each in hot))
         again = await pool.generate(hot[3])
         stopped = await pool.generate(request(200, 1, stop_ids=(5, 6, 7, 8, 9)))
-        scored = await pool.score(hot[0].token_ids)
+        scored = await pool.score_tokens(hot[0].token_ids)
 
     for asked, generation in zip(hot, generations, strict=True):
         assert difference(learner, asked, generation, temperature=1.7) < EXACT
@@ -193,15 +193,15 @@ async def test_a_turn_waits_while_its_engine_sleeps_and_goes_on_with_the_weights
         async with EnginePool([engine]) as pool:
             turn = asyncio.create_task(pool.generate(asked))
             async with asyncio.timeout(60):
-                while not (await engine.status()).running:  # noqa: ASYNC110 - an engine has no event for it
+                while not (await engine.check_health()).running:  # noqa: ASYNC110 - an engine has no event for it
                     await asyncio.sleep(0.05)
-            await asyncio.to_thread(weight_sync.rest)
-            status = await engine.status()
+            await asyncio.to_thread(weight_sync.sleep_engines)
+            status = await engine.check_health()
             assert (status.paused, status.running) == (True, 1)
             learner.move(0.05, seed=1)
             await asyncio.to_thread(weight_sync.sync_weights, 1)
             generation = await turn
-        assert not (await engine.status()).paused
+        assert not (await engine.check_health()).paused
         last = generation.versions[-1]
         assert (len(generation.token_ids), last.version) == (LONG, 1)
         assert difference(learner, asked, generation, start=last.start) < EXACT
@@ -215,7 +215,7 @@ async def test_an_engine_that_is_killed_under_load_comes_back_with_the_newest_we
     learner.move(0.05, seed=7)
     weight_sync.sync_weights(7)
     (handle,) = engine_handles(run.engine_settings)
-    alive = await handle.status()
+    alive = await handle.check_health()
     asked = [request(LONG, seed) for seed in range(8)]
     async with EnginePool([handle]) as pool:
         turns = [asyncio.create_task(pool.generate(each)) for each in asked]
@@ -223,7 +223,7 @@ async def test_an_engine_that_is_killed_under_load_comes_back_with_the_newest_we
         os.kill(alive.process, signal.SIGKILL)
         generations = await asyncio.gather(*turns)
         (health,) = pool.health()
-    risen = await handle.status()
+    risen = await handle.check_health()
 
     assert health.losses == 1
     assert risen.incarnation != alive.incarnation
@@ -237,10 +237,10 @@ async def test_an_update_that_breaks_off_ends_the_engine_and_a_weight_sync_finds
     engine, run, learner
 ):
     learner.move(0.05, seed=8)
-    alive = await engine.status()
-    await asyncio.to_thread(engine.begin(True).result, 60)
+    alive = await engine.check_health()
+    await asyncio.to_thread(engine.begin_update(True).result, 60)
     report = await asyncio.to_thread(make_weight_sync(run.sync_settings, [engine], learner, rank=0).report, 8)
-    risen = await engine.status()
+    risen = await engine.check_health()
 
     assert report.lost == ()
     assert report.agreement is not None

@@ -65,12 +65,12 @@ def world(request, tmp_path_factory):
 
 def test_all_that_was_sent_is_taken_and_loaded_also_by_an_engine_that_catches_up(world):
     world.sync_weights()
-    version, (receipt,) = world.engine.receipts().result()
+    version, (receipt,) = world.engine.get_receipts().result()
     assert version == world.version
     assert receipt["left_out"] == []
     assert {name for name, _ in world.owner.named_weights()} <= receipt["tensors"].keys()
-    world.engine.catch_up().result()
-    assert world.engine.receipts().result() == (version, (receipt,))
+    world.engine.load_newest_snapshot().result()
+    assert world.engine.get_receipts().result() == (version, (receipt,))
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ async def test_health_is_watched_on_after_an_answer_that_nobody_thought_of():
 async def test_scores_survive_a_death_too():
     engine = FakeEngine(dead=True)
     pool = EnginePool([engine], LIMITS)
-    scored = asyncio.create_task(pool.score((1, 2, 3)))
+    scored = asyncio.create_task(pool.score_tokens((1, 2, 3)))
     await asyncio.sleep(0.01)
     engine.dead = False
     assert await scored == (0.0, 0.0, 0.0)

@@ -84,10 +84,10 @@ class Journal:
         self.calls.append(("publish", version))
         return {"sync/seconds": 0.1}
 
-    def rest(self):
-        self.calls.append(("rest",))
+    def sleep_engines(self):
+        self.calls.append(("sleep",))
 
-    def wake(self):
+    def wake_engines(self):
         self.calls.append(("wake",))
 
     def record(self, step, metrics):
@@ -110,7 +110,7 @@ class Journal:
 def played(config, start=0, begun=None):
     """What was called, but for who has the GPUs meanwhile."""
     calls = journal_of(config, start, begun).calls
-    return [call for call in calls if call not in (("rest",), ("wake",))]
+    return [call for call in calls if call not in (("sleep",), ("wake",))]
 
 
 def journal_of(config, start=0, begun=None):
@@ -131,15 +131,15 @@ WARM = WarmStartConfig(demonstrations="none.jsonl", steps=2)
 
 def test_engines_leave_their_gpus_before_the_learner_computes_and_wake_where_nothing_is_synced():
     calls = journal_of(RunConfig(steps=2, sync=SyncConfig(every=2))).calls
-    watched = ("take", "rest", "annotate", "update", "wake", "publish")
-    step = ["take", "rest", "annotate", "update"]
+    watched = ("take", "sleep", "annotate", "update", "wake", "publish")
+    step = ["take", "sleep", "annotate", "update"]
     assert [call[0] for call in calls if call[0] in watched] == ["publish", *step, "wake", *step, "publish"]
 
 
 def test_engines_stay_away_from_their_gpus_for_the_whole_of_a_warm_start():
     calls = journal_of(RunConfig(steps=1, warm_start=WARM)).calls
-    watched = [call[0] for call in calls if call[0] in ("rest", "update", "wake", "publish")]
-    assert watched == ["rest", "update", "rest", "update", "publish", "rest", "update", "publish"]
+    watched = [call[0] for call in calls if call[0] in ("sleep", "update", "wake", "publish")]
+    assert watched == ["sleep", "update", "sleep", "update", "publish", "sleep", "update", "publish"]
 
 
 def test_a_weight_sync_is_given_the_batch_that_was_learned_from_last():

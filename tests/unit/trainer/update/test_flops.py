@@ -54,7 +54,7 @@ def test_an_update_tells_its_speed_and_its_share_of_the_peak(folder):
 
 
 def test_a_rate_above_the_measured_peak_raises_the_peak(folder):
-    meter = Meter(load_model(folder, run_config()), torch.device("cpu"), 1, half=False)
+    meter = Meter(load_model(folder, run_config().learner_settings), torch.device("cpu"), 1, half=False)
     rows = [Row(np.zeros(512, dtype=np.int32), np.arange(512) > 0)]
     assert meter.metrics(rows, passes=1, seconds=1e-12)["throughput/mfu"] == 1.0
     assert meter.metrics(rows, passes=1, seconds=2e-12)["throughput/mfu"] == pytest.approx(0.5)

@@ -34,5 +34,5 @@ def test_the_learner_of_the_tests_on_gpus_syncs_what_it_moved(tmp_path):
     report = learner.sync_weights(1)
     assert (report.version, report.lost) == (1, ())
     assert report.agreement.difference < 1e-5
-    (said,) = engine.rate([(1, 2, 3, 4)]).result()
+    (said,) = engine.score_sequences([(1, 2, 3, 4)]).result()
     assert learner.logprobs((1, 2, 3, 4)) == pytest.approx(said, abs=1e-5)

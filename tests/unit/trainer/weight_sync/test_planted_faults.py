@@ -54,7 +54,7 @@ class World:
     def update(self, step, times=1):
         """Learn, and sync weights; what the last weight sync was judged to be."""
         for _ in range(times):
-            self.owner.learn(self.engine.draw(4, 24).result(), step)
+            self.owner.learn(self.engine.sample_text(4, 24).result(), step)
             judgement = self.sync_weights()
         return judgement
 

@@ -19,7 +19,7 @@ from trainer.weight_sync.snapshots import (
 from trainer.weight_sync.sync import make_weight_sync
 from trainer.weight_sync.weights import file_weights
 
-UPDATE = ["pause", "begin", "update", "finish", "resume"]
+UPDATE = ["pause_generation", "begin_update", "update_weights", "finish_update", "resume_generation"]
 
 
 class Owner:
@@ -57,7 +57,9 @@ def run(tmp_path):
 def verbs(handle):
     """What the engine was told to do; questions are left out."""
     names = [verb if isinstance(verb, str) else verb[0] for verb in handle.verbs]
-    return [name for name in names if name not in ("facts", "draw", "rate", "receipts")]
+    return [
+        name for name in names if name not in ("get_status", "sample_text", "score_sequences", "get_receipts")
+    ]
 
 
 def told(handles, version, run):
@@ -71,8 +73,8 @@ def test_engines_stand_still_while_they_take_weights_and_are_asked_afterwards(ru
     report = make_weight_sync(run.sync_settings, handles, owner, 0).report(3)
     for handle in handles:
         assert verbs(handle) == UPDATE
-        assert ("pause", "keep") in handle.verbs
-        assert handle.verbs[-3:] == ["receipts", "facts", "rate"]
+        assert ("pause_generation", "keep") in handle.verbs
+        assert handle.verbs[-3:] == ["get_receipts", "get_status", "score_sequences"]
         assert handle.version == 3
     assert (report.version, report.agreement.difference, report.lost) == (3, 0.0, ())
     assert report.bytes > 0
@@ -82,7 +84,7 @@ def test_turns_are_aborted_where_the_run_says_so(run, owner):
     run = run.model_copy(update={"rollout": run.rollout.model_copy(update={"in_flight": "abort"})})
     handle = FakeHandle()
     make_weight_sync(run.sync_settings, [handle], owner, 0).sync_weights(1)
-    assert ("pause", "abort") in handle.verbs
+    assert ("pause_generation", "abort") in handle.verbs
 
 
 @pytest.fixture
@@ -93,23 +95,33 @@ def sleeping(run):
 def test_engines_that_sleep_wake_around_a_weight_sync_weights_before_it_and_cache_behind_it(sleeping, owner):
     handle = FakeHandle()
     weight_sync = make_weight_sync(sleeping.sync_settings, [handle], owner, 0)
-    weight_sync.rest()
+    weight_sync.sleep_engines()
     weight_sync.sync_weights(1)
-    said = [verb for verb in handle.verbs if verb[0] in ("sleep", "wake") or verb in ("begin", "resume")]
-    assert said == [("sleep", "keep"), ("wake", "weights"), "begin", ("wake", "kv_cache"), "resume"]
+    said = [
+        verb
+        for verb in handle.verbs
+        if verb[0] in ("enter_sleep", "wake_up") or verb in ("begin_update", "resume_generation")
+    ]
+    assert said == [
+        ("enter_sleep", "keep"),
+        ("wake_up", "weights"),
+        "begin_update",
+        ("wake_up", "kv_cache"),
+        "resume_generation",
+    ]
 
 
 def test_engines_that_sleep_wake_with_the_weights_that_they_have_where_nothing_is_synced(sleeping, owner):
     handle = FakeHandle()
-    make_weight_sync(sleeping.sync_settings, [handle], owner, 0).wake()
-    assert handle.verbs == [("wake", "weights"), ("wake", "kv_cache")]
+    make_weight_sync(sleeping.sync_settings, [handle], owner, 0).wake_engines()
+    assert handle.verbs == [("wake_up", "weights"), ("wake_up", "kv_cache")]
 
 
 def test_engines_keep_their_memory_unless_the_run_says_otherwise(run, owner):
     handle = FakeHandle()
     weight_sync = make_weight_sync(run.sync_settings, [handle], owner, 0)
-    weight_sync.rest()
-    weight_sync.wake()
+    weight_sync.sleep_engines()
+    weight_sync.wake_engines()
     assert handle.verbs == []
 
 
@@ -203,15 +215,15 @@ def test_an_engine_that_dies_on_the_way_holds_nobody_up_and_comes_back_with_the_
     assert verbs(alive) == UPDATE
     assert dead.version == alive.version == 3
     assert report.lost == ()
-    assert "rate" in dead.verbs
+    assert "score_sequences" in dead.verbs
 
 
 def test_an_engine_that_came_back_just_before_the_weights_lay_there_takes_them_now(run, owner):
-    handles = [FakeHandle("dies", dies_at="pause", rises_with=2)]
+    handles = [FakeHandle("dies", dies_at="pause_generation", rises_with=2)]
     told(handles, 3, run)
     report = make_weight_sync(run.sync_settings, handles, owner, 0).report(3)
     assert handles[0].version == 3
-    assert verbs(handles[0]) == ["pause", "catch_up", "resume"]
+    assert verbs(handles[0]) == ["pause_generation", "load_newest_snapshot", "resume_generation"]
     assert report.lost == ()
 
 
@@ -241,7 +253,7 @@ def test_an_adapter_is_taken_while_engines_go_on(run, owner):
     report = make_weight_sync(run.sync_settings, [handle], owner, 0).report(3)
     snapshot = newest_snapshot(snapshot_folder(run.folder, run.sync.folder))
     assert (snapshot.version, snapshot.kind) == (3, "adapter")
-    assert verbs(handle) == ["adopt"]
+    assert verbs(handle) == ["load_adapter"]
     assert report.bytes > 6 * 4
     assert report.paused_s == 0.0
 

@@ -4,39 +4,39 @@ from trainer.engines.generation import Finish, Generation
 from trainer.types import VersionSpan
 
 
-class FakeCore:
+class FakeBackend:
     """Samples zeros, and notes what it is called with."""
 
     def __init__(self, context=100):
         self.context = context
         self.calls = []
         self.marked = []
-        self.drawn = []
+        self.requests = []
         self.adapters = []
         self.refuses = None
 
-    async def generate(self, draw):
-        self.drawn.append(draw)
-        count = draw.max_tokens
+    async def generate(self, request):
+        self.requests.append(request)
+        count = request.max_tokens
         version = self.marked[-1] if self.marked else 0
         return Generation((0,) * count, (-1.0,) * count, Finish.LENGTH, (VersionSpan(0, count, version),))
 
-    async def score(self, token_ids, adapter):
+    async def score_tokens(self, token_ids, adapter):
         return (0.0,) * len(token_ids)
 
-    async def pause(self, mode):
+    async def pause_generation(self, mode):
         pass
 
-    async def resume(self):
+    async def resume_generation(self):
         pass
 
-    async def sleep(self, mode):
-        self.calls.append(("sleep", mode))
+    async def enter_sleep(self, mode):
+        self.calls.append(("enter_sleep", mode))
 
-    async def wake(self, part):
+    async def wake_up(self, part):
         if part == self.refuses:
             raise RuntimeError("no room")
-        self.calls.append(("wake", part))
+        self.calls.append(("wake_up", part))
 
     async def call(self, method, arguments):
         if method == self.refuses:
@@ -44,13 +44,13 @@ class FakeCore:
         self.calls.append((method, arguments))
         return (f"of {method}",)
 
-    async def mark(self, version):
+    async def set_weight_version(self, version):
         self.marked.append(version)
 
-    async def add_adapter(self, adapter):
+    async def load_adapter(self, adapter):
         self.adapters.append(adapter)
 
-    async def check(self):
+    async def check_health(self):
         pass
 
     def failure(self):
