@@ -1,4 +1,4 @@
-"""Request bodies: checked to be strict JSON of bounded depth, parsed into a model.
+"""Parse request bodies: strict JSON of bounded depth, into a model.
 
 What passes here is finite, shallow and valid: the rest of the service and the boxes see only what a model
 of the contract has accepted. How long parsing takes is bounded by the number of values in a body, which is
@@ -116,9 +116,9 @@ def _parsed(model: type[Model], body: bytes, max_depth: int, max_values: int) ->
 
 
 def _check_text(body: bytes, max_depth: int, max_values: int) -> None:
-    """Refuse too many values, too deep ones, NaN and Infinity.
+    """Reject too many values, too deep ones, NaN and Infinity.
 
-    Counts that prove a small body harmless spare it the exact scan.
+    A small body whose counts are below the limits is not scanned exactly.
     """
     if len(body) <= LARGE_BODY:
         opened = body.count(b"{") + body.count(b"[")
@@ -133,7 +133,7 @@ def _check_text(body: bytes, max_depth: int, max_values: int) -> None:
 
 
 def _structure(body: bytes, max_values: int) -> bytes:
-    """What is left when strings are taken out; linear in C, exact for whatever the parser will accept.
+    """Return the body without its strings; linear in C, and exact for every body that the parser accepts.
 
     Looks at a piece at a time, so that a body of too many values is refused after the first of them, and
     that no call into C holds the interpreter for long. Raises ServiceError(BODY_TOO_LARGE).
@@ -143,7 +143,7 @@ def _structure(body: bytes, max_values: int) -> bytes:
     in_string = False
     while start < len(body):
         piece = body[start : start + _PIECE]
-        # An escape that the end of the piece cuts belongs to the next one.
+        # An escape that the end of the piece would split goes to the next one.
         cut = len(piece) - len(piece.rstrip(b"\\"))
         if cut % 2 and len(piece) < len(body) - start:
             piece = piece[:-1]
@@ -169,7 +169,7 @@ def _depth(structure: bytes) -> int:
 
 
 def _check_numbers(parsed: BaseModel) -> None:
-    """Refuse numbers that overflow (1e999) where the schema leaves values open."""
+    """Reject numbers that overflow (1e999) where the schema leaves values open."""
     if not _finite(parsed):
         raise ServiceError(ErrorCode.MALFORMED_JSON, "a number is too large")
 

@@ -1,4 +1,4 @@
-"""One HTTP request on its way through the gateway: its id, its tenant, and what became of it."""
+"""The state of an HTTP request in the gateway: its id, its tenant and its outcome."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 EXCHANGE = "sandbox_service.exchange"
 """Key under which the ASGI scope carries the exchange."""
 ABANDONED = 499
-"""Status of requests whose client went away before the answer; it exists in logs and metrics only."""
+"""Status of requests whose client disconnected before the response; for logs and metrics only."""
 UNMATCHED = "unmatched"
-"""Route name of requests that no route takes; keeps unknown paths out of the metrics' labels."""
+"""Route name of requests without a route, to keep unknown paths out of the metrics' labels."""
 
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _SLASHES = re.compile("//+")
@@ -29,7 +29,7 @@ _SLASHES = re.compile("//+")
 
 @dataclass(slots=True)
 class Exchange:
-    """What the parts of the gateway know of the request that they work on."""
+    """The data that the parts of the gateway share about a request."""
 
     request_id: str
     method: str
@@ -37,7 +37,7 @@ class Exchange:
     headers: dict[bytes, bytes]
     query: bytes = b""
     id_is_malformed: bool = False
-    """The caller gave an id that cannot be taken over."""
+    """The caller sent a malformed request id."""
     started: float = field(default_factory=time.perf_counter)
     route: str = UNMATCHED
     tenant: str = ""
@@ -45,25 +45,25 @@ class Exchange:
     status: int = ABANDONED
     error: ErrorCode | None = None
     body_bytes: int = 0
-    """What counts of its body while it is worked on."""
+    """Bytes of its body that BodyReader counts."""
     hang_up: bool = False
-    """Its body was left unread, so the connection ends with the answer."""
+    """Its body was not read completely, so the connection closes after the response."""
     permit: Permit | None = None
     """Its permit of the fair queue, if there are several tenants."""
 
     @property
     def last_headers(self) -> tuple[tuple[bytes, bytes], ...]:
-        """Headers that depend on how the request came to its end."""
+        """Headers that depend on the request's outcome."""
         return ((b"connection", b"close"),) if self.hang_up else ()
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since the request came."""
+        """Seconds since the request arrived."""
         return time.perf_counter() - self.started
 
 
 def begin(scope: Scope) -> Exchange:
-    """The exchange of a request; its id is the caller's when that is well formed."""
+    """Return the exchange of a request; its id is the caller's if that is well formed."""
     headers = dict(scope["headers"])
     given = headers.get(b"x-request-id")
     usable = given is not None and _REQUEST_ID.fullmatch(given) is not None
@@ -78,5 +78,5 @@ def begin(scope: Scope) -> Exchange:
 
 
 def collapse_slashes(path: str) -> str:
-    """The path with runs of slashes made one: some releases of a common client send two."""
+    """Return the path with repeated slashes collapsed; some releases of a common client send two."""
     return _SLASHES.sub("/", path) if "//" in path else path

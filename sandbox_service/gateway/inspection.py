@@ -1,4 +1,4 @@
-"""Routes that tell about the service: environments, instances, trajectories, statistics."""
+"""Read-only routes: environments, instances, trajectories, statistics."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 InstancePath = Annotated[InstanceId, Path(description="The instance.")]
 MOST_LISTED = 1000
-"""Entries of a page."""
-_LIMIT = "At most so many entries; in a listing of instances, so many of each supervisor."
+"""Maximum entries of a page."""
+_LIMIT = "Maximum number of entries; in a listing of instances, of each supervisor."
 Limit = Annotated[int, Query(ge=1, le=MOST_LISTED, description=_LIMIT)]
-_CURSOR = "`next_cursor` of the page before; the first page when missing."
+_CURSOR = "`next_cursor` of the previous page; the first page if missing."
 InstancesCursor = Annotated[
     str | None,
     Query(
@@ -61,14 +61,14 @@ ENDED_CODES = frozenset(
         ErrorCode.INSTANCE_LOST,
     }
 )
-"""What a call is answered when its instance has ended, or never was."""
+"""Errors of a call whose instance has ended or never existed."""
 
 _SUPERVISORS: TypeAdapter[SupervisorStats] = TypeAdapter(SupervisorStats)
 _LISTS: TypeAdapter[Instances] = TypeAdapter(Instances)
 
 
 def exchange_of(request: Request) -> Exchange:
-    """The exchange that the gateway put into the request's scope."""
+    """Return the exchange that the gateway put into the request's scope."""
     exchange: Exchange = request.scope[EXCHANGE]
     return exchange
 
@@ -76,7 +76,7 @@ def exchange_of(request: Request) -> Exchange:
 async def fleet_stats(
     dispatcher: Dispatcher, exchange: Exchange, timeout_s: float | None = None
 ) -> list[SupervisorStats]:
-    """Statistics of every supervisor that answers."""
+    """Return the statistics of every supervisor that answers."""
     frames = await dispatcher.call_all(exchange, Op.STATS, timeout_s)
     return sorted((_SUPERVISORS.validate_json(frame.body) for frame in frames), key=lambda each: each.name)
 
@@ -88,9 +88,9 @@ async def instances_page(
     limit: int = MOST_LISTED,
     prefix: str = "",
 ) -> Instances:
-    """A page of the calling tenant's instances that some supervisor knows, recently ended ones included.
+    """Return a page of the calling tenant's instances, including recently ended ones.
 
-    The cursor says for each supervisor that has more where its next page begins.
+    The cursor has, for each supervisor with more instances, the start of its next page.
     """
     details: dict[str, object] = {"limit": limit, "prefix": prefix}
     after = {} if cursor is None else _places_of(cursor)
@@ -109,7 +109,7 @@ async def instances_page(
 async def list_all_instances(
     dispatcher: Dispatcher, exchange: Exchange, prefix: str = ""
 ) -> list[InstanceStatus]:
-    """The calling tenant's instances of which the id begins with ``prefix``, recently ended ones included."""
+    """Return all of the calling tenant's instances whose id has the prefix, also recently ended ones."""
     page = await instances_page(dispatcher, exchange, prefix=prefix)
     found = list(page.instances)
     while page.next_cursor is not None:
@@ -125,7 +125,7 @@ async def trajectory_page(
     cursor: str | None = None,
     limit: int = MOST_LISTED,
 ) -> list[bytes]:
-    """The JSON of a page of an instance's trajectory, in parts of bounded size."""
+    """Return the JSON of a page of an instance's trajectory, in parts of bounded size."""
     after = -1 if cursor is None else int(cursor)
     parts: list[bytes] = []
     total = -1
@@ -134,7 +134,7 @@ async def trajectory_page(
         reply = await dispatcher.call_instance(exchange, Op.TRAJECTORY, instance_id, details)
         whole = reply.meta.get("total", len(reply.body))
         if total not in (-1, whole):
-            # Something happened to the instance in between, and the page is another one now.
+            # The instance changed between two parts, so the page is read again.
             parts, total = [], -1
             continue
         total = whole
@@ -148,23 +148,23 @@ def _places_of(cursor: str) -> dict[str, int]:
 
 
 async def instance_status(dispatcher: Dispatcher, exchange: Exchange, instance_id: str) -> InstanceStatus:
-    """The state of one instance. Raises ServiceError(UNKNOWN_INSTANCE)."""
+    """Return the state of an instance. Raises ServiceError(UNKNOWN_INSTANCE)."""
     reply = await dispatcher.call_instance(exchange, Op.INSTANCES, instance_id)
     for status in _LISTS.validate_json(reply.body).instances:
         if status.instance_id == instance_id:
             return status
-    raise ServiceError(ErrorCode.UNKNOWN_INSTANCE, f"there is no instance {instance_id!r}")
+    raise ServiceError(ErrorCode.UNKNOWN_INSTANCE, f"unknown instance {instance_id!r}")
 
 
 class InspectionRoutes:
-    """Handlers of the routes that only look."""
+    """Handlers of the read-only routes."""
 
     def __init__(self, dispatcher: Dispatcher, registry: Registry) -> None:
         self._dispatcher = dispatcher
         self._registry = registry
 
     def router(self) -> APIRouter:
-        """The routes, with the errors that each may answer."""
+        """Return the routes, with the errors of each."""
         router = APIRouter(tags=["inspection"])
         fleet = THROUGH_FLEET
         one = (*THROUGH_FLEET, ErrorCode.UNKNOWN_INSTANCE)
@@ -185,18 +185,18 @@ class InspectionRoutes:
         return router
 
     async def environments(self) -> Response:
-        """Describe all environments that are served."""
+        """List the served environments."""
         catalogs = self._registry.catalogs
         return _json(Environments(environments=tuple(catalogs[name].describe() for name in sorted(catalogs))))
 
     async def instances(
         self, request: Request, cursor: InstancesCursor = None, limit: Limit = MOST_LISTED
     ) -> Response:
-        """List the calling tenant's live and recently ended instances, a page at a time."""
+        """List the calling tenant's live and recently ended instances in pages."""
         return _json(await instances_page(self._dispatcher, exchange_of(request), cursor, limit))
 
     async def instance(self, request: Request, instance_id: InstancePath) -> Response:
-        """Tell the state of an instance; looking does not renew its lease."""
+        """Return the state of an instance; this does not renew its lease."""
         return _json(await instance_status(self._dispatcher, exchange_of(request), instance_id))
 
     async def trajectory(
@@ -206,15 +206,15 @@ class InspectionRoutes:
         cursor: EventsCursor = None,
         limit: Limit = MOST_LISTED,
     ) -> Response:
-        """Give the recorded history of an instance, also after its end, a page at a time.
+        """Return the recorded history of an instance in pages, also after its end.
 
-        A page has at most ``limit`` events and about 4 MiB, or a single event that is larger.
+        A page has at most ``limit`` events and about 4 MiB, or one larger event.
         """
         parts = await trajectory_page(self._dispatcher, exchange_of(request), instance_id, cursor, limit)
         return _InParts(parts)
 
     async def stats(self, request: Request) -> Response:
-        """Tell the state of the fleet's pools."""
+        """Return the statistics of the fleet's pools."""
         fleet = await fleet_stats(self._dispatcher, exchange_of(request))
         pools = [pool for supervisor in fleet for pool in supervisor.pools]
         return _json(
