@@ -66,5 +66,5 @@ def test_ray_gets_another_start_when_what_the_first_left_is_gone(start):
 def test_a_start_that_keeps_failing_says_what_may_help(start):
     with pytest.raises(NotReadyError, match=r"timed out \(4 attempts; on a busy machine, try again"):
         start(STARTS)
-    with pytest.raises(NotReadyError, match=r"\(1 attempts; .*fleet.start_timeout_s is 1e-09"):
+    with pytest.raises(NotReadyError, match=r"\(1 attempts; .*fleet.start_timeout_s, which is 1e-09"):
         start(1, start_timeout_s=1e-9)
