@@ -3,8 +3,6 @@
 import ast
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
     "sandbox_service",
@@ -17,6 +15,7 @@ PACKAGES = (
 )
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 BANNED = {"utils", "util", "common", "misc", "helpers", "manager"}
+TREES = {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in SOURCES}
 
 UNTYPED_DICTS = {
     "sandbox_service/gateway/openapi.py": "FastAPI's own type of an OpenAPI document",
@@ -40,43 +39,38 @@ UNTYPED_DICTS = {
 }
 """Files outside of the environments that use ``dict[str, Any]``, and why; the list only becomes shorter."""
 
-each_source = pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+
+def test_no_file_is_longer_than_400_lines() -> None:
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in SOURCES}
+    assert {name: length for name, length in lengths.items() if length > 400} == {}
 
 
-@each_source
-def test_no_file_is_longer_than_400_lines(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 400
-
-
-@each_source
-def test_no_function_is_longer_than_60_lines(path: Path) -> None:
+def test_no_function_is_longer_than_60_lines() -> None:
     long = [
-        f"{node.name}: {node.end_lineno - node.lineno + 1}"
-        for node in ast.walk(ast.parse(path.read_text()))
+        f"{name}: {node.name}: {node.end_lineno - node.lineno + 1}"
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.end_lineno is not None
         and node.end_lineno - node.lineno + 1 > 60
     ]
-    assert not long
+    assert long == []
 
 
-@each_source
-def test_a_file_is_named_after_a_noun_of_the_domain(path: Path) -> None:
-    assert path.stem not in BANNED
+def test_a_file_is_named_after_a_noun_of_the_domain() -> None:
+    assert [str(path) for path in SOURCES if path.stem in BANNED] == []
 
 
-@each_source
-def test_public_names_are_listed_in_order_and_exist(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    listed = [
-        ast.literal_eval(node.value)
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        and any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets)
-    ]
-    for names in listed:
-        assert list(names) == sorted(names, key=_isort_key)
-        assert len(set(names)) == len(names)
+def test_public_names_are_listed_in_order_and_once() -> None:
+    for name, tree in TREES.items():
+        listed = [
+            ast.literal_eval(node.value)
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+            and any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets)
+        ]
+        for names in listed:
+            assert list(names) == sorted(set(names), key=_isort_key), name
 
 
 def _isort_key(name: str) -> tuple[int, str]:
@@ -86,35 +80,37 @@ def _isort_key(name: str) -> tuple[int, str]:
     return (1, name) if name[:1].isupper() else (2, name)
 
 
-@each_source
-def test_untyped_dictionaries_stay_where_foreign_data_enters(path: Path) -> None:
-    place = path.relative_to(ROOT).as_posix()
-    untyped = (
-        any(
-            isinstance(node, ast.Subscript) and ast.unparse(node) == "dict[str, Any]"
-            for node in ast.walk(ast.parse(path.read_text()))
+def test_untyped_dictionaries_stay_where_foreign_data_enters() -> None:
+    """Use JsonObject or a class instead; a file that no longer has one leaves the list."""
+    untyped = {
+        name
+        for name, tree in TREES.items()
+        if not name.startswith("sandbox_service/environments/")
+        and (
+            any(
+                isinstance(node, ast.Subscript) and ast.unparse(node) == "dict[str, Any]"
+                for node in ast.walk(tree)
+            )
+            or '"dict[str, Any]"' in (ROOT / name).read_text()
         )
-        or '"dict[str, Any]"' in path.read_text()
-    )
-    if not place.startswith("sandbox_service/environments/"):
-        assert untyped == (place in UNTYPED_DICTS), "use JsonObject or a class, or shorten the list"
-
-
-@each_source
-def test_a_logger_is_named_logger(path: Path) -> None:
-    """The service logs events through structlog, every other package through the standard library."""
-    tree = ast.parse(path.read_text())
-    makers = {"get_logger" if path.is_relative_to(ROOT / "sandbox_service") else "logging.getLogger"}
-    made = {
-        node: ast.unparse(node.value.func)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign)
-        and isinstance(node.value, ast.Call)
-        and ast.unparse(node.value.func).rpartition(".")[2] in ("getLogger", "get_logger")
-        and path.name != "telemetry.py"
     }
-    assert all(ast.unparse(node.targets[0]) == "logger" and node in tree.body for node in made)
-    assert set(made.values()) <= makers
+    assert untyped == set(UNTYPED_DICTS)
+
+
+def test_a_logger_is_named_logger() -> None:
+    """The service logs events through structlog, every other package through the standard library."""
+    for name, tree in TREES.items():
+        maker = "get_logger" if name.startswith("sandbox_service/") else "logging.getLogger"
+        made = {
+            node: ast.unparse(node.value.func)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Call)
+            and ast.unparse(node.value.func).rpartition(".")[2] in ("getLogger", "get_logger")
+            and Path(name).name != "telemetry.py"
+        }
+        assert all(ast.unparse(node.targets[0]) == "logger" and node in tree.body for node in made), name
+        assert set(made.values()) <= {maker}, name
 
 
 def test_most_files_are_short() -> None:
