@@ -53,11 +53,11 @@ class WorkProcess:
         the process.
         """
         loop = asyncio.get_running_loop()
+        self._keep()
         try:
             return await loop.run_in_executor(self._thread, self._run, function, arguments)
         finally:
-            if self._rest is not None:
-                self._rest.cancel()
+            self._keep()
             if self._idle_s is not None and not self._closed:
                 self._rest = loop.call_later(self._idle_s, self._thread.submit, self._end_child)
 
@@ -66,8 +66,7 @@ class WorkProcess:
         if self._closed:
             return
         self._closed = True
-        if self._rest is not None:
-            self._rest.cancel()
+        self._keep()
         self._thread.submit(self._end_child)
         self._thread.shutdown(wait=False)
 
@@ -91,6 +90,12 @@ class WorkProcess:
             answer: _T = result
             return answer
         raise RuntimeError(f"the work process ended {_TRIES} times over the same work")
+
+    def _keep(self) -> None:
+        """Do not end the process for the time that it had nothing to do."""
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
 
     def _end_child(self) -> None:
         if self._child is not None:
