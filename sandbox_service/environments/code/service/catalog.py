@@ -23,9 +23,8 @@ from .packs.arithmetic import arithmetic_splits, load_arithmetic
 from .packs.humaneval import load_humaneval
 from .packs.jsonl import invalid, load_jsonl
 from .packs.mbpp import MBPP_SPLITS, load_mbpp
-from .packs.own import load_own
+from .packs.own import load_own, own_splits
 from .packs.programs import load_programs, program_splits
-from .packs.splits import own_splits
 
 if TYPE_CHECKING:
     from pydantic import JsonValue

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 
 from thefuzz import fuzz
 
-from .colours import COLOURS, plain_colour
-
 if TYPE_CHECKING:
     from .goals import Goal
     from .products import Product
@@ -32,6 +30,17 @@ _NO_NOUNS = (
     " will with without would you your"
 )
 _STOP_WORDS = frozenset(_NO_NOUNS.split())
+_COLOUR_NAMES = (
+    "alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy"
+    " camel camo caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral"
+    " cranberry cream crystal dark denim eggplant elephant espresso fuchsia gold granite grape graphite grass"
+    " gray green grey heather indigo ivory ivy khaki lavender lemon leopard light lilac lime magenta maroon"
+    " mauve merlot midnight mint mocha multicolor mushroom mustard natural navy nude olive orange peach"
+    " pewter pink plum purple rainbow red rose royal rust sand sapphire seashell silver skull slate steel"
+    " stone stonewash sunflower tan taupe teal tiger turquoise violet walnut wheat white wine yellow"
+)
+_COLOURS = tuple(_COLOUR_NAMES.split())
+"""An option that names one counts as that colour; in the order in which they are looked for."""
 
 
 def reward(bought: Product, options: Mapping[str, str], goal: Goal, wanted: Product) -> float:
@@ -72,7 +81,7 @@ def _attribute_matches(bought: Product, goal: Goal) -> int:
 
 
 def _option_matches(options: Mapping[str, str], goal: Goal) -> int:
-    chosen = [plain_colour(value) for value in options.values()]
+    chosen = [_plain_colour(value) for value in options.values()]
     return sum(
         any(fuzz.token_set_ratio(value, wanted) > _ALIKE for value in chosen)
         for wanted in map(_compared, goal.options)
@@ -87,10 +96,15 @@ def _compared(option: tuple[str, str]) -> str:
     """
     name, value = option
     if not name:
-        return plain_colour(value)
-    return value if value in COLOURS else str(option)
+        return _plain_colour(value)
+    return value if value in _COLOURS else str(option)
 
 
 def _is_mentioned(words: str, product: Product) -> bool:
     texts = (product.title, " ".join(product.bullet_points), product.description)
     return any(words in text.lower() for text in texts)
+
+
+def _plain_colour(option: str) -> str:
+    """Return the first colour, in the order of the list, that occurs in an option value; else the value."""
+    return next((colour for colour in _COLOURS if colour in option), option)

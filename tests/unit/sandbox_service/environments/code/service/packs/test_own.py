@@ -6,11 +6,12 @@ import pytest
 
 from sandbox_service.config import CodeConfig
 from sandbox_service.environments.code.service.catalog import CodeCatalog
-from sandbox_service.environments.code.service.packs.own import load_own
+from sandbox_service.environments.code.service.packs.own import load_own, own_splits
 from tests.harness.cheats import ADAPTIVE_PUZZLE
 
 CATALOG = CodeCatalog(CodeConfig())
 TASKS = {task.id: task for task in load_own()}
+SPLITS = own_splits(TASKS.values())
 
 
 def test_the_pack_covers_every_category_difficulty_and_grader() -> None:
@@ -57,3 +58,21 @@ def test_a_grid_that_answers_each_look_as_its_grader_likes_solves_no_puzzle(play
     verdict = play(CATALOG, "algorithms_number_puzzle", [create, submit])
     # Two of the five have no solution, which it sees.
     assert (verdict.details["passed"], verdict.success) == (2, False), verdict.details
+
+
+def test_train_and_test_divide_the_pack() -> None:
+    assert not set(SPLITS["train"]) & set(SPLITS["test"])
+    assert set(SPLITS["train"]) | set(SPLITS["test"]) == {task.id for task in TASKS.values()}
+
+
+def test_every_category_and_difficulty_is_in_both() -> None:
+    for name in ("train", "test"):
+        strata = Counter(
+            (task.category, task.difficulty) for task in TASKS.values() if task.id in SPLITS[name]
+        )
+        assert len(strata) == 9
+
+
+def test_the_division_does_not_depend_on_the_order_of_tasks() -> None:
+    again = own_splits(reversed(TASKS.values()))
+    assert (again["train"], again["test"]) == (SPLITS["train"], SPLITS["test"])
