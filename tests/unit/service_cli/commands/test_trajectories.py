@@ -155,6 +155,6 @@ async def test_show_of_an_id_that_two_tenants_chose_asks_for_the_tenant(run, tmp
     await store.close()
     refused = run("show", "mine", "--url", url)
     assert refused.exit_code == 1
-    assert "--tenant (acme, bees)" in refused.output
+    assert "--tenant: acme, bees" in refused.output
     shown = run("show", "mine", "--tenant", "bees", "--json", "--url", url)
     assert (json.loads(shown.output)["instance_id"], json.loads(shown.output)["tenant"]) == ("mine", "bees")
