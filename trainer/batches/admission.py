@@ -16,21 +16,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainer.config import ReplayConfig, RolloutConfig
 
 
-def fresh_groups(groups: int, replay_share: float) -> int:
-    """Return F, the groups of a step that are not replayed."""
-    return groups - int(replay_share * groups)
+@dataclass(frozen=True, slots=True)
+class AdmissionLimits:
+    """The numbers that bound which groups may begin."""
 
+    fresh: int
+    """F: groups of a step that are not replayed."""
+    spare: int
+    """S: groups that may begin beyond those that a step takes."""
+    lag: int
+    """L: updates that weights may have gone on; those between two weight syncs come on top."""
 
-def spare_groups(fresh: int, oversample: float) -> int:
-    """Return S, the groups that may begin beyond those that a step takes."""
-    return math.ceil((oversample - 1) * fresh)
-
-
-def lag_of(max_staleness: int, sync_every: int) -> int:
-    """Return L, the greatest number of updates between the weights that sampled a group and its step."""
-    return max_staleness + sync_every - 1
+    @classmethod
+    def of(cls, rollout: RolloutConfig, replay: ReplayConfig, sync_every: int) -> AdmissionLimits:
+        """Return the limits of a run that syncs weights every so many steps."""
+        fresh = rollout.groups - int(replay.share * rollout.groups)
+        return cls(fresh, math.ceil((rollout.oversample - 1) * fresh), rollout.max_staleness + sync_every - 1)
 
 
 def may_begin(

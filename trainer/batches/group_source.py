@@ -13,16 +13,17 @@ from trainer.rollout.collector import GroupEnd
 from trainer.tasks.curriculum import horizon
 from trainer.types import GroupSpec
 
-from .admission import choose, fresh_groups, lag_of, left_over, may_begin, spare_groups
+from .admission import choose, left_over, may_begin
 from .assemble import facts_of, says_nothing
 from .events import Assembled, Ended, GroupFate, Issued
 
 if TYPE_CHECKING:
-    from trainer.config import RunConfig
+    from trainer.config import AlgorithmConfig, CurriculumConfig, RolloutConfig
     from trainer.rollout.collector import PlayedGroup
     from trainer.rollout.watch import Watch
     from trainer.types import TrajectoryGroup
 
+    from .admission import AdmissionLimits
     from .assemble import ScoredGroup
     from .events import Event
     from .group_cache import GroupCache
@@ -40,6 +41,18 @@ class Selection:
     """Spare groups that would be too old for the next step."""
 
 
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Settings of the groups that a run plays."""
+
+    rollout: RolloutConfig
+    curriculum: CurriculumConfig
+    algorithm: AlgorithmConfig
+    limits: AdmissionLimits
+    steps: int
+    seed: int
+
+
 class JournaledGroupSource:
     """Keeps ``trainer.rollout.collector.GroupSource``.
 
@@ -49,22 +62,20 @@ class JournaledGroupSource:
 
     def __init__(
         self,
-        config: RunConfig,
+        settings: GroupSettings,
         writer: JournalWriter,
         ledger: Ledger,
         groups: GroupCache,
         watch: Watch,
         changed: Callable[[], None],
     ) -> None:
-        self._config = config
+        self._settings = settings
         self._writer = writer
         self._ledger = ledger
         self._groups = groups
         self._watch = watch
         self._changed = changed
-        self._fresh = fresh_groups(config.rollout.groups, config.tasks.replay.share)
-        self._lag = lag_of(config.rollout.max_staleness, config.sync.every)
-        self._spare = spare_groups(self._fresh, config.rollout.oversample)
+        self._limits = settings.limits
         self.version: int | None = None
         """Of the weights that episodes begin with; without one, none begins."""
         self.playing: dict[int, int] = {}
@@ -74,10 +85,13 @@ class JournaledGroupSource:
         if self.version is None:
             return None
         ledger = self._ledger
-        begun = self._fresh * ledger.next_step + len(ledger.ready) + len(self.playing)
+        limits = self._limits
+        begun = limits.fresh * ledger.next_step + len(ledger.ready) + len(self.playing)
         fates = ledger.tally.fates
         dropped = sum(fates.values()) - fates[GroupFate.READY]
-        if not may_begin(begun, self.version, ledger.next_step, self._fresh, self._lag, self._spare, dropped):
+        if not may_begin(
+            begun, self.version, ledger.next_step, limits.fresh, limits.lag, limits.spare, dropped
+        ):
             return None
         waiting = [index for index in ledger.issued if index not in self.playing]
         spec = ledger.issued[min(waiting)] if waiting else self._issue(self.version)
@@ -89,9 +103,9 @@ class JournaledGroupSource:
 
         They are issued, and played from their beginning whatever happens until then.
         """
-        ledger, wanted = self._ledger, self._fresh + self._spare
-        by_turns = self._lag == 0 and not self.playing and not ledger.ready
-        if not by_turns or self.version is None or ledger.next_step >= self._config.steps:
+        ledger, wanted = self._ledger, self._limits.fresh + self._limits.spare
+        by_turns = self._limits.lag == 0 and not self.playing and not ledger.ready
+        if not by_turns or self.version is None or ledger.next_step >= self._settings.steps:
             return []
         while len(ledger.issued) < wanted:
             self._issue(ledger.next_step)
@@ -123,10 +137,11 @@ class JournaledGroupSource:
     def select(self, step: int) -> Selection | None:
         """Return the groups of the next step's batch, or None while it has to wait for some."""
         ready = {index: group.version for index, group in self._ledger.ready.items()}
-        fresh = choose(ready, self.playing, step, self._fresh, self._lag, self._spare)
+        limits = self._limits
+        fresh = choose(ready, self.playing, step, limits.fresh, limits.lag, limits.spare)
         if fresh is None or self.version is None:
             return None
-        dropped = left_over(ready, fresh, step, self._lag)
+        dropped = left_over(ready, fresh, step, limits.lag)
         return Selection(fresh, self._ledger.replay.choose(step), dropped)
 
     def assemble_step(self, step: int, selected: Selection, groups: Sequence[ScoredGroup]) -> Assembled:
@@ -149,13 +164,13 @@ class JournaledGroupSource:
 
     def _issue(self, version: int) -> GroupSpec:
         index = self._ledger.next_index
-        rollout = self._config.rollout
+        rollout = self._settings.rollout
         spec = GroupSpec(
             index=index,
             task=self._ledger.sampler.draw(index),
-            seed=int(np.random.SeedSequence([self._config.seed, index]).generate_state(1)[0] >> 2),
+            seed=int(np.random.SeedSequence([self._settings.seed, index]).generate_state(1)[0] >> 2),
             size=rollout.group_size,
-            max_turns=horizon(self._config.tasks.curriculum.horizon, version, rollout.max_turns),
+            max_turns=horizon(self._settings.curriculum.horizon, version, rollout.max_turns),
         )
         self._record(Issued(spec))
         return spec
@@ -163,9 +178,9 @@ class JournaledGroupSource:
     def _fate(self, end: GroupEnd, group: ScoredGroup) -> GroupFate:
         if end is not GroupEnd.PLAYED:
             return GroupFate(end.value)
-        algorithm = self._config.algorithm
+        algorithm = self._settings.algorithm
         replaced = self._ledger.tally.fates[GroupFate.FLAT]
-        may_drop = algorithm.drop_flat_groups and replaced < algorithm.most_dropped * self._fresh
+        may_drop = algorithm.drop_flat_groups and replaced < algorithm.most_dropped * self._limits.fresh
         return GroupFate.FLAT if may_drop and says_nothing(group, algorithm) else GroupFate.READY
 
     def _record(self, event: Event, payload: TrajectoryGroup | None = None) -> None:

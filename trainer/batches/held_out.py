@@ -15,7 +15,7 @@ from trainer.types import GroupSpec
 from .exports import cut_torn
 
 if TYPE_CHECKING:
-    from trainer.config import RunConfig
+    from trainer.config import EvaluationConfig, RolloutConfig
     from trainer.evaluate.results import EvaluationResult, When
     from trainer.rollout.attempts import Attempts
     from trainer.types import TaskRef
@@ -28,24 +28,37 @@ _SALT = 7_919
 class HeldOut:
     """Plays every held-out task, with the same seeds each time, so that evaluations are comparable."""
 
-    def __init__(self, attempts: Attempts, config: RunConfig, tasks: Sequence[TaskRef], file: Path) -> None:
+    def __init__(
+        self,
+        attempts: Attempts,
+        evaluation: EvaluationConfig,
+        rollout: RolloutConfig,
+        tasks: Sequence[TaskRef],
+        file: Path,
+        *,
+        seed: int,
+        steps: int,
+        warm_start_steps: int,
+    ) -> None:
+        """``steps`` are those of reinforcement learning, which come after the warm start's."""
         cut_torn(file)
         self._file = file
         self._attempts = attempts
-        self._config = config
+        self._episodes = evaluation.episodes
+        self._max_turns = rollout.max_turns
+        self._seed = seed
+        self._steps = steps
+        self._warm_start_steps = warm_start_steps
         self._tasks = tuple(tasks)
-        self._sampling = config.rollout.sampling.model_copy(
-            update={"temperature": config.evaluation.temperature}
-        )
+        self._sampling = rollout.sampling.model_copy(update={"temperature": evaluation.temperature})
 
     async def evaluate(self, step: int) -> Mapping[str, float]:
         """Figures after so many steps of reinforcement learning; those on file, if there are any."""
-        warm_start = self._config.warm_start
-        updates = step + (warm_start.steps if warm_start else 0)
+        updates = step + self._warm_start_steps
         for known in read_evaluations(self._file):
             if known.step == updates and known.when != "alone":
                 return figures(known)
-        when: When = "before" if step == 0 else "after" if step == self._config.steps else "during"
+        when: When = "before" if step == 0 else "after" if step == self._steps else "during"
         result = await self.play(updates, when)
         append_evaluation(self._file, result)
         return figures(result)
@@ -53,14 +66,13 @@ class HeldOut:
     async def play(self, step: int, when: When) -> EvaluationResult:
         """All episodes of all tasks; ``step`` is only written down. Raises what ends the run."""
         began = asyncio.get_running_loop().time()
-        episodes = self._config.evaluation.episodes
         specs = [
             GroupSpec(
                 index=-1 - place,
                 task=task,
-                seed=int(np.random.SeedSequence([self._config.seed, _SALT, place]).generate_state(1)[0] >> 2),
-                size=episodes,
-                max_turns=self._config.rollout.max_turns,
+                seed=int(np.random.SeedSequence([self._seed, _SALT, place]).generate_state(1)[0] >> 2),
+                size=self._episodes,
+                max_turns=self._max_turns,
             )
             for place, task in enumerate(self._tasks)
         ]

@@ -10,7 +10,6 @@ the process.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
 
@@ -20,7 +19,7 @@ from .events import Assembled, Ended, GroupFate, Issued, TasksListed
 from .replay import Replay, Replayable
 
 if TYPE_CHECKING:
-    from trainer.config import RunConfig
+    from trainer.config import TasksConfig
     from trainer.tasks.sampler import Sampler
     from trainer.types import GroupSpec, TaskRef
 
@@ -41,11 +40,12 @@ class Tally:
 class Ledger:
     """The groups and batches of a run. Raises DataError when there are no tasks."""
 
-    def __init__(self, config: RunConfig, listed: TasksListed) -> None:
+    def __init__(self, listed: TasksListed, tasks: TasksConfig, groups: int, seed: int) -> None:
+        """``groups`` is the number of a step's groups; the seed is the run's."""
         self.tasks: tuple[TaskRef, ...] = listed.tasks
         self.held_out: tuple[TaskRef, ...] = listed.held_out
-        self.sampler: Sampler = make_sampler(listed.tasks, config.tasks.curriculum, config.seed)
-        self.replay = Replay(config.tasks.replay, config.rollout.groups)
+        self.sampler: Sampler = make_sampler(listed.tasks, tasks.curriculum, seed)
+        self.replay = Replay(tasks.replay, groups)
         self.issued: dict[int, GroupSpec] = {}
         """Groups that were not played to their end, by index."""
         self.ready: dict[int, Replayable] = {}
@@ -121,11 +121,3 @@ class Ledger:
         self.replay.assembled(event.step, fresh, event.replayed)
         self.batches[event.step] = event
         self.tally = Tally()
-
-
-def folded(config: RunConfig, listed: TasksListed, events: Iterable[Event]) -> Ledger:
-    """The ledger after these events."""
-    ledger = Ledger(config, listed)
-    for event in events:
-        ledger.apply(event)
-    return ledger

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from trainer.tasks.catalog import difficulties, list_tasks
@@ -9,19 +10,25 @@ from trainer.tasks.catalog import difficulties, list_tasks
 from .events import TasksListed
 
 if TYPE_CHECKING:
-    from trainer.config import RunConfig
+    from pydantic import JsonValue
+
+    from trainer.config import EvaluationConfig, TasksConfig
     from trainer.tasks.catalog import TaskService
 
 
-async def list_run(config: RunConfig, service: TaskService) -> TasksListed:
+async def list_run(
+    service: TaskService,
+    tasks: TasksConfig,
+    held: EvaluationConfig,
+    params: Mapping[str, JsonValue] | None = None,
+) -> TasksListed:
     """Training and held-out tasks; with their difficulties, where the curriculum goes by them.
 
     Raises DataError when there are none, ServiceUnavailable when the service does not answer.
     """
-    tasks, held = config.tasks, config.evaluation
     trained = await list_tasks(service, tasks.environment, tasks.splits, tasks.limit)
     if tasks.curriculum.kind == "levels":
-        trained = await difficulties(service, trained, config.rollout.params)
+        trained = await difficulties(service, trained, params)
     if not held.splits:
         return TasksListed(trained)
     return TasksListed(trained, await list_tasks(service, tasks.environment, held.splits, held.limit))

@@ -24,14 +24,15 @@ from trainer.rollout.backpressure import Slots, follow_pool
 from trainer.rollout.collector import Collector
 from trainer.types import Batch, Objective
 
+from .admission import AdmissionLimits
 from .assemble import ScoredGroup
 from .dependencies import ProducerStatus
 from .events import Assembled, TasksListed
 from .exports import Exports
 from .group_cache import GroupCache
-from .group_source import JournaledGroupSource, Selection
+from .group_source import GroupSettings, JournaledGroupSource, Selection
 from .held_out import HeldOut
-from .ledger import folded
+from .ledger import Ledger
 from .listing import list_run
 from .waiting import ProgressWaiter
 from .writer import JournalWriter
@@ -84,15 +85,18 @@ class BatchProducer:
         listed, *events = list(self._journal.events()) or [await self._first_event()]
         if not isinstance(listed, TasksListed):
             raise CheckpointError(f"the journal in {self._folder} does not begin with its tasks")
-        self._ledger = folded(self._config, listed, events)
+        config = self._config
+        self._ledger = Ledger(listed, config.tasks, config.rollout.groups, config.seed)
+        for event in events:
+            self._ledger.apply(event)
         version = self._journal.version() if go_on else None
-        self._exports = Exports(self._folder, self._journal, self._config.tracking.trajectories)
+        self._exports = Exports(self._folder, self._journal, config.tracking.trajectories)
         self._exports.recover(
             self._ledger.batches,
             lambda index: ScoredGroup.of(self._journal.group(index), self._parts.score),
         )
         self._source = JournaledGroupSource(
-            self._config,
+            self._group_settings(),
             self._writer,
             self._ledger,
             self._groups,
@@ -100,7 +104,14 @@ class BatchProducer:
             self._waiter.notify,
         )
         self._held_out = HeldOut(
-            self._attempts, self._config, self._ledger.held_out, self._folder / "evaluations.jsonl"
+            self._attempts,
+            config.evaluation,
+            config.rollout,
+            self._ledger.held_out,
+            self._folder / "evaluations.jsonl",
+            seed=config.seed,
+            steps=config.steps,
+            warm_start_steps=config.warm_start.steps if config.warm_start else 0,
         )
         if version is not None:
             await self.weights_synced(version)
@@ -200,7 +211,8 @@ class BatchProducer:
         await asyncio.to_thread(self._writer.close)
 
     async def _first_event(self) -> TasksListed:
-        listed = await list_run(self._config, self._parts.service)
+        config = self._config
+        listed = await list_run(self._parts.service, config.tasks, config.evaluation, config.rollout.params)
         self._journal.append(listed)
         return listed
 
@@ -212,6 +224,13 @@ class BatchProducer:
             self._warm_start = asyncio.ensure_future(self._parts.warm_start())
         batches = await self._waiter.wait_for("the warm start", self._warm_start, warm_start.timeout_s)
         return batches.batch(step)
+
+    def _group_settings(self) -> GroupSettings:
+        config = self._config
+        limits = AdmissionLimits.of(config.rollout, config.tasks.replay, config.sync.every)
+        return GroupSettings(
+            config.rollout, config.tasks.curriculum, config.algorithm, limits, config.steps, config.seed
+        )
 
     def _is_ready(self, step: int) -> bool:
         """Whether the step has a batch, or all groups of one. Raises what ended the playing of groups."""

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer.batches.admission import choose, fresh_groups, lag_of, left_over, may_begin, spare_groups
+from trainer.batches.admission import AdmissionLimits, choose, left_over, may_begin
+from trainer.config import ReplayConfig, RolloutConfig
 
 
 def test_by_turns_only_the_groups_of_the_step_may_begin():
@@ -30,11 +31,11 @@ def test_a_step_waits_for_a_group_that_would_be_too_old_for_the_next():
 
 
 def test_replayed_groups_take_the_place_of_fresh_ones():
-    assert fresh_groups(8, replay_share=0.25) == 6
+    assert AdmissionLimits.of(RolloutConfig(groups=8), ReplayConfig(share=0.25), sync_every=1).fresh == 6
 
 
 def test_rare_weight_syncs_make_weights_older():
-    assert lag_of(max_staleness=1, sync_every=3) == 3
+    assert AdmissionLimits.of(RolloutConfig(max_staleness=1), ReplayConfig(), sync_every=3).lag == 3
 
 
 @settings(max_examples=200, deadline=None)
@@ -80,7 +81,8 @@ def test_no_group_is_ever_older_than_allowed_and_every_step_comes(fresh, stalene
 
 
 def test_spare_groups_begin_at_once_and_stand_in_for_those_that_are_dropped():
-    assert spare_groups(8, oversample=1.3) == 3
+    rollout = RolloutConfig(groups=8, oversample=1.3)
+    assert AdmissionLimits.of(rollout, ReplayConfig(), sync_every=1).spare == 3
     assert [may_begin(begun, 0, 0, fresh=4, lag=0, spare=2) for begun in range(7)] == [True] * 6 + [False]
     assert not may_begin(5, 0, 0, fresh=4, lag=0, spare=2, dropped=1)
     assert may_begin(3, 0, 0, fresh=4, lag=0, spare=2, dropped=3)
