@@ -1,9 +1,12 @@
 """What is appended is there after a restart, to the last digit; what broke off is not."""
 
+import base64
 import math
 import zlib
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.fakes.batches import broken, failure, trajectory
@@ -11,7 +14,7 @@ from trainer.batches.events import Assembled, Ended, GroupFate, Issued, TasksLis
 from trainer.batches.journal import Journal
 from trainer.batches.payloads import group_from_json, group_from_payload, group_to_json, group_to_payload
 from trainer.errors import CheckpointError
-from trainer.types import GroupSpec, TaskRef, TrajectoryGroup
+from trainer.types import GroupSpec, Segment, TaskRef, TrajectoryGroup
 
 TASK = TaskRef("code", "train", "t", "easy")
 
@@ -58,6 +61,33 @@ def test_infinite_log_probabilities_survive():
     whole = replace(whole, trajectories=(replace(whole.trajectories[0], segments=(impossible,)),))
     assert group_from_json(group_to_json(whole)) == whole
     assert group_from_payload(group_to_payload(whole)) == whole
+
+
+@pytest.mark.parametrize("logprob", [-0.25, -0.1, -0.0, 0.0, -1e300, math.nan], ids=str)
+def test_log_probabilities_come_back_bit_by_bit_whether_they_fit_into_32_bits_or_not(logprob):
+    whole = group(0)
+    segment = whole.trajectories[0].segments[0]
+    given = replace(segment, logprobs=(logprob,) * len(segment.logprobs))
+    played = replace(whole.trajectories[0], segments=(given, replace(given, logprobs=segment.logprobs)))
+    read = group_from_payload(group_to_payload(replace(whole, trajectories=(played,))))
+    first, second = read.trajectories[0].segments
+    assert [each.hex() for each in first.logprobs] == [logprob.hex()] * len(segment.logprobs)
+    assert second.logprobs == segment.logprobs
+
+
+def test_log_probabilities_of_32_bits_take_four_bytes_a_sampled_token():
+    sizes = []
+    for logprobs in ((0.0,) * 8000, tuple(float(np.float32(-0.1 * place)) for place in range(8000))):
+        first = group(0).trajectories[0]
+        segment = Segment((7,) * 8000, (True,) * 8000, logprobs, first.segments[0].turns)
+        played = replace(first, segments=(segment,))
+        sizes.append(len(group_to_payload(replace(group(0), trajectories=(played,)))))
+    assert 4 * 7999 <= sizes[1] - sizes[0] < 4 * 8000 + 1500
+
+
+def test_episodes_that_an_older_journal_holds_in_64_bits_are_read():
+    body = base64.b85decode((Path(__file__).parent / "group_of_an_older_journal.txt").read_text().strip())
+    assert group_from_payload(body) == group(0)
 
 
 def test_episodes_that_an_older_journal_holds_as_json_are_read():
