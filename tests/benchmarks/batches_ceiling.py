@@ -19,10 +19,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from aiohttp import web
 
 from tests.benchmarks import training_runs as runs
-from trainer.batches.build import build, open_client
+from trainer.batches.build import build, freeze_startup_objects, open_client
 from trainer.chat import ChatTokenizer
 from trainer.config import RunConfig
 from trainer.config.model import ChatConfig
@@ -56,7 +57,9 @@ class ReadyPolicy:
         self.version = 0
         self.turns = 0
         self._lines = [tuple(chat.turn(text)) for text in said]
-        self._logprobs = [tuple(-0.01 * (place % 97) for place in range(len(line))) for line in self._lines]
+        dice = np.random.default_rng(0)
+        drawn = [-dice.exponential(size=len(line)).astype(np.float32) for line in self._lines]
+        self._logprobs = [tuple(each.tolist()) for each in drawn]
 
     async def generate(self, request: GenerationRequest) -> Generation:
         await asyncio.sleep(0)
@@ -168,6 +171,7 @@ async def measure(options: argparse.Namespace, sizes: Sizes, policy: ReadyPolicy
     with tempfile.TemporaryDirectory(prefix="batches-") as name:
         client = open_client(config.service, f"http://127.0.0.1:{options.port}")
         producer = await build(config, Path(name), options.model, client, lambda _: policy)
+        freeze_startup_objects()
         try:
             return await _steps(producer, policy, options, sizes)
         finally:

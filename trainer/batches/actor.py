@@ -18,7 +18,7 @@ from trainer.errors import Stalled, TrainerError
 from trainer.tracking.logs import keep_log
 from trainer.update.outline import outlined, row_tokens
 
-from .build import build, open_client
+from .build import build, freeze_startup_objects, open_client
 from .settings import ActorSettings
 from .worker_actor import open_pool, start_workers
 
@@ -87,7 +87,7 @@ class BatchActor:
         pool = await open_pool(config, given.namespace)
         workers = start_workers(given, config.rollout.workers, _VARIABLES) if config.steps else ()
         client = open_client(config.service, given.service_url, given.api_key)
-        return await build(
+        producer = await build(
             config,
             given.folder,
             given.model,
@@ -97,6 +97,8 @@ class BatchActor:
             workers=workers,
             go_on=ray.get_runtime_context().was_current_actor_reconstructed,
         )
+        freeze_startup_objects()
+        return producer
 
 
 class BatchActorHandle:

@@ -20,7 +20,7 @@ from trainer.rollout.episode import EpisodePlayer
 from trainer.rollout.watch import Watch
 from trainer.tracking.logs import keep_log
 
-from .build import open_client
+from .build import freeze_startup_objects, open_client
 
 if TYPE_CHECKING:
     from trainer.config.rollout import SamplingConfig
@@ -90,6 +90,7 @@ class EpisodeWorkerActor:
                 self._player = EpisodePlayer(
                     client, self._pool, chat, config.rollout, config.service, self._watch
                 )
+                freeze_startup_objects()
             return self._player
 
 
