@@ -238,7 +238,7 @@ def test_an_engine_that_stays_away_is_reported_at_the_deadline(run, owner):
 def test_an_engine_that_does_not_answer_is_named_at_the_deadline(run, owner):
     run = run.model_copy(update={"sync": run.sync.model_copy(update={"timeout_s": 0.05})})
     handle = FakeHandle("mute")
-    handle.begin = lambda contents: Future()
+    handle.begin_update = lambda contents: Future()
     with pytest.raises(Stalled, match="mute did not begin"):
         make_weight_sync(run.sync_settings, [handle], owner, 0).sync_weights(3)
 
