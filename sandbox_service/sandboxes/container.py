@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sandbox_service.wire.frames import Frame
 
     from .base import SandboxLimits
-    from .docker import Engine, EngineInfo
+    from .docker import DockerEngine, EngineInfo
     from .state import StateDir
 
 
@@ -62,7 +62,7 @@ class ContainerBody:
     def __init__(
         self,
         name: str,
-        engine: Engine,
+        engine: DockerEngine,
         request: ContainerRequest,
         socket_dir: Path,
         on_removed: Callable[[], None],
@@ -134,7 +134,7 @@ class ContainerFactory:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: DockerEngine,
         facts: EngineInfo,
         state: StateDir,
         node: str,

@@ -63,7 +63,7 @@ class ContainerState:
     error: str
 
 
-class Engine:
+class DockerEngine:
     """One connection to a Docker engine."""
 
     def __init__(self, client: docker.APIClient) -> None:
@@ -72,7 +72,7 @@ class Engine:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="docker")
 
     @staticmethod
-    async def connect(host: str | None, timeout_s: float) -> Engine:
+    async def connect(host: str | None, timeout_s: float) -> DockerEngine:
         """Connect to an engine. Raises ServiceError(SANDBOX_FAILED) when none answers in time."""
 
         settings: dict[str, Any] = {**docker.utils.kwargs_from_env()}
@@ -88,7 +88,7 @@ class Engine:
 
         try:
             async with asyncio.timeout(timeout_s):
-                return Engine(await asyncio.to_thread(dial))
+                return DockerEngine(await asyncio.to_thread(dial))
         except TimeoutError:
             raise _failed(f"no Docker engine answered within {timeout_s:g} s") from None
         except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:

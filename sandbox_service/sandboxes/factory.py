@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sandbox_service.config import SandboxConfig
 
     from .base import SandboxFactory
-    from .docker import Engine, EngineInfo
+    from .docker import DockerEngine, EngineInfo
 
 
 logger = get_logger(__name__)
@@ -79,11 +79,11 @@ async def open_factory(
     )
 
 
-async def open_engine(config: SandboxConfig) -> Engine:
+async def open_engine(config: SandboxConfig) -> DockerEngine:
     """Return the configured Docker engine. Raises ServiceError(SANDBOX_FAILED) when none answers."""
-    from .docker import Engine
+    from .docker import DockerEngine
 
-    return await Engine.connect(config.docker_host, CONNECT_S)
+    return await DockerEngine.connect(config.docker_host, CONNECT_S)
 
 
 def version_warnings(facts: EngineInfo) -> list[str]:
@@ -114,7 +114,7 @@ def _check_runtime(runtime: str | None, facts: EngineInfo) -> None:
         raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)
 
 
-async def _engine_for(config: SandboxConfig) -> Engine | None:
+async def _engine_for(config: SandboxConfig) -> DockerEngine | None:
     if config.kind == "process":
         return None
     try:

@@ -26,7 +26,7 @@ from .content import box_files, box_modules
 if TYPE_CHECKING:
     from sandbox_service.environments.base import EnvironmentSpec, Provisions
 
-    from .docker import Engine
+    from .docker import DockerEngine
 
 
 BUILD_COMMAND = "sandbox-service images build"
@@ -65,7 +65,7 @@ def image_reference(spec: EnvironmentSpec, prefix: str = "") -> str:
 
 
 async def build_images(
-    engine: Engine,
+    engine: DockerEngine,
     specs: Iterable[EnvironmentSpec],
     progress: Callable[[str], None],
     *,
@@ -96,7 +96,9 @@ async def build_images(
     return references
 
 
-async def _base_image(engine: Engine, progress: Callable[[str], None], cache: Path, *, force: bool) -> str:
+async def _base_image(
+    engine: DockerEngine, progress: Callable[[str], None], cache: Path, *, force: bool
+) -> str:
     recipe = _recipe(_BASE)
     base = f"{_BASE}:{digest(recipe)}"
     if not force and await engine.has_image(base):
@@ -108,7 +110,7 @@ async def _base_image(engine: Engine, progress: Callable[[str], None], cache: Pa
 
 
 async def _packages_image(
-    engine: Engine,
+    engine: DockerEngine,
     progress: Callable[[str], None],
     name: str,
     provisions: Provisions,
@@ -127,7 +129,7 @@ async def _packages_image(
     return reference
 
 
-async def _system(engine: Engine, progress: Callable[[str], None], cache: Path) -> str:
+async def _system(engine: DockerEngine, progress: Callable[[str], None], cache: Path) -> str:
     """Return an image with Python 3.11, from the first source that has one."""
     for repository, tag in (_REGISTRY_BASE, _TREE_BASE):
         if await engine.has_image(f"{repository}:{tag}"):

@@ -12,7 +12,7 @@ import pytest
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from sandbox_service.errors import ServiceError
-from sandbox_service.sandboxes.docker import Engine
+from sandbox_service.sandboxes.docker import DockerEngine
 from sandbox_service.sandboxes.images import build_images
 from sandbox_service.stream.failures import reply_or_raise
 from sandbox_service.wire.frames import Frame, Op
@@ -36,7 +36,7 @@ def missing_engine() -> str | None:
 
     async def look() -> str | None:
         try:
-            engine = await Engine.connect(None, 3)
+            engine = await DockerEngine.connect(None, 3)
         except ServiceError as error:
             return error.detail
         try:

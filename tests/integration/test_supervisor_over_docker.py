@@ -14,7 +14,7 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import CodeConfig, PoolConfig, SandboxConfig, ServiceConfig
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.environments.registry import build_registry
-from sandbox_service.sandboxes.docker import Engine
+from sandbox_service.sandboxes.docker import DockerEngine
 from sandbox_service.sandboxes.factory import open_factory
 from sandbox_service.sandboxes.images import build_images
 from sandbox_service.stream.failures import error_of
@@ -50,7 +50,7 @@ def _pool(core: SupervisorCore) -> PoolStats:
 
 @asynccontextmanager
 async def _core(folder: Path, boxes: int) -> AsyncIterator[SupervisorCore]:
-    engine = await Engine.connect(None, 5)
+    engine = await DockerEngine.connect(None, 5)
     try:
         await build_images(engine, [CATALOG.spec], lambda _: None)
     finally:

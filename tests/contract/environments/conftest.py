@@ -16,7 +16,7 @@ import pytest_asyncio
 from sandbox_service.config import EnvironmentsConfig
 from sandbox_service.environments.registry import SETUP_COMMAND, Registry, build_registry
 from sandbox_service.errors import ServiceError
-from sandbox_service.sandboxes.docker import Engine
+from sandbox_service.sandboxes.docker import DockerEngine
 
 from .serving import serve
 from .subject import Subject
@@ -84,7 +84,7 @@ def _registry(name: str, column: str) -> Registry:
 
 async def _need_engine() -> None:
     try:
-        engine = await Engine.connect(None, 3)
+        engine = await DockerEngine.connect(None, 3)
     except ServiceError as error:
         if os.environ.get("CI_REQUIRE_DOCKER") == "1":
             pytest.fail(f"Docker is required here: {error.detail}")

@@ -20,7 +20,7 @@ from sandbox_client import AsyncSandboxClient
 from sandbox_service.config import PoolConfig, SandboxConfig, ServerConfig, ServiceConfig, StoreConfig
 from sandbox_service.environments.registry import Registry
 from sandbox_service.gateway.app import build_app
-from sandbox_service.sandboxes.docker import Engine
+from sandbox_service.sandboxes.docker import DockerEngine
 from sandbox_service.sandboxes.factory import open_factory
 from sandbox_service.sandboxes.images import build_images
 from sandbox_service.supervisor.core import SupervisorCore
@@ -117,7 +117,7 @@ async def serve(catalog: Catalog, kind: str) -> AsyncIterator[Service]:
 
 
 async def _build_image(catalog: Catalog) -> None:
-    engine = await Engine.connect(None, 5)
+    engine = await DockerEngine.connect(None, 5)
     try:
         await build_images(engine, [catalog.spec], lambda _: None)
     finally:

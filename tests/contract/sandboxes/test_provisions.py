@@ -12,7 +12,7 @@ import pytest
 from sandbox_service.config import LimitsConfig, SandboxConfig
 from sandbox_service.environments.base import EnvironmentSpec, Provisions
 from sandbox_service.environments.installation import install
-from sandbox_service.sandboxes.docker import Engine
+from sandbox_service.sandboxes.docker import DockerEngine
 from sandbox_service.sandboxes.factory import open_factory
 from sandbox_service.sandboxes.images import build_images
 from tests.harness.boxes import Episode, need_engine
@@ -77,7 +77,7 @@ async def spec(request, kind, factory, folder):
         (data / "secret.txt").write_text("the operator's")
     spec = dataclasses.replace(SPEC, provisions=Provisions(prepared, prepared.name, data))
     if kind == "docker":
-        engine = await Engine.connect(None, 5)
+        engine = await DockerEngine.connect(None, 5)
         try:
             await build_images(engine, [spec], lambda _: None)
         finally:
