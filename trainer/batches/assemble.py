@@ -1,4 +1,4 @@
-"""Groups as a batch: its samples, and what is worth knowing about how it came to be. Pure."""
+"""Groups with rewards: their samples, their signal, and the metrics of a batch made of them. Pure."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ class ScoredGroup:
 
     @classmethod
     def of(cls, group: TrajectoryGroup, score: Score) -> ScoredGroup:
-        """The group with rewards; pure, so that it comes out the same whenever it is asked for."""
+        """Return the group with rewards. Pure, so that the result is the same after a restart."""
         return cls(group.spec, tuple(score(each, group.spec.max_turns) for each in group.trajectories))
 
     @property
     def trajectories(self) -> tuple[Trajectory, ...]:
-        """With rewards; those without a verdict have none and weigh nothing."""
+        """The episodes with rewards; those without a score have none and no weight."""
         return tuple(each.trajectory for each in self.scored)
 
     @property
     def judged(self) -> tuple[Trajectory, ...]:
-        """Those with a verdict."""
+        """The episodes with a score."""
         return tuple(trajectory for trajectory in self.trajectories if trajectory.scored)
 
     @property
@@ -57,11 +57,11 @@ class ScoredGroup:
 
     @property
     def difficulty(self) -> str:
-        """The environment's word, once an episode has heard it."""
+        """The environment's name for the task's difficulty, known once an episode has begun."""
         return next((each.task.difficulty for each in self.trajectories if each.task.difficulty), "")
 
     def samples(self) -> tuple[Sample, ...]:
-        """The rows of the episodes with a verdict."""
+        """Return the samples of the episodes with a score."""
         return tuple(
             sample
             for each in self.scored
@@ -70,12 +70,12 @@ class ScoredGroup:
         )
 
     def played(self) -> TrajectoryGroup:
-        """For looking at."""
+        """Return the group for display."""
         return TrajectoryGroup(self.spec, self.trajectories)
 
 
-def says_nothing(group: ScoredGroup, config: AlgorithmConfig) -> bool:
-    """Whether all advantages are 0, because they are relative to a group in which all fared alike.
+def has_no_signal(group: ScoredGroup, config: AlgorithmConfig) -> bool:
+    """Return whether all advantages are 0, because all rewards of the group are equal.
 
     A KL in the reward, which only the learner knows, makes rewards differ.
     """
@@ -110,7 +110,7 @@ def facts_of(
     replayed: Sequence[ScoredGroup] = (),
     untrained: Sequence[Ended] = (),
 ) -> dict[str, float]:
-    """Figures of a batch: lengths and ends of its fresh groups, staleness of all tokens.
+    """Return metrics of a batch: lengths and ends of its fresh groups, staleness of all tokens.
 
     Rewards and success are of all that was played for it, groups that were dropped (``untrained``, flat or
     left over) included: what is left without flat ones is always near the middle. Times are means an

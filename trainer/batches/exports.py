@@ -1,4 +1,4 @@
-"""Files beside the journal that people and programs read: which trajectories a step consumed, and their text.
+"""Write the files beside the journal: which trajectories each step consumed, and their text.
 
 A file holds each step once, whatever was killed in between: the journal knows how long the file was after the
 last step, what is beyond that is cut off, and steps that are missing are written again.

@@ -14,7 +14,7 @@ from trainer.tasks.curriculum import horizon
 from trainer.types import GroupSpec
 
 from .admission import choose, left_over, may_begin
-from .assemble import facts_of, says_nothing
+from .assemble import facts_of, has_no_signal
 from .events import Assembled, Ended, GroupFate, Issued
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class GroupSettings:
 
 
 class JournaledGroupSource:
-    """Keeps ``trainer.rollout.collector.GroupSource``.
+    """Implements ``trainer.rollout.collector.GroupSource``.
 
     A group that was issued and not played to its end, because playing was interrupted, is played again from
     its beginning, before any other.
@@ -77,9 +77,9 @@ class JournaledGroupSource:
         self._changed = changed
         self._limits = settings.limits
         self.version: int | None = None
-        """Of the weights that episodes begin with; without one, none begins."""
+        """Version of the weights that episodes begin with; None: no episode begins."""
         self.playing: dict[int, int] = {}
-        """Groups under way, with the version at which each began."""
+        """Groups in progress, with the version at which each began."""
 
     def next_group(self) -> GroupSpec | None:
         if self.version is None:
@@ -99,7 +99,7 @@ class JournaledGroupSource:
         return spec
 
     def upcoming_groups(self) -> list[GroupSpec]:
-        """The groups that begin with the next version, where a step is sampled and trained by turns.
+        """Return the groups that begin with the next version, when sampling and training alternate.
 
         They are issued, and played from their beginning whatever happens until then.
         """
@@ -130,7 +130,7 @@ class JournaledGroupSource:
         self._record(event, played.group if fate is GroupFate.READY else None)
 
     def interrupt(self) -> None:
-        """Nothing is being played any more, and nothing will be until there is a version."""
+        """Forget the groups in progress; none begins until there is a version again."""
         self.version = None
         self.playing.clear()
 
@@ -181,7 +181,7 @@ class JournaledGroupSource:
         algorithm = self._settings.algorithm
         replaced = self._ledger.tally.fates[GroupFate.FLAT]
         may_drop = algorithm.drop_flat_groups and replaced < algorithm.most_dropped * self._limits.fresh
-        return GroupFate.FLAT if may_drop and says_nothing(group, algorithm) else GroupFate.READY
+        return GroupFate.FLAT if may_drop and has_no_signal(group, algorithm) else GroupFate.READY
 
     def _record(self, event: Event, payload: TrajectoryGroup | None = None) -> None:
         self._writer.append(event, payload)

@@ -1,4 +1,4 @@
-"""Success on tasks that are not trained on, by the same player in the same sandboxes."""
+"""Evaluate the success rate on held-out tasks, with the same player and sandboxes as in training."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class HeldOut:
         self._sampling = rollout.sampling.model_copy(update={"temperature": evaluation.temperature})
 
     async def evaluate(self, step: int) -> Mapping[str, float]:
-        """Figures after so many steps of reinforcement learning; those on file, if there are any."""
+        """Return the metrics after so many steps of reinforcement learning, from the file if it has them."""
         updates = step + self._warm_start_steps
         for known in read_evaluations(self._file):
             if known.step == updates and known.when != "alone":
@@ -64,7 +64,7 @@ class HeldOut:
         return figures(result)
 
     async def play(self, step: int, when: When) -> EvaluationResult:
-        """All episodes of all tasks; ``step`` is only written down. Raises what ends the run."""
+        """Play all episodes of all tasks; ``step`` is only recorded. Raises the errors that end a run."""
         began = asyncio.get_running_loop().time()
         specs = [
             GroupSpec(

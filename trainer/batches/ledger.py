@@ -1,10 +1,10 @@
-"""What is known of all groups and batches: a fold over journaled events, the same before and after a restart.
+"""The state of all groups and batches: a fold over journaled events, the same before and after a restart.
 
     issued -> ready -> used by one step (and replayed by later ones)
            -> dropped (flat, failed, left over, or its task is broken)
 
-Transitions happen here only. Which issued groups are being played at the moment is not in it: that ends with
-the process.
+Transitions happen here only. Which groups are in progress is not part of the state, since that ends with the
+process.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Tally:
-    """What happened since the last batch."""
+    """Counts since the last batch."""
 
     failures: Counter[str] = field(default_factory=Counter)
     """Failed attempts by class."""
     fates: Counter[GroupFate] = field(default_factory=Counter)
     flat: list[Ended] = field(default_factory=list)
-    """Groups that said nothing, whose episodes were played all the same."""
+    """Groups without a signal."""
 
 
 class Ledger:
@@ -62,7 +62,7 @@ class Ledger:
         return len(self.batches)
 
     def apply(self, event: Event) -> None:
-        """Take an event into account."""
+        """Apply an event."""
         match event:
             case Issued(spec):
                 self.sampler.issued(spec)
@@ -84,7 +84,7 @@ class Ledger:
         return used | set(self.ready) | self.replay.held
 
     def facts(self) -> dict[str, float]:
-        """What happened since the last batch, and where the curriculum is."""
+        """Return metrics of what happened since the last batch, and of the curriculum."""
         fates = self.tally.fates
         return {
             **{f"failures/{name}": float(count) for name, count in sorted(self.tally.failures.items())},

@@ -1,4 +1,4 @@
-"""The tasks of a run, as they are written down at its beginning."""
+"""List the tasks of a run, which the journal keeps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def list_run(
     held: EvaluationConfig,
     params: Mapping[str, JsonValue] | None = None,
 ) -> TasksListed:
-    """Training and held-out tasks; with their difficulties, where the curriculum goes by them.
+    """Return training and held-out tasks; with their difficulties if the curriculum needs them.
 
     Raises DataError when there are none, ServiceUnavailable when the service does not answer.
     """

@@ -5,9 +5,9 @@
     rewind(step)     the learner goes on from a checkpoint of that step: its batches are served again
     committed(step)  there is such a checkpoint: what only earlier steps need may be forgotten
 
-A batch is journaled before it is handed out, and everything here is made again from the journal, so that it
-may be killed at any time. Playing begins with the first ``weights_synced``: before it nobody knows what the
-engines sample with. Steps and versions are those of reinforcement learning, from 0. Knows no Ray.
+A batch is journaled before it is handed out, and all state is restored from the journal, so that the process
+may be killed at any time. Playing begins with the first ``weights_synced``: before it, the version that the
+engines sample with is unknown. Steps and versions are those of reinforcement learning, from 0. Knows no Ray.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class BatchProducer:
         self._commits: list[int] = []
 
     async def start(self, *, go_on: bool = False) -> None:
-        """Make everything again from the journal; a new run lists its tasks.
+        """Restore the state from the journal; a new run lists its tasks.
 
         With ``go_on`` playing goes on at once with the weights that were synced last: for a process that
         takes the place of one that died, while engines and learner live on.
@@ -189,7 +189,7 @@ class BatchProducer:
         self._parts.tracker.log(step, metrics)
 
     async def status(self) -> ProducerStatus:
-        """Where it stands."""
+        """Return the progress."""
         return ProducerStatus(
             next_step=self._ledger.next_step,
             version=self._source.version,
@@ -200,7 +200,7 @@ class BatchProducer:
         )
 
     async def close(self) -> None:
-        """End what is being played and let go of everything; may be called twice."""
+        """Stop playing and close everything; may be called twice."""
         others = [*self._evaluations.values(), *([self._warm_start] if self._warm_start else [])]
         for task in others:
             task.cancel()

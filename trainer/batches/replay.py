@@ -1,7 +1,7 @@
-"""Groups that are used again: which ones, by signal, age and use. A fold over assembled batches.
+"""Choose groups to replay, by signal, age and number of uses. A fold over assembled batches.
 
 The priority of Trinity-RFT (Pan et al. 2025), newest first and less with every use, to which the deviation of
-the group's rewards is added, since groups that say more should come sooner.
+the group's rewards is added, so that groups with more signal come sooner.
 """
 
 from __future__ import annotations

@@ -54,11 +54,11 @@ class EpisodeWorker(Protocol):
 
 
 class WorkerPlayer:
-    """Keeps ``trainer.rollout.attempts.Player`` over workers: the one with the fewest episodes plays.
+    """Implements ``trainer.rollout.attempts.Player`` over workers: the one with the fewest episodes plays.
 
     Args:
         workers: those that play.
-        watch: is told what their episodes do.
+        watch: gets the phases of their episodes.
         look_s: seconds between two looks at a worker.
         hung_s: seconds without an answer after which a worker is ended.
         back_s: seconds that a worker may take to begin, and an episode to find one when all are lost.

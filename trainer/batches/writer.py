@@ -1,8 +1,8 @@
 """The thread that writes a run's journal and files, so that the event loop never waits for a disk.
 
-What is handed in is written in that order. Events that wait together are committed together. What nobody may
-see before it is on disk waits for ``flush``. After a write that failed nothing more is written, and everybody
-who hands something in gets that error: what is on disk is always a beginning of what happened.
+Entries are written in the order in which they are handed in, and those that wait together are committed
+together. ``flush`` waits for the disk. After a write that failed nothing more is written, and every later
+call raises its error: the disk always holds a prefix of the events.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Call(Generic[T]):
 
 
 class JournalWriter:
-    """Owns a journal from now on; others reach it through ``call``."""
+    """Owns a journal; everything else reaches it through ``call``."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

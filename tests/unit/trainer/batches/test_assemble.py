@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes.batches import broken, failure, trajectory
-from trainer.batches.assemble import ScoredGroup, facts_of, says_nothing
+from trainer.batches.assemble import ScoredGroup, facts_of, has_no_signal
 from trainer.batches.events import Ended, GroupFate
 from trainer.config import AlgorithmConfig, RewardConfig
 from trainer.reward.compose import score
@@ -36,9 +36,9 @@ def algorithm(kind, **settings):
 
 
 @pytest.mark.parametrize("kind", ["grpo", "dr_grpo", "rloo"])
-def test_a_group_in_which_all_fared_alike_says_nothing_to_what_compares_them(kind):
-    assert says_nothing(scored(1.0, 1.0), algorithm(kind))
-    assert not says_nothing(scored(1.0, 0.0), algorithm(kind))
+def test_a_group_in_which_all_fared_alike_has_no_signal_to_what_compares_them(kind):
+    assert has_no_signal(scored(1.0, 1.0), algorithm(kind))
+    assert not has_no_signal(scored(1.0, 0.0), algorithm(kind))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_group_in_which_all_fared_alike_says_nothing_to_what_compares_them(kin
     ],
 )
 def test_it_says_something_to_what_does_not_compare_within_groups(settings, nothing):
-    assert says_nothing(scored(1.0, 1.0), algorithm(**settings)) is nothing
+    assert has_no_signal(scored(1.0, 1.0), algorithm(**settings)) is nothing
 
 
 def test_rewards_on_the_way_tell_turns_apart_where_all_episodes_fared_alike():
@@ -61,8 +61,8 @@ def test_rewards_on_the_way_tell_turns_apart_where_all_episodes_fared_alike():
     turns = (replace(played.segments[0].turns[0], reward=0.5), played.segments[0].turns[1])
     segments = (replace(played.segments[0], turns=turns),)
     group = scored(1.0, 1.0, rewards=shaped, segments=segments)
-    assert not says_nothing(group, algorithm("return_to_go", baseline="group"))
-    assert says_nothing(group, algorithm("grpo"))
+    assert not has_no_signal(group, algorithm("return_to_go", baseline="group"))
+    assert has_no_signal(group, algorithm("grpo"))
 
 
 def test_where_turns_are_compared_those_that_earned_alike_say_nothing():
@@ -90,23 +90,23 @@ def test_where_turns_are_compared_those_that_earned_alike_say_nothing():
         )
 
     for compares in (algorithm("return_to_go"), algorithm("reinforce_pp", group_baseline=True)):
-        assert says_nothing(group(early, early), compares)
-        assert not says_nothing(group(early, late), compares)
-    assert says_nothing(group(early, late), algorithm("grpo"))
+        assert has_no_signal(group(early, early), compares)
+        assert not has_no_signal(group(early, late), compares)
+    assert has_no_signal(group(early, late), algorithm("grpo"))
 
 
 def test_a_kl_in_the_reward_makes_episodes_differ_that_fared_alike():
     config = AlgorithmConfig(advantage={"kind": "grpo"}, kl={"place": "reward"})
-    assert not says_nothing(scored(1.0, 1.0), config)
+    assert not has_no_signal(scored(1.0, 1.0), config)
 
 
 def test_an_episode_without_a_verdict_does_not_make_a_difference():
-    assert says_nothing(scored(1.0, None, 1.0), algorithm("grpo"))
+    assert has_no_signal(scored(1.0, None, 1.0), algorithm("grpo"))
     assert scored(1.0, None, 1.0).signal == 0.0
 
 
 def test_groups_of_one_are_not_compared():
-    assert not says_nothing(scored(1.0), algorithm("grpo"))
+    assert not has_no_signal(scored(1.0), algorithm("grpo"))
 
 
 def test_episodes_without_a_verdict_give_no_rows():
