@@ -139,14 +139,12 @@ class BatchProducer:
 
     async def weights_synced(self, version: int) -> None:
         """Episodes begin with these weights from now on."""
-        # Episodes begin while the version is written: a process that dies before is told the version again.
-        written = self._writer.call(lambda journal: journal.set_version(version))
+        await self._writer.call(lambda journal: journal.set_version(version))
         self._source.version = version
         if self._collecting is None:
             self._collecting = asyncio.create_task(self._collect())
             self._collecting.add_done_callback(lambda _: self._waiter.notify())
         self._collector.wake()
-        await written
 
     async def rewind(self, step: int) -> None:
         """Serve batches from this step on again; what is under way begins anew after
