@@ -77,7 +77,7 @@ def test_a_run_goes_on_over_deaths_of_the_actor(cluster, tmp_path):
                 kill(handle.name)
                 assert status_of(handle.name).version == 3
         with pytest.raises(CheckpointError, match="batch 99"):
-            handle.call("take", 99)
+            handle.call("outline", 99, Objective.REINFORCE)
         assert handle.call("status").next_step == STEPS
     ids = [each for step in range(STEPS) for each in given[step]]
     assert len(ids) == len(set(ids)) == STEPS * 8
