@@ -20,7 +20,7 @@ COMPOSITION = {
     "trainer/launch/preflight.py",
     "trainer/launch/run.py",
     "trainer/launch/simulation.py",
-    "trainer/launch/visible.py",
+    "trainer/launch/gpu_selection.py",
     "trainer/loop/worker.py",
 }
 """Modules that compose a run, plan it or keep its configuration."""

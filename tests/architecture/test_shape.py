@@ -34,7 +34,7 @@ UNTYPED_DICTS = {
     "trainer/update/checkpoint.py": "state of a torch optimizer",
     "trainer/update/pretrained.py": "files of safetensors, which has no types",
     "trainer/weight_sync/gpu_transfer.py": "messages of vLLM's weight transfer",
-    "trainer/weight_sync/native.py": "messages of vLLM's weight transfer",
+    "trainer/weight_sync/vllm_transfer.py": "messages of vLLM's weight transfer",
     "trainer/weight_sync/receipt.py": "receipts of a weight transfer",
 }
 """Files outside of the environments that use ``dict[str, Any]``, and why; the list only becomes shorter."""

@@ -16,7 +16,7 @@ from trainer.batches.journal import Journal
 from trainer.batches.producer import BatchProducer
 from trainer.config import RunConfig
 from trainer.reward.compose import score
-from trainer.rollout.watch import Watch
+from trainer.rollout.progress import ProgressMonitor
 from trainer.types import (
     FailureNote,
     GroupSpec,
@@ -173,13 +173,18 @@ def run_config(**words: object) -> RunConfig:
 
 
 def batch_producer(
-    config: RunConfig, folder: Path, player: FakePlayer, *, watch: Watch | None = None, **parts: object
+    config: RunConfig,
+    folder: Path,
+    player: FakePlayer,
+    *,
+    watch: ProgressMonitor | None = None,
+    **parts: object,
 ) -> BatchProducer:
     """A batch producer that has not been started."""
     given = {
         "service": FakeTaskService(),
         "player": player,
-        "watch": watch or Watch(),
+        "watch": watch or ProgressMonitor(),
         "score": lambda each, horizon: score(each, config.reward, horizon, 512),
         "tracker": FakeTracker(),
         "sleep": no_sleep,

@@ -7,8 +7,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from tests.fakes.rollout_engines import Status
-from trainer.weight_sync.fingerprint import Recorder
-from trainer.weight_sync.receipt import Receipt, said
+from trainer.weight_sync.receipt import Receipt, TensorRecorder, encode_receipt
 
 HEAD = "lm_head.weight"
 
@@ -40,7 +39,7 @@ class ModelEngine:
     resume_generation = lambda self: done(None)  # noqa: E731 - nothing to do
 
     def begin_update(self, contents):
-        self.recorder = Recorder(contents)
+        self.recorder = TensorRecorder(contents)
         return done(None)
 
     def update_weights(self, info):
@@ -57,14 +56,14 @@ class ModelEngine:
 
     def load_adapter(self, version, folder):
         """Noted, and not sampled with."""
-        recorder = Recorder(contents=True)
+        recorder = TensorRecorder(contents=True)
         dict(recorder.passing(self.way(load_file(f"{folder}/adapter_model.safetensors").items())))
         self.receipt = Receipt(recorder.found(), ("the adapter",) if self.forgets_adapters else ())
         self.version = version
         return done(None)
 
     def get_receipts(self):
-        return done((self.version + self.mislabels, (said(self.receipt),)))
+        return done((self.version + self.mislabels, (encode_receipt(self.receipt),)))
 
     def finish_update(self, version):
         self.version = version

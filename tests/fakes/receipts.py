@@ -2,12 +2,11 @@
 
 from safetensors.torch import load_file
 
-from trainer.weight_sync.fingerprint import Recorder
-from trainer.weight_sync.receipt import Receipt, said
+from trainer.weight_sync.receipt import Receipt, TensorRecorder, encode_receipt
 
 
 def receipt_of_file(path):
     """Of all of it, with checksums."""
-    recorder = Recorder(contents=True)
+    recorder = TensorRecorder(contents=True)
     dict(recorder.passing(load_file(path).items()))
-    return said(Receipt(recorder.found()))
+    return encode_receipt(Receipt(recorder.found()))

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.fakes.receipts import receipt_of_file
-from trainer.engines.engine import EngineStatus
 from trainer.engines.generation import Finish, Generation
 from trainer.errors import EngineError, EngineGone, EngineLost
 from trainer.types import VersionSpan
+from trainer.weight_sync.engines import EngineStatus
 from trainer.weight_sync.snapshots import newest_snapshot
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from trainer.advantage.baselines import extended
 from trainer.advantage.return_to_go import return_to_go
 from trainer.config.algorithm import ReinforcePlusPlus, ReturnToGo
-from trainer.rollout.rows import samples_of
+from trainer.rollout.samples import samples_of
 from trainer.types import TrajectoryGroup
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from sandbox_client import AsyncSandboxClient, ClientLimits
 from trainer.chat import ChatTokenizer
 from trainer.reward.compose import score
 from trainer.rollout.episode import EpisodePlayer
-from trainer.rollout.watch import Watch
+from trainer.rollout.progress import ProgressMonitor
 from trainer.sft.warm_start import prepare_warm_start
 from trainer.tracking.opening import open_tracker
 
@@ -79,7 +79,7 @@ async def build(
     async with AsyncExitStack() as unless_started:
         unless_started.push_async_callback(let_go)
         chat = ChatTokenizer(model, config.chat)
-        watch = Watch()
+        watch = ProgressMonitor()
         own = EpisodePlayer(client, policy_of(chat), chat, config.rollout, config.service, watch)
         player = WorkerPlayer(workers, watch) if workers else own
         players.append(player)

@@ -14,8 +14,8 @@ from trainer.tasks.catalog import TaskService
 from .journal import Journal
 
 if TYPE_CHECKING:
-    from trainer.rollout.attempts import Player
-    from trainer.rollout.watch import Watch
+    from trainer.rollout.attempts import AttemptPlayer
+    from trainer.rollout.progress import ProgressMonitor
     from trainer.tracking.tracker import Tracker
     from trainer.types import Batch, GroupSpec
 
@@ -39,8 +39,8 @@ class Dependencies:
     """The collaborators of a batch producer."""
 
     service: SandboxService
-    player: Player
-    watch: Watch
+    player: AttemptPlayer
+    watch: ProgressMonitor
     """The player reports its episodes' phases to it."""
     score: Score
     tracker: Tracker

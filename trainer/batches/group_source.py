@@ -20,7 +20,7 @@ from .events import Assembled, Ended, GroupFate, Issued
 if TYPE_CHECKING:
     from trainer.config import AlgorithmConfig, CurriculumConfig, RolloutConfig
     from trainer.rollout.collector import PlayedGroup
-    from trainer.rollout.watch import Watch
+    from trainer.rollout.progress import ProgressMonitor
     from trainer.types import TrajectoryGroup
 
     from .admission import AdmissionLimits
@@ -66,7 +66,7 @@ class JournaledGroupSource:
         writer: JournalWriter,
         ledger: Ledger,
         groups: GroupCache,
-        watch: Watch,
+        watch: ProgressMonitor,
         changed: Callable[[], None],
     ) -> None:
         self._settings = settings

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from trainer.errors import NoProgress
 
 if TYPE_CHECKING:
-    from trainer.rollout.watch import Watch
+    from trainer.rollout.progress import ProgressMonitor
 
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ class ProgressWaiter:
 
     def __init__(
         self,
-        watch: Watch,
+        watch: ProgressMonitor,
         *,
         report_s: float,
         stall_s: float,

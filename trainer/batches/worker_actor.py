@@ -17,7 +17,7 @@ from trainer.engines.fleet import engine_handles
 from trainer.engines.pool import EnginePool, PoolLimits
 from trainer.errors import EngineLost, TrainerError
 from trainer.rollout.episode import EpisodePlayer
-from trainer.rollout.watch import Watch
+from trainer.rollout.progress import ProgressMonitor
 from trainer.tracking.logs import keep_log
 
 from .build import freeze_startup_objects, open_client
@@ -51,7 +51,7 @@ class EpisodeWorkerActor:
         keep_log(settings.folder / "logs" / f"episodes-{number}.log")
         self._settings = settings
         self._beginning = asyncio.Lock()
-        self._watch = Watch()
+        self._watch = ProgressMonitor()
         self._player: EpisodePlayer | None = None
         self._pool: EnginePool | None = None
 

@@ -18,7 +18,7 @@ from trainer.types import StopReason, Trajectory
 
 if TYPE_CHECKING:
     from trainer.config.rollout import SamplingConfig
-    from trainer.rollout.watch import Watch
+    from trainer.rollout.progress import ProgressMonitor
     from trainer.types import GroupSpec
 
 
@@ -54,7 +54,9 @@ class EpisodeWorker(Protocol):
 
 
 class WorkerPlayer:
-    """Implements ``trainer.rollout.attempts.Player`` over workers: the one with the fewest episodes plays.
+    """Implements ``trainer.rollout.attempts.AttemptPlayer`` over workers.
+
+    The one with the fewest episodes plays.
 
     Args:
         workers: those that play.
@@ -67,7 +69,7 @@ class WorkerPlayer:
     def __init__(
         self,
         workers: Sequence[EpisodeWorker],
-        watch: Watch,
+        watch: ProgressMonitor,
         *,
         look_s: float = _LOOK_S,
         hung_s: float = _HUNG_S,

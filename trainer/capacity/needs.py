@@ -17,7 +17,7 @@ from trainer.weight_sync.choice import resolve_device
 from .engine_memory import cache_token_bytes, engine_memory, number_bytes
 from .machine import GIB
 from .object_store import batch_bytes, object_store, positions_of
-from .placement import seats_of
+from .placement import gpu_slots
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from .engine_memory import EngineMemory
     from .machine import Machine
-    from .placement import Seat
+    from .placement import GpuSlot
 
 
 _CONTEXT = 3 * GIB // 2
@@ -41,7 +41,7 @@ class GpuGroup:
 
     kind: str
     """``learner``, ``engine``, or both."""
-    seats: tuple[Seat, ...]
+    seats: tuple[GpuSlot, ...]
     parts: dict[str, int]
     """Bytes on each."""
     available: int | None
@@ -128,7 +128,7 @@ def _pass_tokens(config: RunConfig, context: int) -> int:
 
 def gpu_groups(needs: Needs, machine: Machine) -> tuple[GpuGroup, ...]:
     """Group GPUs by their contents."""
-    seats = seats_of(needs.config.hardware, needs.device, machine)
+    seats = gpu_slots(needs.config.hardware, needs.device, machine)
     kinds = dict.fromkeys((seat.kind, len(seat.workers), len(seat.engines)) for seat in seats)
     return tuple(
         GpuGroup(

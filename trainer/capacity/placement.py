@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class GpuSlot:
     """The contents of one GPU."""
 
     machine: int
@@ -33,7 +33,7 @@ class Seat:
         )
 
 
-def seats_of(hardware: Hardware, device: Device, machine: Machine) -> tuple[Seat, ...]:
+def gpu_slots(hardware: Hardware, device: Device, machine: Machine) -> tuple[GpuSlot, ...]:
     """Return a slot for each GPU that the run wants, in order, even if there are fewer GPUs.
 
     A GPU holds both where the learner's and the engine's shares add up to at most one; otherwise learners
@@ -60,7 +60,7 @@ def seats_of(hardware: Hardware, device: Device, machine: Machine) -> tuple[Seat
         pairs = [(tuple(group), ()) for group in _grouped(ranks, learner)]
         pairs += [((), tuple(group)) for group in _grouped(engines, engine)]
     per = max(1, machine.gpus)
-    return tuple(Seat(n // per, n % per, workers, there) for n, (workers, there) in enumerate(pairs))
+    return tuple(GpuSlot(n // per, n % per, workers, there) for n, (workers, there) in enumerate(pairs))
 
 
 def _grouped(items: list[int], share: float) -> list[list[int]]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .machine import Machine
     from .needs import GpuGroup
-    from .storage import Storage
+    from .storage import StorageNeeds
 
 
 _FILL = 0.5
@@ -57,7 +57,7 @@ class CapacityPlan:
     """Tokens of keys and values that fit into each engine's cache."""
     host: dict[str, int]
     """Host memory of each machine."""
-    storage: Storage
+    storage: StorageNeeds
     tokens: StepTokens
     machine: Machine
     problems: tuple[str, ...]

@@ -14,11 +14,11 @@ from .machine import GIB
 if TYPE_CHECKING:
     from .machine import Machine
     from .needs import GpuGroup, Needs
-    from .storage import Storage
+    from .storage import StorageNeeds
 
 
 def problems_of(
-    needs: Needs, groups: Sequence[GpuGroup], host: dict[str, int], storage: Storage, machine: Machine
+    needs: Needs, groups: Sequence[GpuGroup], host: dict[str, int], storage: StorageNeeds, machine: Machine
 ) -> tuple[str, ...]:
     """Return one sentence per problem; empty if the run fits."""
     return (
@@ -130,7 +130,7 @@ def _known(needs: Needs) -> bool:
     return needs.device == "cpu" or needs.config.engine.kv_cache_mib is not None or needs.measured
 
 
-def _machine(host: dict[str, int], storage: Storage, machine: Machine, needs: Needs) -> Iterator[str]:
+def _machine(host: dict[str, int], storage: StorageNeeds, machine: Machine, needs: Needs) -> Iterator[str]:
     rows = (
         (
             "host memory",

@@ -26,7 +26,7 @@ _CHANNELS = 64 * _MIB
 
 
 @dataclass(frozen=True, slots=True)
-class Storage:
+class StorageNeeds:
     """Bytes by purpose."""
 
     shared_memory: dict[str, int]
@@ -43,7 +43,7 @@ def storage_of(
     checkpoint_size: int,
     object_store: int,
     downloaded: bool,
-) -> Storage:
+) -> StorageNeeds:
     """Return the sizes at the peak.
 
     Args:
@@ -71,7 +71,7 @@ def storage_of(
         disk["export"] = _DISK_DTYPE * base.parameters
     if downloaded:
         disk["the model from the hub"] = _DISK_DTYPE * base.parameters
-    return Storage(shared, disk)
+    return StorageNeeds(shared, disk)
 
 
 def _snapshot_bytes(hardware: Hardware, base: ModelShape, device: Device, *, tied: bool) -> int:

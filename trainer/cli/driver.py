@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from trainer.batches.simulation import SimulationResult
     from trainer.config import RunConfig, TinyModel
     from trainer.evaluate.results import EvaluationResult
-    from trainer.launch.pretended import PretendedModel
+    from trainer.launch.simulated_model import SimulatedModel
 
 
 OnMetrics: TypeAlias = "Callable[[int, dict[str, float]], None]"
@@ -70,7 +70,7 @@ class Driver(Protocol):
         """Evaluate a model on the held-out tasks; the configured one by default."""
         ...
 
-    def simulate(self, config: RunConfig, model: PretendedModel) -> SimulationResult:
+    def simulate(self, config: RunConfig, model: SimulatedModel) -> SimulationResult:
         """Play a run's episodes without a model."""
         ...
 
@@ -83,7 +83,7 @@ class RealDriver:
     """Imports torch, Ray and vLLM at the first call, so that help and usage errors appear at once."""
 
     def usable_gpus(self) -> int:
-        from trainer.launch.visible import usable_gpus
+        from trainer.launch.gpu_selection import usable_gpus
 
         return usable_gpus()
 
@@ -104,7 +104,7 @@ class RealDriver:
 
         return evaluate(config, model)
 
-    def simulate(self, config: RunConfig, model: PretendedModel) -> SimulationResult:
+    def simulate(self, config: RunConfig, model: SimulatedModel) -> SimulationResult:
         from trainer.launch.simulation import simulate
 
         return simulate(config, model)

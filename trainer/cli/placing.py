@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainer.launch.visible import leaves_gpus_open, on_visible_gpus
+from trainer.launch.gpu_selection import leaves_gpus_open, on_visible_gpus
 
 from .terminal import notes
 

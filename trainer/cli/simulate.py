@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trainer.config.reading import read_run
-from trainer.launch.pretended import PretendedModel
+from trainer.launch.simulated_model import SimulatedModel
 
 from .figures import percent
 from .options import JsonOption, OverridesArgument, RunArgument, driver_of
@@ -84,7 +84,7 @@ def simulate(
             shown = config.warm_start.demonstrations
         episodes = config.steps * config.rollout.groups * config.rollout.group_size
         notes().print(f"{config.steps} steps, {episodes} episodes ...")
-        result = driver_of(context).simulate(config, PretendedModel(shown, message, turn_s, spread, update_s))
+        result = driver_of(context).simulate(config, SimulatedModel(shown, message, turn_s, spread, update_s))
     if as_json:
         write_json(_plain(result))
     else:

@@ -1,12 +1,15 @@
-"""The Ray shell of an engine: an actor that dies with its engine, so that Ray starts another; its handle."""
+"""The Ray actor of an engine, which exits when its engine fails so that Ray restarts it, and its handle."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+import multiprocessing
+import os
+import threading
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import ray
 from ray.exceptions import ActorDiedError, RayActorError, RayTaskError, WorkerCrashedError
@@ -16,12 +19,11 @@ from trainer.tracking.logs import keep_log
 
 from .backend import open_backend
 from .engine import Engine
-from .loop import EngineLoop
-from .process_exit import end_process
 
 if TYPE_CHECKING:
+    from trainer.weight_sync.engines import EngineStatus
+
     from .backend import Part, PauseMode
-    from .engine import EngineStatus
     from .generation import Generation, GenerationRequest
     from .options import EngineOptions
     from .placement import Neighbours
@@ -29,24 +31,72 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+
+class EngineLoop:
+    """One event loop, in a thread of its own, for all calls of an engine.
+
+    Ray gives each concurrency group of an actor a thread and a loop. vLLM's client belongs to the loop of its
+    first use: an answer for a caller in another loop does not wake that loop, which then sleeps until
+    something else does.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="engine", daemon=True).start()
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine in the loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the loop, and wait in the caller's; cancelling the caller cancels it."""
+        return await asyncio.wrap_future(self.start(work))
+
+
+EXIT_STATUS = 70
+EXIT_TIMEOUT_S = 5.0
+
+
+def end_process() -> NoReturn:
+    """End the child processes and then this one, at once."""
+    try:
+        end_children()
+    finally:
+        os._exit(EXIT_STATUS)
+
+
+def end_children() -> None:
+    """Kill the processes that vLLM started here, and wait until they have exited.
+
+    Ray starts the next engine on the same GPU, and its memory is free only then. Children of these processes
+    end with them (``trainer.weight_sync.vllm_worker``).
+    """
+    children = multiprocessing.active_children()
+    for child in children:
+        child.kill()
+    for child in children:
+        child.join(EXIT_TIMEOUT_S)
+
+
 CONTROL = "control"
 WATCH_EVERY_S = 0.5
 
 
 class EngineActor:
-    """One engine in a process of its own. Methods are those of Engine, which they run in its own loop."""
+    """An engine in a process of its own; its methods are those of Engine and run in the engine's loop."""
 
     def __init__(self, options: EngineOptions, neighbours: Neighbours | None = None) -> None:
         log = None if options.logs is None else options.logs / f"{_own_name()}.log"
         if log is not None:
             keep_log(log)
-        # Before the model is opened, which looks at the visible GPUs; held for as long as the engine lives.
+        # Before the model is opened, since CUDA reads the visible GPUs only once. Kept, since the shares are
+        # released with their holders.
         self._shares = neighbours.take() if neighbours is not None else []
         self._loop = EngineLoop()
         self._engine = Engine(open_backend(options), options)
         self._ready: asyncio.Task[None] | None = None
         if log is not None:
-            keep_log(log, "vllm")  # whose logger is its own, and made anew by its import
+            keep_log(log, "vllm")  # vLLM's import configures its own logger
 
     async def generate(self, request: GenerationRequest) -> Generation:
         generation: Generation = await self._loop.run(self._call("generate", request))
@@ -58,14 +108,14 @@ class EngineActor:
 
     @ray.method(concurrency_group=CONTROL)
     async def control(self, verb: str, *arguments: object) -> object:
-        """One of Engine's verbs; they get through however many requests are under way."""
+        """Call a method of Engine in a concurrency group that requests cannot fill."""
         return await self._loop.run(self._call(verb, *arguments))
 
-    async def _call(self, verb: str, *arguments: object) -> Any:  # noqa: ANN401 - whatever the verb returns
+    async def _call(self, verb: str, *arguments: object) -> Any:  # noqa: ANN401 - whatever the method returns
         return await getattr(await self._there(), verb)(*arguments)
 
     async def _there(self) -> Engine:
-        """The engine, with the newest weights."""
+        """Return the engine after it has loaded the newest snapshot."""
         if self._ready is None:
             self._ready = asyncio.ensure_future(self._engine.load_newest_snapshot())
             self._watch = asyncio.ensure_future(self._die_with_engine())
@@ -75,14 +125,14 @@ class EngineActor:
     async def _die_with_engine(self) -> None:
         while (why := self._failure()) is None:  # noqa: ASYNC110 - vLLM has no event for it
             await asyncio.sleep(WATCH_EVERY_S)
-        logging.getLogger(__name__).error("the engine ends: %s", why)
-        # Whoever waits for an answer gets it before the process is gone.
+        logging.getLogger(__name__).error("the engine exits: %s", why)
+        # Callers that wait for an answer get it before the process exits.
         await asyncio.sleep(WATCH_EVERY_S)
         end_process()
 
     def _failure(self) -> str | None:
         if self._ready is not None and self._ready.done() and (error := self._ready.exception()):
-            return f"it could not take the newest weights: {error}"
+            return f"it could not load the newest snapshot: {error}"
         return self._engine.failure()
 
 
@@ -90,8 +140,8 @@ def _own_name() -> str:
     return ray.get_runtime_context().get_actor_name() or "engine"
 
 
-def _ours(error: BaseException) -> BaseException:
-    """Ray's words for what happened in the actor, in ours."""
+def _translated(error: BaseException) -> BaseException:
+    """Translate Ray's error to the trainer's."""
     if isinstance(error, RayTaskError):
         cause = error.cause
         return cause if isinstance(cause, TrainerError) else EngineError(f"{type(cause).__name__}: {cause}")
@@ -103,14 +153,14 @@ def _ours(error: BaseException) -> BaseException:
 
 
 class RayEngine:
-    """The other end of an EngineActor, for asynchronous callers and for those that wait for futures."""
+    """Handle of an EngineActor: coroutines for the pool, futures for weight syncs."""
 
     def __init__(self, name: str, actor: Any) -> None:  # noqa: ANN401 - Ray's handles have no type
         self.name = name
         self._actor = actor
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        """See Engine; a caller that is cancelled takes its request along."""
+        """Sample one turn; cancelling the caller cancels the request."""
         answer: Generation = await self._awaited(self._actor.generate.remote(request))
         return answer
 
@@ -123,15 +173,14 @@ class RayEngine:
         return answer
 
     def kill(self) -> None:
-        """End the process; Ray starts another, within its limit of restarts."""
+        """Kill the process; Ray restarts the engine, within its limit of restarts."""
         ray.kill(self._actor, no_restart=False)
 
     def stop(self) -> None:
-        """End it for good."""
+        """Kill the process for good."""
         ray.kill(self._actor)
 
     def get_status(self) -> Future[Any]:
-        """Its EngineStatus, for those who wait for futures (whose type knows no subtypes)."""
         return self._control("get_status")
 
     def pause_generation(self, mode: PauseMode) -> Future[None]:
@@ -184,7 +233,7 @@ class RayEngine:
 
         def pass_on(done: Future[Any]) -> None:
             if (error := done.exception()) is not None:
-                answer.set_exception(_ours(error))
+                answer.set_exception(_translated(error))
             else:
                 answer.set_result(done.result())
 
@@ -198,4 +247,4 @@ class RayEngine:
             ray.cancel(reference)
             raise
         except (RayTaskError, RayActorError, WorkerCrashedError) as error:
-            raise _ours(error) from error
+            raise _translated(error) from error

@@ -1,7 +1,7 @@
-"""Whether an engine's next step waits for requests that are about to come. A pure decision by the clock.
+"""Decide whether an engine's next step waits for further requests, by arrival times; pure.
 
-On a CPU a step costs much the same whatever the number of its sequences. When many episodes begin, their
-first requests come one after another, and an engine that steps at once does so hundreds of times with a few
+On a CPU the time of a step hardly depends on its number of sequences. When many episodes begin, their first
+requests arrive one after another, and an engine that did not wait would take hundreds of steps with a few
 sequences each.
 """
 
@@ -11,17 +11,17 @@ import time
 from collections.abc import Callable
 
 FEW = 4
-"""A step waits while fewer than this part of what ran lately is there."""
+"""A step waits while there are fewer sequences than a fourth of the recent number."""
 WINDOW_S = 0.04
-"""Since the last request came: while they come faster than that, more are on their way."""
+"""Seconds since the last request after which no further one is expected."""
 LONGEST_S = 0.2
-"""A step waits no longer, for the sake of those that are there."""
+"""Greatest wait of a step, in seconds."""
 MEMORY = 512
-"""Steps over which what ran lately is forgotten."""
+"""Steps over which the recent number of sequences decays."""
 
 
 class Arrivals:
-    """Requests as they come, of one engine."""
+    """Arrival times of one engine's requests."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -30,16 +30,16 @@ class Arrivals:
         self._waits = False
 
     def came(self) -> None:
-        """There is one more request."""
+        """Record an arrival."""
         self._came = self._clock()
 
     def stepped(self, running: int) -> None:
-        """A step was made with so many sequences."""
+        """Record a step with ``running`` sequences."""
         self._lately = max(float(running), self._lately * (1 - 1 / MEMORY))
         self._waits = False
 
     def pause_s(self, running: int) -> float:
-        """Seconds for which the next step waits, if nothing comes meanwhile; 0 to step now."""
+        """Return the seconds that the next step waits if no request arrives; 0 to step now."""
         now = self._clock()
         if running * FEW >= self._lately:
             return 0.0

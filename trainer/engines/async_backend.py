@@ -1,4 +1,4 @@
-"""vLLM's AsyncLLM: the model lives in processes of vLLM's own, so that a GPU never waits for this one."""
+"""Backend with vLLM's AsyncLLM: the model runs in its own processes, so a GPU never waits for this one."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 
 _WEIGHTS_KEPT = 1
-"""Of vLLM's levels of sleep: the next throws away what no weight sync brings, such as a vision tower."""
+"""vLLM's level of sleep; level 2 would discard weights that no weight sync sends, such as a vision tower."""
 
 
 @contextmanager
 def _lost_when_dead() -> Iterator[None]:
-    """vLLM's word for a dead model process becomes ours."""
+    """Translate vLLM's error for a dead model process to EngineLost."""
     try:
         yield
     except EngineDeadError as error:
@@ -46,7 +46,7 @@ def _lost_when_dead() -> Iterator[None]:
 
 
 class AsyncBackend:
-    """Requests go to vLLM's own process and come back by its event loop."""
+    """Sends requests to vLLM's own processes."""
 
     def __init__(self, options: EngineOptions) -> None:
         self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**options.arguments()))

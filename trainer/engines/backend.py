@@ -1,7 +1,4 @@
-"""What an engine needs of whatever runs the model: sample, score, pause, take weights.
-
-Two implementations over vLLM: one steps the model in this process, the other leaves it to vLLM's own.
-"""
+"""Backends of an engine: run the model with vLLM, in this process or in processes of vLLM's own."""
 
 from __future__ import annotations
 
@@ -16,22 +13,22 @@ if TYPE_CHECKING:
 
 PauseMode: TypeAlias = Literal["keep", "abort"]
 Part: TypeAlias = Literal["weights", "kv_cache"]
-"""What an engine has in a GPU's memory, as vLLM calls it."""
+"""Part of an engine's GPU memory, under vLLM's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A LoRA adapter that samples in place of the bare model."""
+    """A LoRA adapter to sample with."""
 
     number: int
-    """Another one for each adapter that an engine is given, from 1; versions may come twice."""
+    """Unique within an engine, from 1; the same version may be loaded twice."""
     version: int
     folder: str
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingRequest:
-    """One request as it is put to the model."""
+    """One request to the model."""
 
     token_ids: tuple[int, ...]
     max_tokens: int
@@ -39,45 +36,45 @@ class SamplingRequest:
     seed: int | None
     adapter: Adapter | None
     limit_s: float | None = None
-    """Seconds after which it ends as aborted, with what was sampled."""
+    """Seconds after which it ends as aborted, with the tokens sampled so far."""
 
 
 class EngineBackend(Protocol):
-    """Runs the model. Every method raises EngineLost when the model's process or thread is gone."""
+    """Runs the model. All methods raise EngineLost when the model's process or thread is gone."""
 
     context: int
-    """Tokens of a sequence, at most."""
+    """Greatest number of tokens of a sequence."""
 
     async def generate(self, request: SamplingRequest) -> Generation:
-        """Sample; versions are those that were set while the tokens were sampled."""
+        """Sample; tokens have the weight version that was set when they were sampled."""
         ...
 
     async def score_tokens(self, token_ids: tuple[int, ...], adapter: Adapter | None) -> tuple[float, ...]:
-        """The log-probability of each token given those before it; 0 for the first."""
+        """Return the log-probability of each token given those before it; 0 for the first."""
         ...
 
     async def pause_generation(self, mode: PauseMode) -> None:
-        """Sample nothing until ``resume``: what is under way is kept, or ends as aborted."""
+        """Sample nothing until ``resume_generation``; requests in progress are kept or end as aborted."""
         ...
 
     async def resume_generation(self) -> None:
-        """Go on sampling."""
+        """Continue sampling."""
         ...
 
     async def enter_sleep(self, mode: PauseMode) -> None:
-        """Pause, keep the weights in host memory, and give up the cache: the GPU's memory is free."""
+        """Pause, offload the weights to host memory, and free the cache."""
         ...
 
     async def wake_up(self, part: Part) -> None:
-        """Take a part's memory back; sampling goes on with the last one."""
+        """Restore a part's memory; sampling continues after the last part."""
         ...
 
     async def call(self, method: str, arguments: Mapping[str, object]) -> tuple[Any, ...]:
-        """A method of each of vLLM's workers; their answers, of lists, dictionaries and strings."""
+        """Call a method of each of vLLM's workers; they return lists, dictionaries and strings."""
         ...
 
     async def set_weight_version(self, version: int) -> None:
-        """Other weights are in place: forget what the former computed, and label tokens with the version."""
+        """Label new tokens with the version, and drop cached prefixes of the former weights."""
         ...
 
     async def load_adapter(self, adapter: Adapter) -> None:
@@ -89,11 +86,11 @@ class EngineBackend(Protocol):
         ...
 
     def failure(self) -> str | None:
-        """Why nothing works any more; None while all is well."""
+        """Return why the backend has failed; None while it works."""
         ...
 
     def close(self) -> None:
-        """Stop; a second time does nothing."""
+        """Stop the model; idempotent."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""A turn that is sampled in several goes, since weight updates or dead engines came between."""
+"""A turn that is sampled in parts, because weight syncs or lost engines interrupted it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STRIDE = 1_000_003
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """What was asked for, and what there is of it."""
+    """A request, and what has been sampled of it."""
 
     request: GenerationRequest
     token_ids: tuple[int, ...] = ()
@@ -27,14 +27,14 @@ class Continuation:
 
     @property
     def complete(self) -> bool:
-        """No token may follow."""
+        """Whether the turn has all the tokens that it may have."""
         return len(self.token_ids) >= self.request.max_tokens
 
-    def rest(self) -> GenerationRequest:
-        """The request for what is missing.
+    def next_request(self) -> GenerationRequest:
+        """Return the request for the missing tokens.
 
-        Its seed is another one for each beginning: with the same, tokens would be drawn with the very random
-        numbers that the first ones were drawn with.
+        Its seed differs with the number of tokens so far: with the same seed, tokens would be sampled with
+        the random numbers of the first ones.
         """
         done = len(self.token_ids)
         if done == 0:
@@ -48,7 +48,7 @@ class Continuation:
         )
 
     def then(self, part: Generation) -> Continuation:
-        """With what was sampled next."""
+        """Return the turn with the next part."""
         done = len(self.token_ids)
         versions = list(self.versions)
         for span in part.versions:
@@ -65,5 +65,5 @@ class Continuation:
         )
 
     def ended(self, finish: Finish) -> Generation:
-        """All of it."""
+        """Return all that was sampled."""
         return Generation(self.token_ids, self.logprobs, finish, self.versions)

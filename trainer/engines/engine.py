@@ -1,8 +1,7 @@
-"""One rollout engine: token ids in; token ids, log-probabilities and weight versions out. Knows no Ray.
+"""A rollout engine without Ray: token ids in; token ids, log-probabilities and weight versions out.
 
-It samples, or it takes weights; while it takes them, requests wait or are aborted. An update that breaks off
-leaves weights that are nobody's: then the engine counts as failed, and whoever runs it starts another, which
-begins with the newest snapshot.
+While the engine loads weights, requests wait or are aborted. An interrupted update leaves a mixture of
+weights: the engine then counts as failed and has to be restarted, and begins with the newest snapshot.
 """
 
 from __future__ import annotations
@@ -14,12 +13,13 @@ import os
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer.errors import EngineError, EngineLost
 from trainer.types import VersionSpan
+from trainer.weight_sync.engines import EngineStatus
 from trainer.weight_sync.snapshots import newest_snapshot
 
 from .backend import Adapter, SamplingRequest, open_backend
@@ -31,29 +31,8 @@ if TYPE_CHECKING:
     from .options import EngineOptions
 
 
-@dataclass(frozen=True, slots=True)
-class EngineStatus:
-    """An engine's answer to how it is."""
-
-    version: int
-    """Of the weights that it samples with."""
-    incarnation: str
-    """Another one after each start."""
-    process: int
-    """Its process, on its machine."""
-    workers: int
-    """Model workers (tensor parallel)."""
-    running: int
-    """Requests under way."""
-    paused: bool
-    generated: int
-    """Tokens since the start."""
-    context: int
-    """Tokens of a sequence, at most."""
-
-
 class Engine:
-    """A model that samples."""
+    """Samples with a model, and updates its weights."""
 
     def __init__(self, backend: EngineBackend, options: EngineOptions) -> None:
         self._backend = backend
@@ -72,13 +51,13 @@ class Engine:
 
     @classmethod
     async def open(cls, options: EngineOptions) -> Engine:
-        """Load the model, then the newest snapshot if there is one."""
+        """Load the model, and then the newest snapshot if there is one."""
         engine = cls(await asyncio.to_thread(open_backend, options), options)
         await engine.load_newest_snapshot()
         return engine
 
     async def load_newest_snapshot(self) -> None:
-        """Take the newest snapshot; without one the model is version 0."""
+        """Load the newest snapshot; without one the model is version 0."""
         folder = self._options.snapshots
         snapshot = newest_snapshot(folder) if folder is not None else None
         if snapshot is None:
@@ -92,10 +71,10 @@ class Engine:
             self._version = snapshot.version
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        """Sample one turn, or what is left of it; a full context ends it as LENGTH, its limit as TIMEOUT.
+        """Sample one turn or the rest of it; a full context ends it as LENGTH, its time limit as TIMEOUT.
 
         Raises:
-            EngineError: vLLM refused it.
+            EngineError: vLLM refused the request.
             EngineLost: the engine died.
         """
         room = min(request.max_tokens, self._backend.context - len(request.token_ids))
@@ -118,15 +97,15 @@ class Engine:
         return _labelled(generation, sampling.adapter)
 
     async def score_tokens(self, token_ids: tuple[int, ...]) -> tuple[float, ...]:
-        """The log-probability of each token given those before it; 0 for the first."""
+        """Return the log-probability of each token given those before it; 0 for the first."""
         return await self._backend.score_tokens(token_ids, self._adapter)
 
     async def score_sequences(self, sequences: Sequence[tuple[int, ...]]) -> tuple[tuple[float, ...], ...]:
-        """``score`` of several sequences."""
+        """Return ``score_tokens`` of several sequences."""
         return tuple(await asyncio.gather(*(self.score_tokens(sequence) for sequence in sequences)))
 
     async def sample_text(self, sequences: int, tokens: int) -> tuple[tuple[int, ...], ...]:
-        """Text of the model's own: sequences that it samples behind a token that begins a text."""
+        """Sample sequences of so many tokens after a token that begins a text."""
         first = (first_token(self._options.model),)
         count = min(tokens, self._backend.context - 2)
         drawn = await asyncio.gather(
@@ -138,21 +117,21 @@ class Engine:
         return tuple(first + generation.token_ids for generation in drawn)
 
     async def pause_generation(self, mode: PauseMode) -> None:
-        """Sample nothing until ``resume``."""
+        """Sample nothing until ``resume_generation``; requests in progress are kept or aborted."""
         await self._backend.pause_generation(mode)
         self._paused = True
 
     async def resume_generation(self) -> None:
-        """Go on. Raises EngineError when an update was begun and not finished."""
+        """Continue sampling. Raises EngineError when an update was begun and not finished."""
         if self._updating:
-            raise self._broken("an update of the weights was never finished")
+            raise self._broken("an update of its weights was not finished")
         await self._backend.resume_generation()
         self._paused = False
 
     async def enter_sleep(self, mode: PauseMode) -> None:
-        """Leave the GPU's memory to the learner until ``wake``; one that sleeps already stays as it is.
+        """Free the GPU's memory for the learner until ``wake_up``; does nothing in an engine that sleeps.
 
-        Requests wait or are aborted, as in ``pause``.
+        Requests in progress are kept or aborted, as by ``pause_generation``.
         """
         if not self._asleep:
             self._paused = True
@@ -160,51 +139,50 @@ class Engine:
             self._asleep = True
 
     async def wake_up(self, part: Part) -> None:
-        """Take the memory of a part back: the weights first, then the cache, with which sampling goes on.
+        """Restore the memory of a part: weights first, then the cache, with which sampling continues.
 
-        An engine that is awake, such as one that was started again, stays as it is.
+        Does nothing in an engine that is awake, such as one that was restarted.
 
         Raises:
-            EngineLost: there is no room for it any more.
+            EngineLost: the GPU has no room for it.
         """
         if not self._asleep:
             return
         try:
             await self._backend.wake_up(part)
         except Exception as error:
-            raise self._broken(
-                f"it could not take its memory back: {type(error).__name__}: {error}"
-            ) from error
+            raise self._broken(f"it could not restore its memory: {type(error).__name__}: {error}") from error
         if part == "kv_cache":
             self._asleep = False
             await self.resume_generation()
 
     async def connect_learner(self, info: Mapping[str, object]) -> None:
-        """Meet the learner, for media that need it."""
+        """Join the learner's transfer group, for transports that have one."""
         await self._backend.call("init_weight_transfer_engine", {"init_info": dict(info)})
 
     async def disconnect_learner(self) -> None:
-        """Forget a learner that is gone."""
+        """Leave the transfer group of a former learner."""
         await self._backend.call("shutdown_weight_transfer_engine", {})
 
     async def begin_update(self, contents: bool) -> None:
-        """Weights are coming, of which receipts have checksums of the ``contents``, or have none.
+        """Prepare for an update; ``contents``: receipts have checksums of the contents.
 
         Raises:
-            EngineError: the ones before never came to an end.
+            EngineError: the update before was not finished.
         """
         if self._updating:
-            raise self._broken("an update of the weights was never finished")
+            raise self._broken("an update of its weights was not finished")
         self._updating = True
         await self._update("record_weights", {"contents": contents})
         await self._update("start_weight_update", {})
 
     async def update_weights(self, info: Mapping[str, object]) -> None:
-        """Take some or all of them."""
+        """Load some or all weights of the update."""
         await self._update("update_weights", {"update_info": dict(info)})
 
     async def finish_update(self, version: int) -> None:
-        """They are complete: sample with them, under this version."""
+        """Finish the update: sample with the new weights under this version."""
+        # Receipts first: vLLM forgets which parameters were not loaded when the update finishes.
         self._receipts = await self._update("weights_receipt", {})
         await self._update("finish_weight_update", {})
         await self._backend.set_weight_version(version)
@@ -212,7 +190,7 @@ class Engine:
         self._updating = False
 
     async def load_adapter(self, version: int, folder: str) -> None:
-        """Sample with a LoRA adapter from the next request on; those under way end with theirs."""
+        """Sample with a LoRA adapter from the next request on; requests in progress keep theirs."""
         adapter = Adapter(next(self._numbers), version, folder)
         await self._backend.load_adapter(adapter)
         self._receipts = await self._backend.call(
@@ -222,11 +200,11 @@ class Engine:
         self._version = version
 
     async def get_receipts(self) -> tuple[int, tuple[Mapping[str, object], ...]]:
-        """The version that it samples with, and what each worker got of it; see trainer.weight_sync."""
+        """Return the version of the weights and a receipt from each worker (see ``weight_sync.receipt``)."""
         return self._version, self._receipts
 
     async def get_status(self) -> EngineStatus:
-        """Answer when the model's loop has answered. Raises EngineLost when it is gone."""
+        """Return the state, after the model's loop has answered. Raises EngineLost when it is gone."""
         if (why := self.failure()) is not None:
             raise EngineLost(why)
         await self._backend.check_health()
@@ -242,11 +220,11 @@ class Engine:
         )
 
     def failure(self) -> str | None:
-        """Why this engine is of no use any more; None while it is."""
+        """Return why this engine cannot be used any more; None while it can."""
         return self._failure or self._backend.failure()
 
     def close(self) -> None:
-        """Stop; a second time does nothing."""
+        """Stop the engine; idempotent."""
         self._backend.close()
 
     async def _update(self, method: str, arguments: Mapping[str, object]) -> tuple[Any, ...]:
@@ -261,10 +239,10 @@ class Engine:
 
 
 def first_token(model: Path) -> int:
-    """The id of a token that a text may begin with, as the model's files say; 0 where they do not."""
-    said = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    """Return the id of a token that begins a text, from the model's files; 0 if they name none."""
+    settings = json.loads((model / "config.json").read_text(encoding="utf-8"))
     for name in ("bos_token_id", "eos_token_id"):
-        found = said.get(name)
+        found = settings.get(name)
         if isinstance(found, list) and found:
             found = found[0]
         if isinstance(found, int):
@@ -273,7 +251,7 @@ def first_token(model: Path) -> int:
 
 
 def _labelled(generation: Generation, adapter: Adapter | None) -> Generation:
-    """An adapter's version is what counts where there is one: the model below it stays as it is."""
+    """Label all tokens with the adapter's version, if there is one: the model's own never changes then."""
     if adapter is None or not generation.token_ids:
         return generation
     span = VersionSpan(0, len(generation.token_ids), adapter.version)

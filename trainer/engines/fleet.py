@@ -1,4 +1,4 @@
-"""The engines of a run as Ray actors: their start, and finding them by name."""
+"""Start the engines of a run as Ray actors, and find them by name."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 IN_FLIGHT = 4096
-"""Requests at a time that wait in one actor; vLLM queues what it has no room for."""
+"""Concurrent requests of one actor; vLLM queues those that it has no room for."""
 CONTROLS = 64
 
 
 def engine_names(settings: EngineSettings) -> tuple[str, ...]:
-    """Names of a run's engine actors."""
+    """Return the names of a run's engine actors."""
     return tuple(f"{settings.name}-engine-{index}" for index in range(settings.engine.count))
 
 
@@ -44,11 +44,11 @@ def start_engines(
         settings: Settings of the engines.
         model: Folder of the model.
         device: What they run on.
-        reserved: What ``reserve`` set aside for them; without it Ray places them anywhere.
+        reserved: The result of ``reserve``; without it Ray places them anywhere.
 
     Raises:
-        EngineError: an engine does not start; says why.
-        Stalled: it takes longer than ``engine.start_timeout_s``.
+        EngineError: an engine does not start.
+        Stalled: an engine takes longer than ``engine.start_timeout_s``.
     """
     options = engine_options(settings, model, device)
     anywhere = actor_options(engine_resources(settings.engine, device))
@@ -69,7 +69,7 @@ def start_engines(
 
 
 def sleep_engines(engines: Sequence[RayEngine], timeout_s: float) -> None:
-    """Have all of them sleep, before the learner comes to their GPUs. Raises EngineError and Stalled."""
+    """Have all engines sleep before the learner starts on their GPUs. Raises EngineError and Stalled."""
     for name, answer in [(engine.name, engine.enter_sleep("keep")) for engine in engines]:
         try:
             answer.result(timeout=timeout_s)
@@ -78,7 +78,7 @@ def sleep_engines(engines: Sequence[RayEngine], timeout_s: float) -> None:
 
 
 def wait_for(engines: list[RayEngine], timeout_s: float) -> None:
-    """Until every engine has answered. Raises EngineError and Stalled."""
+    """Wait until every engine has answered. Raises EngineError and Stalled."""
     answers = [(engine.name, engine.get_status()) for engine in engines]
     for name, answer in answers:
         try:
@@ -90,12 +90,12 @@ def wait_for(engines: list[RayEngine], timeout_s: float) -> None:
 
 
 def engine_handles(settings: EngineSettings, namespace: str | None = None) -> tuple[RayEngine, ...]:
-    """The run's engines, wherever in the cluster one asks.
+    """Return handles of a run's engines, from any process of the cluster.
 
     Raises:
-        EngineError: there are none of that name.
+        EngineError: an engine does not exist.
     """
     try:
         return tuple(RayEngine(name, ray.get_actor(name, namespace)) for name in engine_names(settings))
     except ValueError as error:
-        raise EngineError(f"the engines of run {settings.name} are not there: {error}") from error
+        raise EngineError(f"the engines of run {settings.name} do not exist: {error}") from error

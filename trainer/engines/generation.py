@@ -25,7 +25,7 @@ class Finish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are drawn. Log-probabilities are those of the distribution that is drawn from."""
+    """How tokens are sampled. Log-probabilities are those of the distribution that is sampled from."""
 
     temperature: float = 1.0
     """0 takes the most likely token."""
@@ -37,7 +37,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """One turn that is to be sampled."""
+    """A turn to sample."""
 
     key: EpisodeKey
     token_ids: tuple[int, ...]
@@ -46,12 +46,12 @@ class GenerationRequest:
     sampling: Sampling
     seed: int | None = None
     limit_s: float | None = None
-    """Seconds after which what was sampled so far is the answer."""
+    """Seconds after which the tokens sampled so far are returned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What was sampled."""
+    """A sampled turn, or a part of one."""
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
@@ -62,7 +62,7 @@ class Generation:
 
 
 class Policy(Protocol):
-    """Samples turns; many at a time."""
+    """Samples turns, many at a time."""
 
     async def generate(self, request: GenerationRequest) -> Generation:
         """Sample one turn. Raises EngineError when no engine could, Stalled at its deadline."""

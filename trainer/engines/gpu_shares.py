@@ -1,4 +1,4 @@
-"""Which shares of GPUs can be placed, told from the configuration alone."""
+"""Check from settings alone whether the shares of GPUs can be placed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_shares(hardware: Hardware, device: Device) -> None:
-    """Raises ConfigError with the first of ``share_problems``, or ``sleep_problem``."""
+    """Raise ConfigError with the first of ``share_problems`` or with ``sleep_problem``."""
     for sentence in share_problems(hardware, device):
         raise ConfigError(sentence)
     if (why := sleep_problem(hardware, device)) is not None:
@@ -22,7 +22,7 @@ def check_shares(hardware: Hardware, device: Device) -> None:
 
 
 def share_problems(hardware: Hardware, device: Device) -> Iterator[str]:
-    """One sentence for each reason why learner and engines cannot have the shares that they ask for."""
+    """Yield one sentence for each reason why learner and engines cannot have their shares."""
     if device == "cpu" or not hardware.steps or not hardware.learner.gpus:
         return
     if shares_gpus(hardware, device):
@@ -32,12 +32,12 @@ def share_problems(hardware: Hardware, device: Device) -> Iterator[str]:
 
 
 def sleep_problem(hardware: Hardware, device: Device) -> str | None:
-    """Why engines cannot sleep (``engine.sleep``); None if they can, or need not."""
+    """Return why engines cannot sleep (``engine.sleep``); None if they can, or need not."""
     engine = hardware.engine
     if not engine.sleep or not hardware.steps:
         return None
     if device == "cpu":
-        return "engine.sleep frees a GPU's memory, and vLLM has no sleep on CPUs: leave it out"
+        return "engine.sleep frees a GPU's memory, and vLLM does not support it on CPUs: leave it out"
     if not shares_gpus(hardware, device):
         return (
             "engine.sleep frees GPUs that learner and engines share, and they have GPUs of their own: leave "
@@ -46,7 +46,7 @@ def sleep_problem(hardware: Hardware, device: Device) -> str | None:
     if engine.in_process:
         return "engine.sleep needs the model in a process of its own: set engine.in_process=false"
     if engine.keep_cache:
-        return "engine.sleep gives up the cache that engine.keep_cache keeps: take one of them"
+        return "engine.sleep frees the cache that engine.keep_cache keeps: set only one of them"
     return None
 
 

@@ -1,7 +1,7 @@
-"""vLLM's engine stepped by a thread of this process: the cheapest arrangement where the CPU does everything.
+"""Backend that steps vLLM's engine in a thread of this process, which is cheapest on a CPU.
 
-One thread owns the engine: it loads it, steps it, and between two steps runs what other threads asked for, in
-the order they asked. So nothing in vLLM is ever touched by two threads.
+One thread owns vLLM's engine: it loads and steps it, and between steps runs the calls of other threads in
+their order. vLLM is therefore never used by two threads.
 """
 
 from __future__ import annotations
@@ -42,36 +42,36 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class _Asked(Generic[T]):
-    """Something to be done in the engine's thread."""
+class _Call(Generic[T]):
+    """A call to run in the engine's thread."""
 
     def __init__(self, what: Callable[[], T]) -> None:
         self.done: Future[T] = Future()
         self._what = what
 
     def run(self) -> None:
-        """Do it, unless whoever asked has gone."""
+        """Run the call, unless its caller was cancelled."""
         if not self.done.set_running_or_notify_cancel():
             return
         try:
             self.done.set_result(self._what())
-        except Exception as error:  # noqa: BLE001 - whoever asked gets it
+        except Exception as error:  # noqa: BLE001 - the caller gets it
             self.done.set_exception(error)
 
     def refuse(self, why: str) -> None:
-        """It will not be done."""
+        """Fail the call without running it."""
         if self.done.set_running_or_notify_cancel():
             self.done.set_exception(EngineLost(why))
 
 
 class InProcessBackend:
-    """A thread that steps vLLM."""
+    """Steps vLLM's engine in a thread."""
 
     def __init__(self, options: EngineOptions) -> None:
         self._options = options
         self._keep_cache = options.keep_cache
         self._version = 0
-        self._asked: queue.SimpleQueue[_Asked[Any] | None] = queue.SimpleQueue()
+        self._asked: queue.SimpleQueue[_Call[Any] | None] = queue.SimpleQueue()
         self._waiting: dict[str, tuple[str, Future[RequestOutput]]] = {}
         self._names = itertools.count()
         self._arrivals = Arrivals()
@@ -127,11 +127,11 @@ class InProcessBackend:
 
     async def _ask(self, what: Callable[[], T]) -> T:
         """Run it in the engine's thread, between two steps."""
-        asked = _Asked(what)
+        asked = _Call(what)
         self._put(asked)
         return await asyncio.wrap_future(asked.done)
 
-    def _put(self, asked: _Asked[Any]) -> None:
+    def _put(self, asked: _Call[Any]) -> None:
         self._asked.put(asked)
         if not self._thread.is_alive():
             self._refuse_all()
@@ -161,7 +161,7 @@ class InProcessBackend:
                 await self._ask(lambda: self._cut(name))
             return await answer
         except asyncio.CancelledError:
-            self._put(_Asked(lambda: self._forget(name)))
+            self._put(_Call(lambda: self._forget(name)))
             raise
 
     # What follows runs in the engine's thread.
@@ -170,13 +170,13 @@ class InProcessBackend:
         try:
             self._llm = LLMEngine.from_engine_args(EngineArgs(**self._options.arguments()))
             ready.set_result(self._llm.model_config.max_model_len)
-        except BaseException as error:  # noqa: BLE001 - whoever opened the engine gets it
+        except BaseException as error:  # noqa: BLE001 - the caller of the constructor gets it
             ready.set_exception(error)
             return
         try:
             while self._serve():
                 self._step()
-        except Exception as error:  # noqa: BLE001 - whatever broke a step broke the engine
+        except Exception as error:  # noqa: BLE001 - an engine is unusable after a failed step
             self._failure = f"a step failed: {type(error).__name__}: {error}"
         self._end(self._failure or "the engine was closed")
         self._refuse_all()
@@ -185,10 +185,7 @@ class InProcessBackend:
         return self._paused or not self._llm.has_unfinished_requests()
 
     def _serve(self) -> bool:
-        """Run what was asked until a step is due, which waits for requests that come together.
-
-        False at the end.
-        """
+        """Run calls until a step is due, which may wait for further requests; return False at the end."""
         while True:
             pause_s = None if self._idle() else self._arrivals.pause_s(len(self._waiting))
             try:
@@ -242,7 +239,7 @@ class InProcessBackend:
             self._cut(name)
 
     def _cut(self, name: str) -> None:
-        """End a request with the tokens that it has."""
+        """End a request with the tokens sampled so far."""
         internal, _ = self._waiting.get(name, (None, None))
         if internal is None:
             return
@@ -258,7 +255,7 @@ class InProcessBackend:
         self._llm.reset_prefix_cache(reset_running_requests=not self._keep_cache)
 
     def _end(self, why: str) -> None:
-        """Nobody waits for a thread that is gone."""
+        """Fail all requests in progress."""
         for _, ended in self._waiting.values():
             if ended.set_running_or_notify_cancel():
                 ended.set_exception(EngineLost(why))

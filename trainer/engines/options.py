@@ -1,11 +1,17 @@
-"""What one engine is started with, worked out from the run's configuration; vLLM is not imported here."""
+"""Options of an engine, computed from a run's settings, and the arguments of vLLM; vLLM is not imported.
+
+``engine.args`` go to vLLM unchanged; their names are checked against vLLM's source.
+"""
 
 from __future__ import annotations
 
+import ast
+import difflib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +19,72 @@ from trainer.errors import ConfigError
 from trainer.weight_sync.choice import resolve_transport
 from trainer.weight_sync.snapshots import snapshot_folder
 
-from .arguments import check_arguments, known_arguments
 from .gpu_shares import check_shares
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from trainer.config.parts import EngineSettings
     from trainer.weight_sync.choice import Device
+
+
+OWNED: Mapping[str, str] = {
+    "model": "model.path",
+    "tokenizer": "model.path",
+    "skip_tokenizer_init": "nothing: engines take and give token ids",
+    "seed": "engine.seeded",
+    "dtype": "engine.dtype",
+    "max_num_seqs": "engine.max_sequences",
+    "max_model_len": "rollout.max_context_tokens",
+    "kv_cache_memory_bytes": "engine.kv_cache_mib",
+    "gpu_memory_utilization": "engine.gpu_memory_share",
+    "tensor_parallel_size": "engine.tensor_parallel",
+    "pipeline_parallel_size": "engine.tensor_parallel: Ray reserves so many GPUs",
+    "prefill_context_parallel_size": "engine.tensor_parallel: Ray reserves so many GPUs",
+    "nnodes": "engine.count, since an engine lies on one machine",
+    "distributed_executor_backend": "engine.tensor_parallel",
+    "enforce_eager": "engine.eager",
+    "enable_sleep_mode": "engine.sleep",
+    "generation_config": "rollout.sampling",
+    "logprobs_mode": "nothing: training needs those of the distribution that was sampled from",
+    "worker_extension_cls": "nothing: weights come by it",
+    "weight_transfer_config": "sync.transport",
+    "enable_lora": "learner.lora",
+    "max_lora_rank": "learner.lora.rank",
+}
+"""Arguments of vLLM that the trainer sets, and the setting to use in place of each."""
+
+OWNED_FAMILIES: Mapping[str, str] = {"data_parallel_": "engine.count"}
+"""Prefixes of such arguments."""
+
+
+def check_arguments(given: Mapping[str, JsonValue], known: Collection[str]) -> None:
+    """Raise ConfigError for an argument that the trainer sets, or that vLLM does not have."""
+    for name in given:
+        if (instead := _owned(name)) is not None:
+            raise ConfigError(f"engine.args.{name} is set by the trainer: use {instead}")
+        if known and name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            raise ConfigError(f"vLLM has no engine argument {name} (engine.args){meant}")
+
+
+def _owned(name: str) -> str | None:
+    families = (setting for prefix, setting in OWNED_FAMILIES.items() if name.startswith(prefix))
+    return OWNED.get(name) or next(families, None)
+
+
+def known_arguments() -> frozenset[str]:
+    """Return the argument names of the installed vLLM, read from its source; empty without vLLM."""
+    found = find_spec("vllm")
+    if found is None or found.origin is None:
+        return frozenset()
+    source = Path(found.origin).parent / "engine" / "arg_utils.py"
+    for node in ast.parse(source.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef) and node.name == "EngineArgs":
+            fields = [each.target for each in node.body if isinstance(each, ast.AnnAssign)]
+            return frozenset(field.id for field in fields if isinstance(field, ast.Name))
+    return frozenset()
 
 
 logger = logging.getLogger(__name__)
@@ -33,7 +99,7 @@ WORKER_EXTENSION = "trainer.weight_sync.vllm_worker.WeightSyncWorker"
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """One engine."""
+    """Options of one engine."""
 
     model: Path
     device: Device
@@ -44,7 +110,7 @@ class EngineOptions:
     logs: Path | None = None
     """Folder of the run's logs."""
     snapshots: Path | None = None
-    """Folder with the manifest that an engine looks into when it starts."""
+    """Folder of weight snapshots, which an engine reads when it starts."""
     context: int | None = None
     """Tokens of a sequence; the model's own when None."""
     tensor_parallel: int = 1
@@ -55,22 +121,22 @@ class EngineOptions:
     threads: int = 1
     lora_rank: int | None = None
     seeded: bool = True
-    """Requests draw with their own seeds."""
+    """Requests are sampled with their own seeds."""
     sleep: bool = False
-    """It leaves the GPU to the learner while that updates."""
+    """The engine frees its GPU's memory while the learner updates."""
     keep_cache: bool = False
-    """A weight update leaves what requests under way have computed of their prefix."""
+    """Requests in progress keep their prefix cache at a weight sync."""
     further: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments that the run gives to vLLM as they are."""
+    """``engine.args``, passed to vLLM unchanged."""
 
     @property
     def workers(self) -> int:
-        """Model workers."""
+        """Number of model workers."""
         return self.tensor_parallel
 
     def arguments(self) -> Mapping[str, Any]:
-        """Of vLLM's ``AsyncEngineArgs`` and ``EngineArgs``."""
-        said: dict[str, object] = {
+        """Return the arguments of vLLM's ``AsyncEngineArgs`` and ``EngineArgs``."""
+        arguments: dict[str, object] = {
             "model": str(self.model),
             "skip_tokenizer_init": True,
             "dtype": self.dtype,
@@ -81,59 +147,64 @@ class EngineOptions:
             "distributed_executor_backend": "mp" if self.workers > 1 else "uni",
             "enable_prefix_caching": True,
             "enforce_eager": self.eager,
-            # A model's generation settings must not bend the distribution that is trained on.
+            # The model's own generation settings would change the distribution that is trained on.
             "generation_config": "vllm",
-            # Of the distribution that was sampled from, temperature applied: it is the one that is trained.
+            # With temperature and masks applied, as sampled: this distribution is the one that is trained.
             "logprobs_mode": "processed_logprobs",
             "worker_extension_cls": WORKER_EXTENSION,
             "disable_log_stats": True,
         }
         if self.device == "cpu":
-            said["block_size"] = CPU_BLOCK_TOKENS
-            # A request with a seed whose prompt is split between two steps kills vLLM on a CPU: it winds the
-            # generator's offset back, and generators of a CPU have none.
-            said["enable_chunked_prefill"] = False
+            arguments["block_size"] = CPU_BLOCK_TOKENS
+            # A seeded request whose prompt is split between two steps crashes vLLM on a CPU: vLLM rewinds the
+            # generator's offset, and generators on a CPU have none.
+            arguments["enable_chunked_prefill"] = False
         else:
-            said["gpu_memory_utilization"] = self.gpu_memory_share
+            arguments["gpu_memory_utilization"] = self.gpu_memory_share
         if self.sleep:
-            said["enable_sleep_mode"] = True
+            arguments["enable_sleep_mode"] = True
         if self.transfer is not None:
-            said["weight_transfer_config"] = {"backend": self.transfer}
+            arguments["weight_transfer_config"] = {"backend": self.transfer}
         if self.lora_rank is not None:
-            said |= {"enable_lora": True, "max_lora_rank": self.lora_rank, "max_loras": 2, "max_cpu_loras": 4}
+            arguments |= {
+                "enable_lora": True,
+                "max_lora_rank": self.lora_rank,
+                "max_loras": 2,
+                "max_cpu_loras": 4,
+            }
         if not self.seeded:
-            # Engines that begin alike must not draw alike: members of a group are spread over them.
-            said["seed"] = int.from_bytes(os.urandom(4)) >> 1
-        return said | dict(self.further)
+            # With equal seeds, engines would sample the same turns for members of a group.
+            arguments["seed"] = int.from_bytes(os.urandom(4)) >> 1
+        return arguments | dict(self.further)
 
     def environment(self) -> dict[str, str]:
-        """Environment variables of the process; they have to be there before vLLM is imported."""
-        said = {
+        """Return the environment variables of the process, which vLLM reads when it is imported."""
+        variables = {
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0" if self.in_process else "1",
             "VLLM_NO_USAGE_STATS": "1",
             "VLLM_LOGGING_LEVEL": "ERROR",
             "HF_HUB_OFFLINE": "1",
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",
             "TOKENIZERS_PARALLELISM": "false",
-            # vLLM imports thousands of files: where their bytecode is not kept, each start takes 15 s longer.
+            # vLLM imports thousands of files; without cached bytecode each start takes 15 s longer.
             "PYTHONDONTWRITEBYTECODE": "",
         }
         if self.device == "cpu":
-            # Bound threads of several engines and learners would all sit on the first core.
-            said |= {"OMP_NUM_THREADS": str(self.threads), "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+            # If they were bound, threads of several engines and learners would all run on the first core.
+            variables |= {"OMP_NUM_THREADS": str(self.threads), "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
             if self.threads > 1:
-                said |= {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
+                variables |= {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
         if self.transfer == "ipc":
             # Handles of GPU memory cross from the actor to its workers pickled, within one machine.
-            said["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"
-        return said
+            variables["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"
+        return variables
 
 
 def engine_options(settings: EngineSettings, model: Path, device: Device) -> EngineOptions:
-    """Options of each engine of a run, for the model in a folder.
+    """Return the options of a run's engines for the model in a folder.
 
     Raises:
-        ConfigError: the run asks for what engines on this device cannot do.
+        ConfigError: engines on this device do not support the settings.
     """
     engine = settings.engine
     transport = resolve_transport(settings, device)
@@ -175,20 +246,20 @@ def engine_options(settings: EngineSettings, model: Path, device: Device) -> Eng
 
 
 def _check_sampling(settings: EngineSettings) -> None:
-    """Words that are cut off have no probability for the engine and some for the learner."""
+    """Warn if sampling excludes tokens, which then have a probability for the learner only."""
     sampling = settings.sampling
     cut = [name for name in ("top_p", "top_k") if getattr(sampling, name) not in (None, 1.0)]
     if settings.steps and cut:
         logger.warning(
-            "rollout.sampling.%s cuts words off: engines record probabilities among those that are left, the "
-            "learner computes them among all, and the mismatch correction takes the difference for stale "
-            "weights; training wants all words",
+            "rollout.sampling.%s excludes tokens: engines record probabilities among the remaining tokens, "
+            "but the learner computes them among all, and the mismatch correction takes the difference for "
+            "stale weights; train without it",
             " and ".join(cut),
         )
 
 
 def _room_for(rank: int) -> int:
-    """The least rank that vLLM sets room aside for; adapters of lower ranks fit into it."""
+    """Return the least rank supported by vLLM that an adapter fits into."""
     found = next((room for room in LORA_RANKS if room >= rank), None)
     if found is None:
         raise ConfigError(f"engines take adapters up to rank {LORA_RANKS[-1]}; learner.lora.rank is {rank}")

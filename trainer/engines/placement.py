@@ -1,9 +1,9 @@
-"""Where Ray places a run's engines, and the learner's workers where they share GPUs.
+"""Reserve Ray's resources for a run's engines, and for the learner's workers where they share GPUs.
 
-Separate GPUs: each engine has a bundle of a placement group, and the learner's workers take what is left.
-Shared GPUs: one placement group has a bundle for each GPU, which is whole, so that no two bundles are on one
-GPU. Engine *i* takes its share of bundle *i*, or of as many bundles as it has tensor-parallel workers, and
-the learner's worker *i* takes its share of bundle *i* (``trainer.launch.shared_workers``).
+Separate GPUs: each engine has a bundle of a placement group, and the learner's workers use other resources.
+Shared GPUs: one placement group has a bundle for each whole GPU. Engine *i* uses its share of bundle *i*, or
+of as many bundles as it has tensor-parallel workers, and the learner's worker *i* uses its share of bundle
+*i* (``trainer.launch.shared_workers``).
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """What Ray has set aside for a run."""
+    """Ray's resources that are reserved for a run."""
 
     group: PlacementGroup
     engine: Mapping[str, float]
-    """What each engine's actor takes of its first bundle."""
+    """Resources of each engine's actor in its first bundle."""
     bundles: tuple[tuple[int, ...], ...]
-    """Those of each engine: several where it has tensor-parallel workers on shared GPUs."""
+    """Bundles of each engine: several where it has tensor-parallel workers on shared GPUs."""
     shared: bool
-    """The learner's workers have their shares in the same bundles."""
+    """Whether the learner's workers have their shares in the same bundles."""
 
     def options(self, index: int) -> dict[str, Any]:
-        """Of the actor of an engine: how Ray is to schedule it."""
+        """Return the scheduling options of an engine's actor."""
         place = PlacementGroupSchedulingStrategy(self.group, self.bundles[index][0])
         return actor_options(self.engine) | {"scheduling_strategy": place}
 
     def neighbours(self, index: int) -> Neighbours | None:
-        """What an engine on several shared GPUs needs to take the others; None for all others."""
+        """Return the further bundles of an engine on several shared GPUs; None for other engines."""
         further = self.bundles[index][1:]
         return Neighbours(further, self.engine["GPU"]) if further else None
 
     def release(self) -> None:
-        """Give it back, which ends whoever is there."""
+        """Remove the placement group, which kills the actors in it."""
         remove_placement_group(self.group)
 
 
 def engine_resources(engine: EngineConfig, device: Device) -> dict[str, float]:
-    """What Ray sets aside for one engine whose GPUs are its own; they are on one machine."""
+    """Return the resources of one engine with GPUs of its own, which are on one machine."""
     resources = {"CPU": float(engine.cpus)}
     if device == "cuda":
         resources["GPU"] = (1.0 if engine.gpus is None else float(engine.gpus)) * engine.tensor_parallel
@@ -72,12 +72,12 @@ def engine_resources(engine: EngineConfig, device: Device) -> dict[str, float]:
 
 
 def actor_options(resources: Mapping[str, float]) -> dict[str, Any]:
-    """Of an actor that takes them."""
+    """Return the options of an actor with these resources."""
     return {"num_cpus": resources.get("CPU", 0), "num_gpus": resources.get("GPU", 0)}
 
 
 def reserve(hardware: Hardware, device: Device, *, learner: bool = True) -> Reservation:
-    """Set aside what engines need, and with shared GPUs what the learner needs beside them.
+    """Reserve the resources of the engines, and of the learner where they share GPUs.
 
     Args:
         hardware: Settings of learner and engines.
@@ -85,7 +85,7 @@ def reserve(hardware: Hardware, device: Device, *, learner: bool = True) -> Rese
         learner: False for engines alone, such as those of an evaluation.
 
     Raises:
-        ConfigError: shares that cannot be placed.
+        ConfigError: the shares cannot be placed.
         EngineError: the cluster has no room within ``engine.start_timeout_s``.
     """
     check_shares(hardware, device)
@@ -103,6 +103,8 @@ def _shared(hardware: Hardware, workers: int) -> Reservation:
     taken = tuple(tuple(range(n * parts, (n + 1) * parts)) for n in range(engine.count))
     first = {bundles[0] for bundles in taken}
     gpus = max(workers, engine.count * parts)
+    # A bundle asks for a whole GPU although learner and engine use shares of it: two bundles with shares
+    # could be placed on one GPU, and both engines or both workers would then be on it.
     wanted = [
         _positive(
             {
@@ -127,7 +129,7 @@ def _shared(hardware: Hardware, workers: int) -> Reservation:
 
 
 def _positive(resources: dict[str, float]) -> dict[str, float]:
-    """Ray refuses a bundle that asks for nothing of a resource."""
+    """Leave out resources of amount 0, which Ray refuses in a bundle."""
     return {name: amount for name, amount in resources.items() if amount > 0}
 
 
@@ -137,29 +139,33 @@ def _ready(bundles: list[dict[str, float]], what: str, timeout_s: float) -> Plac
         ray.get(group.ready(), timeout=timeout_s)
     except GetTimeoutError as error:
         remove_placement_group(group)
-        raise EngineError(f"there is no room in the cluster for {what}") from error
+        raise EngineError(
+            f"the cluster has no room for {what}: free resources, or lower engine.count or their size"
+        ) from error
     return group
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """The other bundles of a tensor-parallel engine on shared GPUs, seen from the engine's own actor.
+    """The further bundles of a tensor-parallel engine on shared GPUs, as its actor uses them.
 
-    Ray gives an actor a share of one GPU. For each of the others the engine starts an actor that holds the
-    share and does nothing else; it ends with the engine, whose processes then see all of the GPUs.
+    Ray gives an actor a share of one GPU only. The engine therefore starts an idle actor for each further GPU
+    that holds the share, and makes the GPUs visible to its processes. The idle actors end with the engine.
     """
 
     bundles: tuple[int, ...]
     share: float
 
     def take(self) -> list[Any]:
-        """Take the shares and make the GPUs visible; whoever calls it keeps what is returned.
+        """Take the shares and make the GPUs visible. The caller keeps the result for as long as it uses them.
 
-        It must come before anything starts CUDA, which looks at the visible GPUs once.
+        Must be called before CUDA starts, which reads the visible GPUs once.
         """
         group = get_current_placement_group()
         if group is None:
-            raise EngineError("an engine on several shared GPUs is started in its reservation, by `reserve`")
+            raise EngineError(
+                "an engine on several shared GPUs must be started in the placement group of `reserve`"
+            )
         remote: Any = ray.remote(num_cpus=0, num_gpus=self.share)(_Holder)
         holders = [
             remote.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group, bundle)).remote()
@@ -175,10 +181,10 @@ class _Holder:
     """Holds a share of a GPU."""
 
     def gpus(self) -> tuple[str, ...]:
-        """Which it is."""
+        """Return the GPU."""
         return own_gpus()
 
 
 def own_gpus() -> tuple[str, ...]:
-    """GPUs that Ray gave to this actor, as ``CUDA_VISIBLE_DEVICES`` names them."""
+    """Return the GPUs that Ray gave to this actor, as in ``CUDA_VISIBLE_DEVICES``."""
     return tuple(ray.get_runtime_context().get_accelerator_ids().get("GPU", ()))

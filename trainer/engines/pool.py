@@ -1,4 +1,4 @@
-"""Several engines as one policy: a request finds an engine, and survives those that die or take weights."""
+"""A pool of engines as one policy: requests are routed, and continued when an engine dies or pauses."""
 
 from __future__ import annotations
 
@@ -17,51 +17,54 @@ from .generation import Finish
 from .routing import choose_engine
 
 if TYPE_CHECKING:
-    from .engine import EngineStatus
+    from trainer.weight_sync.engines import EngineStatus
+
     from .generation import Generation, GenerationRequest
 
 
 logger = logging.getLogger(__name__)
 
 GONE_LIMIT = 5
-"""Times that an engine has to be called gone: one that is about to start again may be, for a moment."""
+"""Consecutive answers that an engine is gone for good (EngineGone) before it is given up. Ray may call an
+engine gone for a moment while it restarts it.
+"""
 
 
 class RolloutEngine(Protocol):
-    """One engine, as the pool sees it. Methods raise EngineLost when it is not there."""
+    """One engine, as the pool uses it. Methods raise EngineLost when its process is gone."""
 
     name: str
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        """Sample."""
+        """Sample one turn or a part of it."""
         ...
 
     async def score_tokens(self, token_ids: tuple[int, ...]) -> tuple[float, ...]:
-        """Log-probabilities of given tokens."""
+        """Return the log-probabilities of given tokens."""
         ...
 
     async def check_health(self) -> EngineStatus:
-        """Answer when the model's loop has answered."""
+        """Return the engine's state, after the model's loop has answered."""
         ...
 
     def kill(self) -> None:
-        """End the process, so that another is started."""
+        """Kill the process, so that the engine is restarted."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
-    """Seconds that the pool waits."""
+    """Time limits of a pool, in seconds."""
 
     generate_s: float = 300.0
-    """For one turn without a limit of its own, continuations and restarts included."""
+    """Of a turn without a limit of its own, with continuations and restarts."""
     answer_s: float = 15.0
-    """On top of a turn's limit, for an engine to hand over what it sampled."""
+    """Added to a turn's limit, for an engine to return what it sampled."""
     revive_s: float = 300.0
-    """For an engine that died to be there again; then it is given up."""
+    """Of a lost engine's restart, after which it is given up."""
     health_every_s: float = 10.0
     hung_s: float = 60.0
-    """An engine that is alive and does not answer for so long is killed."""
+    """Of an answer to a health check, after which the engine is killed."""
     retry_s: float = 0.5
 
 
@@ -72,16 +75,16 @@ class EngineHealth:
     name: str
     up: bool
     running: int
-    """Requests that this pool waits for."""
+    """Requests of this pool in progress."""
     losses: int
-    """Times that it died."""
+    """Number of times that it was lost."""
     idle_share: float
-    """Of the time since the pool was made, without a request."""
+    """Share of the time since the pool was created in which it had no request."""
 
 
 @dataclass(slots=True)
-class _Place:
-    """An engine's place in the pool."""
+class _Member:
+    """An engine of the pool, and what the pool knows of it."""
 
     engine: RolloutEngine
     up: bool = True
@@ -94,11 +97,11 @@ class _Place:
 
 
 class EnginePool:
-    """A Policy over engines. Use it as an asynchronous context to have their health watched."""
+    """A Policy over engines. As an asynchronous context manager it checks their health."""
 
     def __init__(self, engines: Sequence[RolloutEngine], limits: PoolLimits | None = None) -> None:
         self._limits = limits or PoolLimits()
-        self._places = {engine.name: _Place(engine) for engine in engines}
+        self._members = {engine.name: _Member(engine) for engine in engines}
         self._changed = asyncio.Event()
         self._since = time.monotonic()
         self._watching: asyncio.Task[None] | None = None
@@ -111,8 +114,8 @@ class EnginePool:
         await self.close()
 
     async def close(self) -> None:
-        """Watch no longer; the engines stay."""
-        tasks = [place.reviving for place in self._places.values()] + [self._watching]
+        """Stop the health checks; the engines keep running."""
+        tasks = [place.reviving for place in self._members.values()] + [self._watching]
         for task in tasks:
             if task is not None:
                 task.cancel()
@@ -120,11 +123,11 @@ class EnginePool:
                     await task
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        """Sample one turn, on as many engines as it takes; at its limit it ends with what there is of it.
+        """Sample one turn, on several engines if necessary; at its limit it ends with the tokens so far.
 
         Raises:
-            EngineError: an engine refused the request, or none is left.
-            Stalled: no engine gave as much as a token within the limit, or what it had shortly after.
+            EngineError: an engine refused the request, or no engine is left.
+            Stalled: no engine sampled a token within the limit, or returned its tokens shortly after it.
         """
         so_far = Continuation(request)
         limit_s = self._limits.generate_s if request.limit_s is None else request.limit_s
@@ -150,7 +153,7 @@ class EnginePool:
             raise Stalled(f"{late}; engines: {self.health()}") from error
 
     async def score_tokens(self, token_ids: tuple[int, ...]) -> tuple[float, ...]:
-        """The log-probability of each token given those before it, by any engine. Raises as ``generate``."""
+        """Return the log-probability of each token given those before it. Raises as ``generate``."""
         try:
             async with asyncio.timeout(self._limits.generate_s):
                 while True:
@@ -161,7 +164,7 @@ class EnginePool:
             raise Stalled(f"no log-probabilities within {self._limits.generate_s:g} s") from error
 
     def health(self) -> tuple[EngineHealth, ...]:
-        """Each engine, as far as this pool knows."""
+        """Return the state of each engine, as known to this pool."""
         now = time.monotonic()
         lifetime = max(now - self._since, 1e-9)
         return tuple(
@@ -172,20 +175,20 @@ class EnginePool:
                 losses=place.losses,
                 idle_share=1 - (place.busy_s + (now - place.busy_since if place.running else 0)) / lifetime,
             )
-            for name, place in self._places.items()
+            for name, place in self._members.items()
         )
 
     async def _part(self, so_far: Continuation, deadline: float) -> Generation:
-        """What one engine gives of the rest; engines that die under it are left for others."""
+        """Return the next part of a turn; if an engine is lost, another one is tried."""
         while True:
             async with self._place(so_far.request.key.trajectory_id) as place:
                 with self._survived(place):
                     left_s = max(0.0, deadline - time.monotonic())
-                    return await place.engine.generate(replace(so_far.rest(), limit_s=left_s))
+                    return await place.engine.generate(replace(so_far.next_request(), limit_s=left_s))
 
     @contextlib.asynccontextmanager
-    async def _place(self, key: str) -> AsyncIterator[_Place]:
-        """An engine that is up, counted as busier by one."""
+    async def _place(self, key: str) -> AsyncIterator[_Member]:
+        """Choose an engine that is up, and count the request for the duration of the block."""
         place = await self._chosen(key)
         if place.running == 0:
             place.busy_since = time.monotonic()
@@ -197,34 +200,34 @@ class EnginePool:
             if place.running == 0:
                 place.busy_s += time.monotonic() - place.busy_since
 
-    async def _chosen(self, key: str) -> _Place:
+    async def _chosen(self, key: str) -> _Member:
         while True:
-            loads = {name: place.running for name, place in self._places.items() if place.up}
+            loads = {name: place.running for name, place in self._members.items() if place.up}
             if loads:
-                return self._places[choose_engine(key, loads)]
-            if all(place.given_up for place in self._places.values()):
+                return self._members[choose_engine(key, loads)]
+            if all(place.given_up for place in self._members.values()):
                 raise EngineError(f"no engine is left: {self.health()}")
             self._changed.clear()
             await self._changed.wait()
 
     @contextlib.contextmanager
-    def _survived(self, place: _Place) -> Iterator[None]:
-        """A loss is noted, and not raised."""
+    def _survived(self, place: _Member) -> Iterator[None]:
+        """Record the loss of an engine in the block, instead of raising it."""
         try:
             yield
         except EngineLost as error:
             self._lost(place, str(error))
 
-    def _lost(self, place: _Place, why: str) -> None:
+    def _lost(self, place: _Member, why: str) -> None:
         if not place.up:
             return
         place.up = False
         place.losses += 1
-        logger.warning("%s is lost: %s", place.engine.name, why)
+        logger.warning("%s was lost: %s", place.engine.name, why)
         place.reviving = asyncio.create_task(self._revive(place))
 
-    async def _revive(self, place: _Place) -> None:
-        """Ask until it answers again, or will not."""
+    async def _revive(self, place: _Member) -> None:
+        """Check a lost engine until it answers again or is given up."""
         gone_in_a_row = 0
         try:
             async with asyncio.timeout(self._limits.revive_s):
@@ -235,7 +238,7 @@ class EnginePool:
                     except EngineGone:
                         gone_in_a_row += 1
                         await asyncio.sleep(self._limits.retry_s)
-                    except Exception as error:  # noqa: BLE001 - the deadline ends this, and nothing else does
+                    except Exception as error:  # noqa: BLE001 - only the deadline ends this
                         gone_in_a_row = 0
                         logger.info("%s is not back: %s", place.engine.name, error)
                         await asyncio.sleep(self._limits.retry_s)
@@ -247,10 +250,10 @@ class EnginePool:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(self._limits.health_every_s)
-            await asyncio.gather(*(self._look(place) for place in self._places.values() if place.up))
+            await asyncio.gather(*(self._look(place) for place in self._members.values() if place.up))
 
-    async def _look(self, place: _Place) -> None:
-        """Raises nothing, so that one answer never ends the watching."""
+    async def _look(self, place: _Member) -> None:
+        """Check one engine; raises nothing, so that the checks go on."""
         try:
             await asyncio.wait_for(place.engine.check_health(), self._limits.hung_s)
         except EngineLost as error:
@@ -259,4 +262,4 @@ class EnginePool:
             place.engine.kill()
             self._lost(place, f"it did not answer for {self._limits.hung_s:g} s")
         except Exception:
-            logger.exception("%s could not say how it is; it is asked again", place.engine.name)
+            logger.exception("the health check of %s failed; it is repeated", place.engine.name)

@@ -1,7 +1,8 @@
-"""Which engine a request goes to: always the same one for an episode, unless that one is overloaded. Pure.
+"""Choose the engine of a request: the same one for all turns of an episode, unless it is overloaded; pure.
 
-Rendezvous hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam 2018): an episode's next turn finds
-its prefix in the cache of the engine that had the last one, and no engine gets much more than its share.
+Rendezvous hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam 2018): the prefix of an episode's
+next turn is in the cache of the engine that sampled the last one, and no engine gets much more than
+its share.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ SLACK = 1.25
 
 
 def choose_engine(key: str, loads: Mapping[str, int]) -> str:
-    """The name among ``loads`` (requests under way, by engine) that a new request goes to.
+    """Return the name of the engine for a new request; ``loads`` are requests in progress by engine.
 
     Raises:
         ValueError: there is no engine.

@@ -1,4 +1,4 @@
-"""Our requests in vLLM's words, and its answers in ours. Importing this imports vLLM."""
+"""Convert requests to vLLM's types and its outputs back. Importing this module imports vLLM."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ FINISHES = {"stop": Finish.STOP, "length": Finish.LENGTH, "abort": Finish.ABORT}
 
 
 def prompt_of(token_ids: tuple[int, ...], version: int | None) -> Any:  # noqa: ANN401 - vLLM's own union
-    """The prompt; with a version, prefixes that other weights computed are not taken for its own."""
+    """Return the prompt; a version keeps it from using prefixes that other weights computed."""
     prompt: dict[str, object] = {"prompt_token_ids": list(token_ids)}
     return prompt if version is None else {**prompt, "cache_salt": f"weights-{version}"}
 
 
 def sampling_params(request: SamplingRequest) -> SamplingParams:
-    """Ends at the request's own stop tokens only, whatever the model's files say."""
+    """Return sampling parameters that stop at the request's own stop tokens only."""
     sampling = request.sampling
     return SamplingParams(
         max_tokens=request.max_tokens,
@@ -48,7 +48,7 @@ def sampling_params(request: SamplingRequest) -> SamplingParams:
 
 
 def scoring_params() -> SamplingParams:
-    """Log-probabilities of the prompt; vLLM wants to sample a token as well."""
+    """Return parameters for log-probabilities of the prompt; vLLM has to sample a token as well."""
     return SamplingParams(
         max_tokens=1,
         temperature=0.0,
@@ -61,7 +61,7 @@ def scoring_params() -> SamplingParams:
 
 
 def generation_of(output: RequestOutput) -> Generation:
-    """What was sampled. Raises EngineError when vLLM says that it failed."""
+    """Return the sampled tokens. Raises EngineError when vLLM reports a failure."""
     completion = output.outputs[0]
     finish = FINISHES.get(completion.finish_reason or "")
     if finish is None:
@@ -76,20 +76,20 @@ def generation_of(output: RequestOutput) -> Generation:
 
 
 def prompt_logprobs_of(output: RequestOutput) -> tuple[float, ...]:
-    """Of each token of the prompt; 0 for the first. Raises EngineError when an update came in between."""
+    """Return the prompt's log-probabilities, 0 for the first. Raises EngineError when interrupted."""
     if output.outputs[0].finish_reason == "abort":
         raise EngineError("scoring was interrupted by a weight update")
     return (0.0, *_firsts(output.prompt_logprobs)[1:])
 
 
 def _firsts(found: object) -> list[float]:
-    """The first entry of each position, which is that of the position's own token; 0 where there is none."""
+    """Return the first entry of each position, which belongs to its own token; 0 where there is none."""
     if not isinstance(found, FlatLogprobs):
-        raise EngineError("vLLM gave no log-probabilities")
+        raise EngineError("vLLM returned no log-probabilities")
     bounds = zip(found.start_indices, found.end_indices, strict=True)
     return [found.logprobs[start] if end > start else 0.0 for start, end in bounds]
 
 
 def lora_request(adapter: Adapter) -> LoRARequest:
-    """vLLM's name of an adapter; its caches go by it."""
+    """Return vLLM's request for an adapter; its caches use the name."""
     return LoRARequest(f"adapter-{adapter.number}", adapter.number, adapter.folder)

@@ -14,7 +14,7 @@ from trainer.loop.final import final_error, forget_final
 from trainer.loop.worker import WorkerSettings, train_worker
 
 from .cluster import ray_logs
-from .shared_workers import InGroup, SharedScaling
+from .shared_workers import InGroup, SharedScaling, check_ray_train
 
 if TYPE_CHECKING:
     from trainer.config import CheckpointConfig, LearnerConfig
@@ -41,6 +41,8 @@ def fit(
         reserved: the engines' reservation; workers that share GPUs with engines are placed in it.
     """
     shared = reserved is not None and reserved.shared
+    if shared:
+        check_ray_train()
     folder = Path(settings.folder)
     forget_final(folder)
     trainer = TorchTrainer(

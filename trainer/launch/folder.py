@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from trainer.config.reading import read_stored_run
 from trainer.errors import ConfigError
 
-from .claim import is_claimed
+from .locking import is_locked
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
@@ -82,7 +82,7 @@ class RunFolder:
             )
         if resume:
             folder._check(config, read_stored_run(there.read_text(encoding="utf-8")))
-            _refuse_claimed(folder.path)
+            _refuse_locked(folder.path)
         # 0700: other users, agents' user ids among them, must not read trajectories, tasks or weights.
         folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not resume:
@@ -100,7 +100,7 @@ class RunFolder:
             raise ConfigError(
                 f"{config.folder} is not the folder of a run and is not deleted; remove it yourself"
             )
-        _refuse_claimed(config.folder)
+        _refuse_locked(config.folder)
         shutil.rmtree(config.folder)
 
     @staticmethod
@@ -126,9 +126,9 @@ class RunFolder:
             )
 
 
-def _refuse_claimed(folder: Path) -> None:
+def _refuse_locked(folder: Path) -> None:
     with contextlib.suppress(OSError):  # a file system without locks: assume that no driver is running
-        if is_claimed(folder):
+        if is_locked(folder):
             raise ConfigError(f"the run in {folder} is in progress; end it first, or choose another name=...")
 
 

@@ -19,40 +19,40 @@ _LOOK_S = 0.5
 
 
 @contextmanager
-def following(path: Path, told: OnMetrics | None) -> Iterator[None]:
+def following(path: Path, on_metrics: OnMetrics | None) -> Iterator[None]:
     """Report metrics written while the block runs; earlier ones are skipped."""
 
-    def tell(line: str) -> None:
+    def report(line: str) -> None:
         parsed = parsed_line(line)
-        if parsed is not None and told is not None:
+        if parsed is not None and on_metrics is not None:
             step, metrics = parsed
-            told(step, {name: value for name, value in metrics.items() if not math.isnan(value)})
+            on_metrics(step, {name: value for name, value in metrics.items() if not math.isnan(value)})
 
-    with _new_lines(path, tell if told is not None else None):
+    with _new_lines(path, report if on_metrics is not None else None):
         yield
 
 
 @contextmanager
-def warned(path: Path, told: OnWarning | None) -> Iterator[None]:
+def warned(path: Path, on_warning: OnWarning | None) -> Iterator[None]:
     """Report warnings appended to a log while the block runs, above all stall reports."""
 
-    def tell(line: str) -> None:
+    def report(line: str) -> None:
         sentence = warning_in(line)
-        if sentence is not None and told is not None:
-            told(sentence)
+        if sentence is not None and on_warning is not None:
+            on_warning(sentence)
 
-    with _new_lines(path, tell if told is not None else None):
+    with _new_lines(path, report if on_warning is not None else None):
         yield
 
 
 @contextmanager
-def _new_lines(path: Path, told: Callable[[str], None] | None) -> Iterator[None]:
-    if told is None:
+def _new_lines(path: Path, on_line: Callable[[str], None] | None) -> Iterator[None]:
+    if on_line is None:
         yield
         return
     over = threading.Event()
     begin = path.stat().st_size if path.exists() else 0
-    thread = threading.Thread(target=_follow, args=(path, begin, told, over), daemon=True)
+    thread = threading.Thread(target=_follow, args=(path, begin, on_line, over), daemon=True)
     thread.start()
     try:
         yield
@@ -61,7 +61,7 @@ def _new_lines(path: Path, told: Callable[[str], None] | None) -> Iterator[None]
         thread.join()
 
 
-def _follow(path: Path, position: int, told: Callable[[str], None], over: threading.Event) -> None:
+def _follow(path: Path, position: int, on_line: Callable[[str], None], over: threading.Event) -> None:
     last = False
     while not last:
         last = over.wait(_LOOK_S)
@@ -73,4 +73,4 @@ def _follow(path: Path, position: int, told: Callable[[str], None], over: thread
         whole = fresh[: fresh.rfind(b"\n") + 1]
         position += len(whole)
         for line in whole.decode(errors="replace").splitlines():
-            told(line)
+            on_line(line)

@@ -26,15 +26,13 @@ from trainer.tracking.origin import write_origin
 from trainer.weight_sync.choice import resolve_device
 from trainer.weight_sync.snapshots import snapshot_folder
 
-from .chat import check_chat
-from .claim import claimed, snapshots_of
 from .cluster import NAMESPACE, gpus, ray_cluster, wanted_cpus
 from .fit import fit
 from .folder import RunFolder
 from .following import following, warned
-from .model import check_model
+from .locking import fresh_snapshots, locked
 from .phases import phase_seconds
-from .preflight import check_machine
+from .preflight import check_chat, check_machine, check_model
 from .service import sandbox_service
 
 if TYPE_CHECKING:
@@ -138,8 +136,11 @@ def _started(
     learner: bool = True,
 ) -> Iterator[_Started]:
     """Start service, cluster, engines and batch actor for the duration of the block."""
+    # The stack ends in the opposite order: the batch actor first, which still releases its instances in the
+    # service; then Ray, whose shutdown kills engines and workers; then the service; the lock last, so that no
+    # second driver starts while any of them is still running.
     with ExitStack() as stack:
-        stack.enter_context(claimed(folder.path))
+        stack.enter_context(locked(folder.path))
         model = model or model_folder(config.model, config.root / "models")
         check_chat(config.model, config.chat, model)
         check_model(config.learner_settings, model)
@@ -163,7 +164,8 @@ def _reserved(config: RunConfig, *, learner: bool) -> Reservation:
 
 
 def _engines(config: RunConfig, model: Path, reserved: Reservation, stack: ExitStack) -> Sequence[RayEngine]:
-    stack.enter_context(snapshots_of(snapshot_folder(config.folder, config.sync.folder)))
+    # Before the engines, which read the folder when they start: they must not find snapshots of another run.
+    stack.enter_context(fresh_snapshots(snapshot_folder(config.folder, config.sync.folder)))
     return start_engines(config.engine_settings, model, resolve_device(config.hardware), reserved)
 
 

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from trainer.rollout.scripted import Script
     from trainer.types import EpisodeKey
 
-    from .pretended import PretendedModel
+    from .simulated_model import SimulatedModel
 
 
-def simulate(config: RunConfig, model: PretendedModel) -> SimulationResult:
+def simulate(config: RunConfig, model: SimulatedModel) -> SimulationResult:
     """Run all steps with a simulated model. Leaves nothing behind. Raises TrainerError."""
     settings = SimulationSettings(_script(config, model), Latency(model.turn_s, model.spread), model.update_s)
     key = os.environ.get(config.service.api_key_variable)
@@ -39,7 +39,7 @@ def simulate(config: RunConfig, model: PretendedModel) -> SimulationResult:
             return asyncio.run(simulate_rollouts(config, folder, tokenizer, client, settings))
 
 
-def _script(config: RunConfig, model: PretendedModel) -> Script:
+def _script(config: RunConfig, model: SimulatedModel) -> Script:
     file = model.demonstrations
     shown = read_demonstrations(file, config.tasks.environment) if file is not None else ()
     lines = {each.task_id: each.messages for each in shown}

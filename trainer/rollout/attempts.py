@@ -1,4 +1,4 @@
-"""One episode, with as many instances as its strategy allows."""
+"""Play an episode, retrying in fresh instances as its strategy allows."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ from typing import TYPE_CHECKING, Protocol
 
 from trainer.errors import ConfigError
 
-from .strategies import Remedy, patience_s, remedy
+from .strategies import Remedy, remedy, retry_wait_s
 
 if TYPE_CHECKING:
     from trainer.config import RolloutConfig, SamplingConfig
     from trainer.types import FailureNote, GroupSpec, Trajectory
 
     from .backpressure import Slots
-    from .watch import Watch
+    from .progress import ProgressMonitor
 
 
 logger = logging.getLogger(__name__)
 
 
-class Player(Protocol):
+class AttemptPlayer(Protocol):
     """Plays one episode in one fresh instance."""
 
     async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
-        """The episode as it was played; what broke is on the trajectory, not raised."""
+        """Play one episode. A failure is recorded on the trajectory, not raised."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PlayedEpisode:
-    """The last attempt, and what broke in those before it."""
+    """The last attempt, and the failures of all attempts."""
 
     trajectory: Trajectory
     failures: tuple[FailureNote, ...]
-    """Of all attempts, the last one included."""
+    """Failures of all attempts, including the last one."""
     task_broken: bool = False
 
 
 class Attempts:
-    """Plays episodes within the slots, again where it makes sense."""
+    """Plays episodes within the limit of slots, with retries."""
 
     def __init__(
         self,
-        player: Player,
+        player: AttemptPlayer,
         config: RolloutConfig,
         slots: Slots,
-        watch: Watch,
+        watch: ProgressMonitor,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._player = player
@@ -59,7 +59,7 @@ class Attempts:
         self._sleep = sleep
 
     async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> PlayedEpisode:
-        """One episode. Raises ConfigError when the service finds the request wrong."""
+        """Play one episode. Raises ConfigError when the service rejects the request."""
         failures: list[FailureNote] = []
         while True:
             trajectory = await self._attempt(spec, member, sampling)
@@ -71,7 +71,7 @@ class Attempts:
             logger.info("episode %s, attempt %d: %s", trajectory.id, attempt, _sentence(trajectory.failure))
             match remedy(trajectory.failure, attempt, self._config.strategy):
                 case Remedy.RETRY:
-                    wait_s = patience_s(self._config.strategy, attempt, trajectory.failure.retry_after_s)
+                    wait_s = retry_wait_s(self._config.strategy, attempt, trajectory.failure.retry_after_s)
                     await self._sleep(wait_s)
                 case Remedy.TRAIN:
                     return PlayedEpisode(_unsolved(trajectory), tuple(failures))

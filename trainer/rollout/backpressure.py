@@ -1,7 +1,7 @@
-"""How many episodes are played at a time: what was configured, less what the service has no room for.
+"""Limit concurrent episodes to the configured number and to what the service has room for.
 
-The service's statistics decide. Creates that queue are episodes that hold a slot and do nothing, so the limit
-falls to those that were served; once nothing queues and all slots are in use, it doubles.
+The limit follows the service's statistics. An episode whose create request queues holds an unused slot, so
+the limit falls to the episodes that have instances; when nothing queues and all slots are in use, it doubles.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 class StatsService(Protocol):
-    """What of the service's client is needed."""
+    """The part of the service's client that is used."""
 
     async def stats(self) -> Stats:
-        """Boxes, instances and queues of the fleet."""
+        """Return boxes, instances and queues of the fleet."""
         ...
 
 
 class Slots:
-    """Room for episodes, first come first served; its size may change at any time."""
+    """A semaphore for episodes, first come first served, whose size may change at any time."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -35,11 +35,11 @@ class Slots:
 
     @property
     def waiting(self) -> int:
-        """How many wait for a slot."""
+        """Number of episodes that wait for a slot."""
         return len(self._waiting)
 
     async def acquire(self) -> None:
-        """Take a slot, as soon as there is one."""
+        """Take a slot as soon as one is free."""
         if self.held < self.limit and not self._waiting:
             self.held += 1
             return
@@ -55,12 +55,12 @@ class Slots:
             raise
 
     def release(self) -> None:
-        """Give a slot back."""
+        """Return a slot."""
         self.held -= 1
         self._wake()
 
     def resize(self, limit: int) -> None:
-        """Change how many there are; those in use stay in use."""
+        """Change the number of slots; those in use stay in use."""
         self.limit = limit
         self._wake()
 
@@ -73,7 +73,7 @@ class Slots:
 
 
 def pools_of(stats: Stats, environment: str) -> tuple[PoolStats, ...]:
-    """The environment's pools on all supervisors that take new instances."""
+    """Return the environment's pools on all supervisors that accept new instances."""
     return tuple(
         pool
         for supervisor in stats.supervisors
@@ -84,13 +84,13 @@ def pools_of(stats: Stats, environment: str) -> tuple[PoolStats, ...]:
 
 
 def first_limit(concurrency: int, pools: Sequence[PoolStats]) -> int:
-    """Slots to begin with: two episodes for each box that the service may have."""
+    """Return the initial number of slots: two episodes per box that the service may have."""
     most = sum(pool.max_boxes for pool in pools)
     return min(concurrency, 2 * most) if most else concurrency
 
 
 def adjusted(limit: int, held: int, creating: int, concurrency: int, pools: Sequence[PoolStats]) -> int:
-    """The limit after a look at the pools; ``creating`` of our ``held`` episodes wait for a sandbox."""
+    """Return the new limit; ``creating`` of the ``held`` episodes wait for an instance."""
     queued = min(creating, sum(pool.queued for pool in pools))
     if queued:
         soon = sum(pool.idle + pool.starting for pool in pools)
@@ -108,7 +108,7 @@ async def follow_pool(
     creating: Callable[[], int],
     every_s: float = 1.0,
 ) -> None:
-    """Keep the slots to what the service has room for, until cancelled; without statistics they stay."""
+    """Adjust the slots to the service's room until cancelled; without statistics they stay the same."""
     known = False
     while True:
         try:

@@ -1,8 +1,8 @@
-"""Plays groups of episodes, many at once: one asynchronous loop for synchronous and asynchronous training.
+"""Play groups of episodes concurrently, for synchronous and asynchronous training.
 
-Which group may begin is the source's decision, and so is what an ended group means; the collector keeps as
-many under way as there are slots. A group that came to nothing holds the next one up for a while, longer each
-time, so that a service that is down is not run against.
+The source decides which group may begin and what becomes of an ended one; the collector keeps as many groups
+in progress as there are slots. After a failed group it pauses, longer each time, so that it does not flood a
+service that is down.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LONGEST_PAUSE_S = 30.0
 
 
 class GroupEnd(StrEnum):
-    """How the playing of a group ended."""
+    """Outcome of playing a group."""
 
     PLAYED = "played"
     """Enough episodes have a verdict."""
@@ -43,29 +43,29 @@ class GroupEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlayedGroup:
-    """A group that is over."""
+    """A group that has ended."""
 
     group: TrajectoryGroup
-    """The episodes that ended, in order of member; all of them when it was played."""
+    """The episodes that ended, in order of member; all episodes if the group was played."""
     end: GroupEnd
     failures: tuple[FailureNote, ...] = ()
-    """What broke, attempts that were tried again included."""
+    """Failures, including those of attempts that were retried."""
 
 
 class GroupSource(Protocol):
-    """Who decides what is played, and keeps what came of it."""
+    """Decides which groups are played, and keeps their results."""
 
     def next_group(self) -> GroupSpec | None:
-        """The next group, which is under way from now on; None when none may begin."""
+        """Return the next group, which counts as begun; None when none may begin."""
         ...
 
     def ended(self, played: PlayedGroup) -> None:
-        """A group is over."""
+        """Take the result of a group."""
         ...
 
 
 class Collector:
-    """Keeps groups under way."""
+    """Keeps groups in progress."""
 
     def __init__(
         self,
@@ -83,11 +83,11 @@ class Collector:
         self._failed_in_turn = 0
 
     def wake(self) -> None:
-        """Ask the source again: another group may begin now."""
+        """Ask the source for groups again."""
         self._wake.set()
 
     async def run(self, source: GroupSource) -> None:
-        """Play what the source gives, until cancelled. Raises what no further attempt would mend."""
+        """Play the source's groups until cancelled. Raises errors that no further attempt would correct."""
         groups: set[asyncio.Task[None]] = set()
         try:
             while True:

@@ -1,8 +1,8 @@
-"""An episode's conversation as tokens: what was heard, what was said, and where the policy spoke.
+"""The conversation of an episode as tokens, with a mask of those that the policy sampled.
 
-What was said is never tokenised again within a segment. Where history is rewritten (another session, other
-tools, exchanges that are forgotten), a new segment begins. Each segment ends with a turn: what nobody
-answered is in none.
+Sampled tokens are never tokenised again within a segment. Where the history is rewritten (another session,
+other tools, forgotten exchanges), a new segment begins. Each segment ends with a turn; observations without a
+turn after them are in no segment.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Draft:
-    """A segment in the making."""
+    """A segment in progress."""
 
     token_ids: list[int] = field(default_factory=list)
     loss_mask: list[bool] = field(default_factory=list)
@@ -38,7 +38,7 @@ class _Draft:
 
 
 class Conversation:
-    """One episode's history and its segments."""
+    """The history of one episode, and its segments."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Conversation:
         least_room: int = 1,
         checks: Callable[[int], bool] = lambda _: True,
     ) -> None:
-        """``checks`` says by its number whether a turn is checked for drift."""
+        """``checks`` returns whether a turn, by its number, is checked for drift."""
         self._checks = checks
         self._chat = chat
         self._context = context_tokens
@@ -57,23 +57,23 @@ class Conversation:
         self._least_room = least_room
         self._head: list[Message] = []
         self._exchanges: list[list[Message]] = []
-        """What was said and what was heard then, by turn, as far as it is remembered."""
+        """Turns that are not forgotten: the assistant's message and the observation that followed."""
         self._tools: tuple[Tool, ...] = ()
         self._draft = _Draft()
-        self._heard: list[int] = []
-        """Tokens behind the draft's last turn."""
+        self._observation: list[int] = []
+        """Tokens after the draft's last turn."""
         self._done: list[Segment] = []
         self._calls = 0
         self._turns = 0
         self.lines: list[Line] = []
-        """All messages, as people read them."""
+        """All messages as text, for readers."""
         self.checked = 0
         """Turns that were checked for drift."""
         self.drifted = 0
-        """Of them, those whose text would be tokenised to other tokens."""
+        """Checked turns whose text would be tokenised to other tokens."""
 
     def begin(self, messages: Sequence[Message], tools: Sequence[Tool]) -> None:
-        """The opening of the episode, or of another session in it."""
+        """Begin the episode, or another session in it."""
         self._head, self._exchanges, self._tools = list(messages), [], tuple(tools)
         self._note(messages)
         self._rewrite()
@@ -81,24 +81,24 @@ class Conversation:
     @property
     def prompt(self) -> tuple[int, ...]:
         """All tokens before the next turn."""
-        return (*self._draft.token_ids, *self._heard)
+        return (*self._draft.token_ids, *self._observation)
 
     def room(self) -> int:
-        """Tokens that the next turn may have; 0 where there are fewer than the least that a turn needs."""
+        """Return the tokens that the next turn may have; 0 if there are fewer than a turn needs."""
         if self._left() < self._least_room and self._forgets:
             self._forget()
         return self._left() if self._left() >= self._least_room else 0
 
-    def say(self, generation: Generation, sampling_s: float = 0.0) -> Message:
-        """Take what the policy said. Raises EngineError for a generation that is none."""
+    def add_turn(self, generation: Generation, sampling_s: float = 0.0) -> Message:
+        """Add a sampled turn and return its message. Raises EngineError for an invalid generation."""
         if not generation.token_ids or len(generation.logprobs) != len(generation.token_ids):
             raise EngineError(
                 f"the engine sent {len(generation.token_ids)} tokens and {len(generation.logprobs)} "
                 "log-probabilities for a turn"
             )
         draft = self._draft
-        draft.extend(self._heard)
-        self._heard = []
+        draft.extend(self._observation)
+        self._observation = []
         start = len(draft.token_ids)
         draft.extend(generation.token_ids, generation.logprobs)
         end = len(draft.token_ids)
@@ -119,13 +119,13 @@ class Conversation:
         self.lines.append(Line("assistant", text))
         return message
 
-    def earn(self, reward: float, terms: dict[str, float], sandbox_s: float) -> None:
-        """What the last turn led to."""
+    def add_reward(self, reward: float, terms: dict[str, float], sandbox_s: float) -> None:
+        """Record reward and metrics of the last turn."""
         turn = self._draft.turns[-1]
         self._draft.turns[-1] = replace(turn, reward=reward, terms=terms, sandbox_s=sandbox_s)
 
-    def hear(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> None:
-        """The answer to the last turn, and the tools where they are others from here on."""
+    def add_observation(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> None:
+        """Add the observation after the last turn, with the tools if they change."""
         self._note(messages)
         self._exchanges[-1] += messages
         changed = tools is not None and tuple(tools) != self._tools
@@ -133,27 +133,27 @@ class Conversation:
         if changed and self._chat.tells_tools:
             self._rewrite()
             return
-        self._heard = self._chat.continuation(messages, self._draft.token_ids[-1])
+        self._observation = self._chat.continuation(messages, self._draft.token_ids[-1])
 
     def note(self, messages: Sequence[Message]) -> None:
-        """Messages that nobody will answer: for readers alone."""
+        """Record messages without a turn after them, for readers only."""
         self._note(messages)
 
     def segments(self) -> tuple[Segment, ...]:
-        """All segments with a turn in them."""
+        """Return all segments with a turn."""
         return (*self._done, *_segment(self._draft))
 
     def _note(self, messages: Sequence[Message]) -> None:
         self.lines += [Line(message.role, message.content or "") for message in messages]
 
     def _left(self) -> int:
-        return self._context - len(self._draft.token_ids) - len(self._heard)
+        return self._context - len(self._draft.token_ids) - len(self._observation)
 
     def _rewrite(self) -> None:
-        """Begin a segment with the history as it is."""
+        """Begin a segment with the current history."""
         self._done += _segment(self._draft)
         self._draft = _Draft()
-        self._heard = self._opening(self._exchanges)
+        self._observation = self._opening(self._exchanges)
 
     def _opening(self, exchanges: Sequence[Sequence[Message]]) -> list[int]:
         history = [message for exchange in exchanges for message in exchange]
@@ -162,7 +162,8 @@ class Conversation:
     def _forget(self) -> None:
         """Drop the oldest exchanges until half of the context is free, and at least enough for a turn.
 
-        Half, so that a long episode does not begin a segment with every turn. Nothing is forgotten in vain.
+        Half, so that a long episode does not begin a segment with every turn. If nothing leaves enough room,
+        nothing is dropped.
         """
         for kept in range(len(self._exchanges) - 1, 0, -1):
             exchanges = self._exchanges[-kept:]
@@ -174,7 +175,7 @@ class Conversation:
 
 
 def _segment(draft: _Draft) -> tuple[Segment, ...]:
-    """The finished segment; none without a turn."""
+    """Return the finished segment; none without a turn."""
     if not draft.turns:
         return ()
     return (

@@ -1,8 +1,8 @@
-"""Plays one episode: the policy speaks in tokens, the sandbox answers in messages, the service grades.
+"""Play one episode: the policy samples turns, the sandbox returns observations, the service grades.
 
-What breaks on the way becomes a note on the trajectory, with what was played until then: an infrastructure's
-failure is no score. The wall clock of a turn or an episode ends it and leads to a grade, as the limit of
-turns does. Every wait has a deadline, and the instance is released whatever happens.
+A failure is recorded on the trajectory with everything played before it: an infrastructure failure is never a
+score. The time limit of a turn or an episode ends it and leads to a grade, as the limit of turns does. Every
+wait has a deadline, and the instance is always released.
 """
 
 from __future__ import annotations
@@ -24,12 +24,10 @@ from trainer.types import EpisodeKey, StopReason, Timings, Trajectory
 
 from .conversation import Conversation
 from .failures import note_of
+from .instances import BackgroundReleases, PreparedInstances
 from .offload import Offload
-from .prepared import PreparedInstances
-from .releases import BackgroundReleases
-from .told_tools import told_tools
-from .turn_facts import turn_facts
-from .watch import Watch
+from .progress import ProgressMonitor
+from .step_results import changed_tools, turn_metrics
 
 if TYPE_CHECKING:
     from sandbox_client import AsyncEpisode, AsyncSandboxClient
@@ -48,19 +46,19 @@ logger = logging.getLogger(__name__)
 _LEAST_TURN = 16
 """Tokens that a turn needs to hold an action; with less room, the context is full."""
 _GRACE_S = 30.0
-"""On top of a call's own deadline: the way there and back, queues and retries."""
+"""Seconds added to a call's own deadline, for the network, queues and retries."""
 _SEED_STEP = 1_000_003
-"""Between the seeds of an episode's turns, so that no two turns draw alike."""
+"""Difference of the seeds of an episode's turns, so that no two turns sample alike."""
 _CHECKED_GROUPS = 8
-"""Groups at the beginning of a run of which each turn is checked for drift."""
+"""Groups at the beginning of a run whose turns are all checked for drift."""
 _CHARACTERS = 4
-"""Of a token, about."""
+"""Approximate characters of a token."""
 
 
 class EpisodePlayer:
-    """Plays episodes, many at a time, with one policy in one service.
+    """Plays episodes concurrently, with one policy and one service.
 
-    Raises ConfigError where neither model nor configuration say how long a conversation may be.
+    Raises ConfigError if neither the model nor the settings limit the length of a conversation.
     """
 
     def __init__(
@@ -70,36 +68,36 @@ class EpisodePlayer:
         chat: ChatTokenizer,
         config: RolloutConfig,
         service: ServiceConfig,
-        watch: Watch | None = None,
+        watch: ProgressMonitor | None = None,
         grace_s: float = _GRACE_S,
     ) -> None:
         context = config.max_context_tokens or chat.context_tokens
         if context is None:
-            raise ConfigError("the model does not tell its context; set rollout.max_context_tokens")
+            raise ConfigError("the model's files name no context length; set rollout.max_context_tokens")
         self.context_tokens = context
-        """Tokens of a conversation."""
+        """Greatest number of tokens of a conversation."""
         self.client = client
         self.policy = policy
         self.chat = chat
         self.config = config
         self.service = service
-        self.watch = watch or Watch()
+        self.watch = watch or ProgressMonitor()
         self.grace_s = grace_s
         self.offload = Offload(shared=chat.threaded)
         self.prepared = PreparedInstances(self.open_episode, service.create_timeout_s)
         self.releases = BackgroundReleases()
 
     def prepare(self, spec: GroupSpec, member: int) -> None:
-        """Create the instance of an episode that is soon to be played."""
+        """Start to create the instance of an episode that is played soon."""
         self.prepared.prepare(spec, member)
 
     async def close(self) -> None:
-        """Release the instances of episodes that are not played, and wait for releases under way."""
+        """Release instances that are not used, and wait for releases in progress."""
         await self.prepared.close()
         await self.releases.close()
 
     def open_episode(self, spec: GroupSpec) -> AsyncEpisode:
-        """An episode without an instance. The seed is the group's: all its members meet the same world."""
+        """Return an episode without an instance. All members of a group have its seed: the same world."""
         return self.client.episode(
             spec.task.environment,
             spec.task.task_id,
@@ -109,7 +107,7 @@ class EpisodePlayer:
         )
 
     async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
-        """One episode of a group, in a fresh instance. Raises ConfigError where the template does not fit."""
+        """Play one episode in a fresh instance. Raises ConfigError if the template does not fit."""
         played = _Played(self, spec, member, sampling)
         failure: FailureNote | None = None
         try:
@@ -119,7 +117,7 @@ class EpisodePlayer:
         trajectory = played.trajectory(failure)
         if trajectory.drifted:
             logger.debug(
-                "episode %s: %d of %d turns are not the tokens that their text would be",
+                "episode %s: the text of %d of %d turns would be tokenised differently",
                 trajectory.id,
                 trajectory.drifted,
                 trajectory.checked,
@@ -128,7 +126,7 @@ class EpisodePlayer:
 
 
 class _Played:
-    """One episode on its way."""
+    """One episode in progress."""
 
     def __init__(self, player: EpisodePlayer, spec: GroupSpec, member: int, sampling: SamplingConfig) -> None:
         self._player = player
@@ -151,14 +149,14 @@ class _Played:
         self._verdict: EvaluateResult | None = None
         self._seconds = {"create": 0.0, "generate": 0.0, "step": 0.0, "evaluate": 0.0}
         self._took_s = 0.0
-        """Of the last call."""
+        """Seconds of the last call."""
         self._deadline = math.inf
-        """Monotonic seconds at which the episode ends and is graded, if a step is not under way."""
+        """Monotonic seconds at which the episode ends and is graded, unless a step is in progress."""
         self.phase = "create"
         self.instance_id = ""
 
     async def play(self) -> None:
-        """To the verdict. Raises SandboxError, EngineError, Stalled, ConfigError."""
+        """Play and grade the episode. Raises SandboxError, EngineError, Stalled, ConfigError."""
         service = self._player.service
         async with AsyncExitStack() as stack:
             try:
@@ -168,13 +166,13 @@ class _Played:
                 self._stop = await self._converse(episode)
                 verdict = episode.evaluate(params=self._config.evaluation_params)
                 self._verdict = await self._within("evaluate", service.evaluate_timeout_s, verdict)
-                stack.pop_all()  # graded: nothing waits for the release any more
+                stack.pop_all()  # released in the background: the trajectory is complete
                 self._player.releases.release(episode)
             finally:
                 self._player.watch.entered(self._id, "release", self.instance_id)
 
     def trajectory(self, failure: FailureNote | None) -> Trajectory:
-        """The episode as it was played."""
+        """Return the trajectory of what was played."""
         verdict = None if failure is not None else self._verdict
         return Trajectory(
             id=self._id,
@@ -198,7 +196,7 @@ class _Played:
         )
 
     async def _opened(self, stack: AsyncExitStack) -> AsyncEpisode:
-        """The episode with its instance, which may be there already."""
+        """Open the episode, with a prepared instance if there is one."""
         prepared = await self._player.prepared.take(self._spec, self._member)
         return await stack.enter_async_context(prepared or self._player.open_episode(self._spec))
 
@@ -219,22 +217,22 @@ class _Played:
             if limit_s <= 0:
                 return StopReason.TIME_LIMIT
             generation = await self._generate(turn, room, limit_s)
-            message = await self._say(generation)
+            message = await self._add_turn(generation)
             if generation.finish is Finish.TIMEOUT:
                 return StopReason.TIME_LIMIT
             if generation.finish is Finish.LENGTH and self._config.cut_turns == "stop":
                 return StopReason.TURN_CUT
             result = await self._step(episode, message)
-            conversation.earn(result.reward, turn_facts(message, result), self._took_s)
+            conversation.add_reward(result.reward, turn_metrics(message, result), self._took_s)
             if result.terminated or result.truncated:
                 conversation.note(result.observation.messages)
                 return StopReason.TERMINATED if result.terminated else StopReason.TRUNCATED
-            await self._hear(result)
+            await self._add_observation(result)
         return StopReason.HORIZON
 
-    async def _say(self, generation: Generation) -> Message:
-        say = partial(self._conversation.say, generation, self._took_s)
-        return await self._player.offload.run(_CHARACTERS * len(generation.token_ids), say)
+    async def _add_turn(self, generation: Generation) -> Message:
+        add = partial(self._conversation.add_turn, generation, self._took_s)
+        return await self._player.offload.run(_CHARACTERS * len(generation.token_ids), add)
 
     async def _generate(self, turn: int, room: int, limit_s: float) -> Generation:
         sampling = self._sampling
@@ -251,31 +249,31 @@ class _Played:
         call = self._player.policy.generate(request)
         generation = await self._within("generate", limit_s + self._player.grace_s, call)
         if generation.finish is Finish.ABORT:
-            raise EngineError("the turn was interrupted, and nobody went on with it")
+            raise EngineError("the turn was interrupted and not continued")
         return generation
 
     async def _step(self, episode: AsyncEpisode, message: Message) -> StepResult:
-        patience_s = self._player.service.step_timeout_s
-        call = episode.step(message, timeout_s=patience_s)
-        return await self._within("step", patience_s + self._player.grace_s, call)
+        timeout_s = self._player.service.step_timeout_s
+        call = episode.step(message, timeout_s=timeout_s)
+        return await self._within("step", timeout_s + self._player.grace_s, call)
 
-    async def _hear(self, result: StepResult) -> None:
-        """The observation: more of the conversation, or the opening of another one."""
-        tools = told_tools(result)
+    async def _add_observation(self, result: StepResult) -> None:
+        """Add the observation to the conversation, or begin another session with it."""
+        tools = changed_tools(result)
         self._tools = self._tools if tools is None else tools
         messages = result.observation.messages
         if result.info.get("new_session") is True:
-            hear = partial(self._conversation.begin, messages, self._tools)
+            add = partial(self._conversation.begin, messages, self._tools)
         else:
-            hear = partial(self._conversation.hear, messages, tools)
-        await self._player.offload.run(sum(len(message.content or "") for message in messages), hear)
+            add = partial(self._conversation.add_observation, messages, tools)
+        await self._player.offload.run(sum(len(message.content or "") for message in messages), add)
 
     def _checks_drift(self, turn: int) -> bool:
         first = 0 <= self._spec.index < _CHECKED_GROUPS
         return first or (self._seed + turn) % self._config.drift_check == 0
 
     async def _within(self, phase: str, seconds: float, call: Awaitable[ResultT]) -> ResultT:
-        """The answer to a call. Raises Stalled when there is none in time."""
+        """Await a call within a time limit. Raises Stalled when it passes."""
         self.phase = phase
         self._player.watch.entered(self._id, phase, self.instance_id)
         began = time.monotonic()

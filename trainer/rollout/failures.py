@@ -1,4 +1,4 @@
-"""What broke in an episode, as the note that decides whether it is played again."""
+"""Describe the failure of an episode; the description decides whether it is retried."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 ENGINE = "engine"
-"""The class of what broke on the trainer's own side."""
+"""Failure class of the trainer's own engines."""
 TIMEOUT = "timeout"
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def note_of(error: SandboxError | EngineError | Stalled, phase: str, instance_id: str) -> FailureNote:
-    """The note of a failure, in the service's own words where they are the service's.
+    """Return the note of a failure, with the service's own fields if the service reported it.
 
-    A wait of ours that passed its deadline is an engine's failure while a turn was sampled, else a timeout.
+    A wait that passed its deadline is an engine failure while a turn was sampled, otherwise a timeout.
     """
     if isinstance(error, SandboxError):
         return FailureNote(

@@ -1,6 +1,6 @@
-"""Threads for work on long texts, so that the event loop goes on with other episodes meanwhile.
+"""Run work on long texts in threads, so that the event loop can serve other episodes.
 
-Tokenizers let other threads run while they work; short texts are not worth the way to a thread and back.
+Tokenizers release the interpreter's lock. For short texts, switching threads would take longer than the work.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ SHORT = 4_000
 
 
 class Offload:
-    """Runs work in the loop's thread or in another one, by its size."""
+    """Runs work in the loop's thread or, if it is large, in another one."""
 
     def __init__(self, threads: int = 2, *, shared: bool = True) -> None:
-        """With ``shared`` false, what is used may not be used by two threads at a time: all stays in one."""
+        """``shared``: whether two threads may use the tokenizer at a time; if not, all work stays in one."""
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="text") if shared else None
 
     async def run(self, characters: int, work: Callable[[], T]) -> T:
-        """What ``work`` returns or raises; ``characters`` is how much text it is about."""
+        """Return what ``work`` returns; ``characters`` is the length of its text."""
         if self._pool is None or characters < SHORT:
             return work()
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)

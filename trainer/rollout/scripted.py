@@ -1,6 +1,6 @@
-"""A policy without a model: lines by a script, with the latencies of a long-tailed engine if wanted.
+"""A policy without a model: messages from a script, with simulated latencies if wanted.
 
-For tests, demonstrations, and load on a fleet of sandboxes. Log-probabilities are made up, but finite.
+For tests, demonstrations, and load on a fleet of sandboxes. Log-probabilities are random and finite.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 Script: TypeAlias = "Mapping[str, Sequence[Message | str]] | Callable[[EpisodeKey], Message | str]"
-"""Lines by task id, one a turn; or what to say, by episode and turn."""
+"""Messages by task id, one per turn; or a function from episode and turn to a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,12 @@ class Latency:
     most_s: float = math.inf
 
     def seconds(self, dice: random.Random) -> float:
-        """One draw."""
+        """Return a random latency."""
         return min(self.most_s, self.median_s * math.exp(self.sigma * dice.gauss(0.0, 1.0)))
 
 
 class ScriptedPolicy:
-    """Says what a script tells it. Draws depend on the seed and the request alone, not on their order."""
+    """Samples the messages of a script. Random numbers depend on seed and request only, not on order."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ScriptedPolicy:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.version = version
-        """Weight version that turns are said to come from."""
+        """Weight version of all turns."""
         self._script = script
         self._chat = chat
         self._latency = latency
@@ -63,7 +63,7 @@ class ScriptedPolicy:
         self._sleep = sleep
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        """The turn's line, cut at ``max_tokens``. Raises EngineError where the script has none."""
+        """Return the turn's message, cut at ``max_tokens``. Raises EngineError if the script has none."""
         key = request.key
         turn = self._chat.turn(self._line(key))
         dice = random.Random(f"{self._seed} {key.trajectory_id} {key.seed} {key.turn}")

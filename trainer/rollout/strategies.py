@@ -1,8 +1,8 @@
-"""What becomes of an episode that failed: pure decisions by failure class and configured strategy.
+"""Decide what becomes of a failed episode, by failure class and configured strategy; pure.
 
-Infrastructure (sandbox, capacity, timeout, engine) is tried again in a fresh instance; a broken task is
-dropped with its group; the policy's own doing counts as an unsolved episode; a wrong request ends the run,
-since it would be wrong the next time too, unless it is about an instance that went away.
+After an infrastructure failure (sandbox, capacity, timeout, engine) the episode is retried in a fresh
+instance. A broken task is dropped with its group. A failure of the policy counts as an unsolved episode. An
+invalid request ends the run, since a retry would be invalid too, unless its instance was lost.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trainer.types import FailureNote
 
 
-_INSTANCE_WENT_AWAY = frozenset(
+_INSTANCE_LOST = frozenset(
     {
         ErrorCode.DUPLICATE_INSTANCE,
         ErrorCode.IDEMPOTENCY_CONFLICT,
@@ -32,48 +32,48 @@ _INSTANCE_WENT_AWAY = frozenset(
         ErrorCode.UNKNOWN_INSTANCE,
     }
 )
-"""Requests that were right when the instance was still what it had been."""
+"""Errors of valid requests to an instance that was lost or replaced."""
 
-_LONGEST_PATIENCE_S = 60.0
+_LONGEST_WAIT_S = 60.0
 
 
 class Remedy(StrEnum):
-    """What to do about a failed attempt."""
+    """What to do after a failed attempt."""
 
     RETRY = "retry"
-    """Play it again in a fresh instance."""
+    """Retry in a fresh instance."""
     GIVE_UP = "give_up"
     """No attempt is left: the episode has no verdict."""
     TRAIN = "train"
-    """The policy's own doing: an unsolved episode."""
+    """The policy failed: count the episode as unsolved."""
     DROP_TASK = "drop_task"
     """The task is broken."""
     RAISE = "raise"
-    """The run is set up wrongly."""
+    """The request is invalid: end the run."""
 
 
 def remedy(failure: FailureNote, attempt: int, strategy: StrategyConfig) -> Remedy:
-    """What to do after attempt number ``attempt``, counted from 1."""
+    """Return what to do after attempt number ``attempt``, counted from 1."""
     if failure.failure_class == FailureClass.POLICY:
         return Remedy.TRAIN
     if failure.failure_class == FailureClass.TASK:
         return Remedy.DROP_TASK
-    if failure.failure_class == FailureClass.REQUEST and failure.code not in _INSTANCE_WENT_AWAY:
+    if failure.failure_class == FailureClass.REQUEST and failure.code not in _INSTANCE_LOST:
         return Remedy.RAISE
     return Remedy.RETRY if attempt < _attempts(strategy) else Remedy.GIVE_UP
 
 
-def patience_s(strategy: StrategyConfig, attempt: int, retry_after_s: float | None) -> float:
-    """Seconds to wait after attempt number ``attempt``: doubling, or what the service said."""
+def retry_wait_s(strategy: StrategyConfig, attempt: int, retry_after_s: float | None) -> float:
+    """Return the seconds to wait after an attempt: doubling, or as the service requests."""
     if isinstance(strategy, FailFast):
         return 0.0
     if retry_after_s is not None:
-        return min(retry_after_s, _LONGEST_PATIENCE_S)
-    return exponential_wait_s(strategy.backoff_s, _LONGEST_PATIENCE_S, attempt)
+        return min(retry_after_s, _LONGEST_WAIT_S)
+    return exponential_wait_s(strategy.backoff_s, _LONGEST_WAIT_S, attempt)
 
 
 def needed(strategy: StrategyConfig, size: int) -> int:
-    """Episodes of a group that must have a verdict."""
+    """Return the number of episodes of a group that must have a verdict."""
     if isinstance(strategy, MinimumGroup):
         return max(1, math.ceil(strategy.share * size))
     return size

@@ -19,7 +19,7 @@ from trainer.errors import CheckpointError, DataError
 from trainer.rollout.attempts import Attempts
 from trainer.rollout.backpressure import Slots
 from trainer.rollout.episode import EpisodePlayer
-from trainer.rollout.rows import samples_of
+from trainer.rollout.samples import samples_of
 from trainer.rollout.scripted import ScriptedPolicy
 from trainer.types import Batch, Objective, StopReason, Trajectory
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sandbox_client import AsyncSandboxClient
     from trainer.chat import ChatTokenizer
     from trainer.config import RunConfig, WarmStartConfig
-    from trainer.rollout.watch import Watch
+    from trainer.rollout.progress import ProgressMonitor
     from trainer.types import Sample
 
 
@@ -80,7 +80,7 @@ async def prepare_warm_start(
     folder: Path,
     client: AsyncSandboxClient,
     chat: ChatTokenizer,
-    watch: Watch | None = None,
+    watch: ProgressMonitor | None = None,
 ) -> SFTBatches:
     """Return the batches of a run's warm start; demonstrations are played unless ``folder`` has played ones.
 

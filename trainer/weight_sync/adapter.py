@@ -1,4 +1,4 @@
-"""A LoRA adapter in a folder: some megabytes, and no engine has to stand still for it."""
+"""Transport of LoRA adapters through a folder: a few megabytes, loaded without pausing the engines."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from .receipt import Delivery
 if TYPE_CHECKING:
     from trainer.config.parts import SyncSettings
 
-    from .ends import WeightOwner
     from .engines import Engines
+    from .weights import WeightOwner
 
 
 ADAPTER_FILE = "adapter_model.safetensors"
 KEPT = 4
-"""Adapters that stay on disk; requests under way end with the one that they began with."""
+"""Adapters kept on disk: requests in progress finish with the one that they began with."""
 
 
 class AdapterFolder:
-    """Each version is an adapter of its own; requests take the newest when they begin."""
+    """Writes one adapter per version; requests use the newest one when they begin."""
 
     pauses = False
 
@@ -54,14 +54,14 @@ class AdapterFolder:
     def transfer(self, version: int, engines: Engines) -> int:
         if self._rank == 0:
             folder = str(self._path(version))
-            engines.each("take the adapter", lambda handle: handle.load_adapter(version, folder))
+            engines.each("load the adapter", lambda handle: handle.load_adapter(version, folder))
         return 0
 
     def keep(self, version: int) -> None:
-        """The folder is kept already."""
+        """Do nothing: the folder is the snapshot."""
 
     def close(self) -> None:
-        """Folders stay for engines that start again."""
+        """Keep the folders for engines that restart."""
 
     def _path(self, version: int) -> Path:
         return self._folder / f"adapter-{version}-{os.getpid()}"

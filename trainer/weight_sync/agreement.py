@@ -60,26 +60,26 @@ LEAST_MISSING = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class AgreementLimits:
     """Of the mean absolute difference, in nats."""
 
     warn: float
     fail: float
 
 
-def limits_of(hardware: Hardware, device: Device) -> Limits:
+def limits_of(hardware: Hardware, device: Device) -> AgreementLimits:
     """By the precision that both sides compute in, where the run does not say."""
     engine, learner, sync = hardware.engine, hardware.learner, hardware.sync
     exact_engine = engine.dtype == "float32" or (engine.dtype == "auto" and device == "cpu")
     exact_learner = learner.dtype == "float32" or (learner.dtype == "auto" and learner.gpus == 0)
     if not (exact_engine and exact_learner):
-        limits = Limits(0.1, math.log(2) / 2)
+        limits = AgreementLimits(0.1, math.log(2) / 2)
     elif device == "cpu" and learner.gpus == 0:
-        limits = Limits(1e-5, 1e-4)
+        limits = AgreementLimits(1e-5, 1e-4)
     else:
-        limits = Limits(1e-3, 5e-3)
+        limits = AgreementLimits(1e-3, 5e-3)
     fail = limits.fail if sync.tolerance is None else sync.tolerance
-    return Limits(min(limits.warn if sync.warn_above is None else sync.warn_above, fail), fail)
+    return AgreementLimits(min(limits.warn if sync.warn_above is None else sync.warn_above, fail), fail)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +91,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class AgreementResult:
     """What is known of one engine after one weight sync."""
 
     difference: float
@@ -144,13 +144,13 @@ class _Evidence:
 class Agreement:
     """Judges engines after each weight sync, and remembers what it saw of each."""
 
-    def __init__(self, limits: Limits, *, rounds_updates_away: bool = False) -> None:
+    def __init__(self, limits: AgreementLimits, *, rounds_updates_away: bool = False) -> None:
         """``rounds_updates_away``: the engines' precision may swallow updates, which then look stale."""
         self._limits = limits
         self._lenient = rounds_updates_away
         self._evidence: dict[str, _Evidence] = {}
 
-    def judge(self, name: str, now: Reading, before: Reading | None = None) -> Judgement:
+    def judge(self, name: str, now: Reading, before: Reading | None = None) -> AgreementResult:
         """Of an engine that was asked for the same tokens ``now`` and ``before`` the weight sync.
 
         Where the learner's former weights were never asked, its present ones stand for them.
@@ -176,7 +176,7 @@ class Agreement:
             self._no_jump(name, now, before)
         ratio = now.learner - now.engine
         k3 = float((np.exp(ratio) - 1 - ratio).mean()) if apart.size else 0.0
-        return Judgement(difference, float(apart.max(initial=0.0)), k3, tuple(warnings))
+        return AgreementResult(difference, float(apart.max(initial=0.0)), k3, tuple(warnings))
 
     def _no_jump(self, name: str, now: Reading, before: Reading) -> None:
         grown = np.abs(now.engine - now.learner) - np.abs(before.engine - before.learner)

@@ -1,4 +1,4 @@
-"""After a weight sync: ask engines and learner about the same tokens, and judge every engine."""
+"""Compare the log-probabilities of engines and learner on the same tokens after each weight sync."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 from trainer.errors import StaleWeights
 from trainer.weight_sync.choice import resolve_transport
 
-from .agreement import Agreement, Judgement, Reading, limits_of
+from .agreement import Agreement, AgreementResult, Reading, limits_of
 from .probes import DRAWN_SEQUENCES, DRAWN_TOKENS, probes_of_batch, probes_of_draws
 from .ranks import from_rank_zero
 from .weights import wire_dtype
@@ -26,32 +26,32 @@ if TYPE_CHECKING:
     from trainer.types import Batch
     from trainer.weight_sync.choice import Device
 
-    from .ends import WeightOwner
     from .engines import Engines
     from .probes import Probe
+    from .weights import WeightOwner
 
 
 logger = logging.getLogger(__name__)
 
 REFRESH = 4
-"""Weight syncs that are judged by the same tokens; fresh ones are asked about twice, before and after."""
+"""Weight syncs compared on the same probes. New probes cost two passes: before and after a weight sync."""
 
 
 @dataclass(slots=True)
 class _Asked:
-    """Tokens, and what was said of them at the last weight sync."""
+    """Probes and their log-probabilities at the last weight sync."""
 
     probes: tuple[Probe, ...] = ()
     learner: NDArray[np.float64] | None = None
     engines: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     natural: bool = False
-    """They are a batch's own, and not drawn for want of one."""
+    """Whether the probes are from a batch, and not sampled because there was none."""
     served: int = 0
-    """Weight syncs that were judged by them."""
+    """Weight syncs that were compared on these probes."""
 
 
-class Check:
-    """Of one run on one rank. All ranks call everything, since the learner's answers are collective."""
+class AgreementCheck:
+    """The comparison on one rank. All ranks call every method, since scoring by the learner is collective."""
 
     def __init__(self, settings: SyncSettings, learner: WeightOwner, rank: int, device: Device) -> None:
         self._learner = learner
@@ -63,7 +63,7 @@ class Check:
         self._asked = _Asked()
 
     def before(self, engines: Engines) -> None:
-        """Before a weight sync: the first one finds out what engines say with the weights that they have."""
+        """Score probes with the engines' former weights before the first weight sync."""
         if self._asked.probes:
             return
         if self._rank == 0:
@@ -72,11 +72,11 @@ class Check:
         if self._rank == 0:
             self._asked.engines = _said(engines, self._asked.probes)
 
-    def after(self, engines: Engines, version: int, batch: Batch | None) -> Mapping[str, Judgement]:
-        """After it: judge each engine by name. Other ranks than 0 get nothing.
+    def after(self, engines: Engines, version: int, batch: Batch | None) -> Mapping[str, AgreementResult]:
+        """Compare each engine after a weight sync, and return results by name; nothing on ranks other than 0.
 
         Raises:
-            StaleWeights: an engine does not sample with what was sent; names it.
+            StaleWeights: an engine does not sample with the weights that were sent.
         """
         if self._rank == 0:
             _labels(engines, version)
@@ -103,7 +103,7 @@ class Check:
         self._asked = _Asked(probes_of_draws(from_rank_zero(draws)))
 
     def _refresh(self, engines: Engines, batch: Batch | None) -> None:
-        """Ask about the last batch's own tokens from now on."""
+        """Replace the probes with sequences of the last batch, if due."""
         if self._asked.natural and self._asked.served < REFRESH:
             return
         probes = from_rank_zero(probes_of_batch(batch) if self._rank == 0 and batch is not None else ())
@@ -113,21 +113,21 @@ class Check:
         self._asked = _Asked(probes, self._opinion(probes), said, natural=True)
 
     def _opinion(self, probes: Sequence[Probe]) -> NDArray[np.float64]:
-        """The learner's log-probabilities, in the engines' precision where that is the coarser one.
+        """Return the learner's log-probabilities, in the engines' precision where that is the coarser one.
 
-        Else an update that is lost in the engines' precision would look like one that never arrived.
+        Otherwise, an update too small for the engines' precision would look like one that never arrived.
         """
         with self._precision:
             rows = self._learner.probe([probe.token_ids for probe in probes]) if probes else []
         return _compared(probes, rows)
 
 
-def worst_of(judgements: Mapping[str, Judgement]) -> Judgement | None:
-    """Of all engines; None when none was judged."""
+def worst_of(judgements: Mapping[str, AgreementResult]) -> AgreementResult | None:
+    """Return the worst figures of all engines; None if none was compared."""
     if not judgements:
         return None
     found = judgements.values()
-    return Judgement(
+    return AgreementResult(
         difference=max(each.difference for each in found),
         worst=max(each.worst for each in found),
         k3=max(each.k3 for each in found),
@@ -136,7 +136,7 @@ def worst_of(judgements: Mapping[str, Judgement]) -> Judgement | None:
 
 
 def _leave_out_paused(engines: Engines) -> None:
-    """A weight sync that broke off left them so; they answer again after this one."""
+    """Set aside engines that an interrupted weight sync left paused; they answer after this one."""
     paused = {name for name, facts in engines.get_status().items() if facts.paused}
     engines.there = [handle for handle in engines.there if handle.name not in paused]
 
@@ -145,19 +145,18 @@ def _labels(engines: Engines, version: int) -> None:
     for name, facts in engines.get_status().items():
         if facts.version != version:
             raise StaleWeights(
-                f"{name} says that it samples with version {facts.version} of the weights, and {version} "
-                "was sent"
+                f"{name} reports version {facts.version} of the weights after version {version} was sent"
             )
 
 
 def _draws(engines: Engines) -> tuple[tuple[int, ...], ...]:
-    """Sequences that the first engine that answers samples; the others have the same weights."""
+    """Return sequences sampled by the first engine that answers; the others have the same weights."""
     found = engines.each("sample", lambda handle: handle.sample_text(DRAWN_SEQUENCES, DRAWN_TOKENS))
     return next(iter(found.values()), ())
 
 
 def _said(engines: Engines, probes: Sequence[Probe]) -> dict[str, NDArray[np.float64]]:
-    """Log-probabilities of the tokens that are compared, by engine."""
+    """Return the log-probabilities of the compared tokens by engine."""
     if not probes:
         return {}
     sequences = tuple(probe.token_ids for probe in probes)
@@ -168,7 +167,7 @@ def _said(engines: Engines, probes: Sequence[Probe]) -> dict[str, NDArray[np.flo
 def _compared(
     probes: Sequence[Probe], rows: Sequence[Sequence[float] | NDArray[np.float32]]
 ) -> NDArray[np.float64]:
-    """Of all probes in one array."""
+    """Return the compared entries of all probes in one array."""
     kept = [
         np.asarray(row, dtype=np.float64)[list(probe.compared)]
         for probe, row in zip(probes, rows, strict=True)
@@ -177,7 +176,7 @@ def _compared(
 
 
 def _rounds_away(settings: SyncSettings, device: Device) -> bool:
-    """An adapter that is merged into weights of 16 bits loses what is below their precision."""
+    """Return whether merging an adapter into 16-bit weights may lose small updates."""
     merged = settings.learner.lora is not None and resolve_transport(settings, device) != "adapter"
     return merged and wire_dtype(settings, device) is not torch.float32
 

@@ -1,4 +1,4 @@
-"""Choices that a run file may leave open: the device of the engines, and the transport of the weights."""
+"""Resolve settings that may be ``auto``: the engines' device and the transport of weight syncs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ TransportKind: TypeAlias = Literal["shared_file", "nccl", "ipc", "adapter"]
 
 
 def resolve_device(hardware: Hardware) -> Device:
-    """Return what engines run on: with ``auto``, what the learner runs on.
+    """Return the engines' device: with ``auto``, the learner's.
 
-    The configuration alone decides, so that driver and workers, on whatever machines, decide alike.
+    The result depends on settings only, so that driver and workers on all machines agree.
     """
     if hardware.engine.device == "auto":
         return "cuda" if hardware.learner.gpus > 0 else "cpu"
@@ -35,9 +35,9 @@ def resolve_transport(hardware: Hardware, device: Device) -> TransportKind:
 
 
 def shares_gpus(hardware: Hardware, device: Device) -> bool:
-    """Whether each worker of the learner has an engine's worker beside it on its GPU.
+    """Return whether each worker of the learner shares its GPU with an engine's worker.
 
-    They do where their shares add up to one at most, which Ray counts in ten thousandths.
+    They share where their shares add up to at most one; Ray counts shares in ten thousandths.
     """
     learner, engine = hardware.learner.gpus, hardware.engine.gpus
     if device == "cpu" or not hardware.steps or not learner or not engine:

@@ -1,38 +1,46 @@
-"""What nccl and ipc have in common: vLLM's trainer side, connected anew when an engine is another one."""
+"""Transports between GPUs: vLLM's own weight transfers over CUDA IPC and NCCL.
+
+The learner connects to the engines at the first weight sync, and again when one of them was restarted.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from vllm.distributed.weight_transfer.factory import WeightTransferTrainerFactory
+from vllm.distributed.weight_transfer.ipc_engine import IPCTrainerInitInfo
+from vllm.distributed.weight_transfer.nccl_engine import NCCLTrainerInitInfo
+from vllm.utils.network_utils import get_ip, get_open_port
+
 from trainer.weight_sync.snapshots import snapshot_folder, spare_snapshot_folder
 
-from .native import EnginesClient, LearnerSource, within
 from .receipt import Delivery
+from .vllm_transfer import EnginesClient, LearnerSource, within
 from .weights import complete, file_weights, wire_dtype
 
 if TYPE_CHECKING:
     from trainer.config.parts import SyncSettings
     from trainer.weight_sync.choice import Device
 
-    from .ends import WeightOwner
     from .engines import Engines
+    from .weights import WeightOwner
 
 
-class Sender(Protocol):
+class TransferSender(Protocol):
     """vLLM's trainer side of a transfer, on one rank."""
 
     def send_weights(self) -> None:
-        """One pass over the source; collective."""
+        """Send all weights of the source once; collective."""
         ...
 
     def shutdown(self) -> None:
-        """Leave the group."""
+        """Leave the transfer group."""
         ...
 
 
 class GpuTransfer:
-    """Sends a learner's weights from GPU to GPU."""
+    """Sends a learner's weights from GPU to GPU with one of vLLM's transfers."""
 
     pauses = True
 
@@ -42,7 +50,7 @@ class GpuTransfer:
         learner: WeightOwner,
         rank: int,
         device: Device,
-        connect: Callable[[EnginesClient, LearnerSource, int], Sender],
+        connect: Callable[[EnginesClient, LearnerSource, int], TransferSender],
     ) -> None:
         self._settings = settings
         self._rank = rank
@@ -52,11 +60,11 @@ class GpuTransfer:
         self._learner = learner
         self._dtype = wire_dtype(settings, device)
         self._source = LearnerSource(learner, self._dtype, self.delivery)
-        self._sender: Sender | None = None
-        self._met: dict[str, str] = {}
+        self._sender: TransferSender | None = None
+        self._connected: dict[str, str] = {}
 
     def gather(self, version: int) -> int:
-        """Nothing to prepare but the list of what will come."""
+        """List the weights; they are gathered during the transfer."""
         self.delivery.begin()
         self._source.metadata()
         return 0
@@ -65,14 +73,14 @@ class GpuTransfer:
         self._client.engines = engines
         self._client.version = version
         timeout_s = self._settings.sync.timeout_s
-        within(timeout_s, "meeting the engines", lambda: self._meet(engines))
+        within(timeout_s, "connecting to the engines", lambda: self._connect_to(engines))
         sender = self._sender
         if sender is not None:
             within(timeout_s, "sending the weights", sender.send_weights)
         return self._source.bytes()
 
     def keep(self, version: int) -> None:
-        """Gathered once more, since copying to the host within the broadcast would keep engines waiting."""
+        """Gather the weights again for a snapshot; copying during the transfer would prolong the pause."""
         if not self._settings.sync.recovery:
             return
         weights = complete(self._learner.named_weights(), self._dtype)
@@ -91,15 +99,46 @@ class GpuTransfer:
             self._sender.shutdown()
             self._sender = None
 
-    def _meet(self, engines: Engines) -> None:
-        """On rank 0 when an engine is another one than last time, on other ranks once."""
+    def _connect_to(self, engines: Engines) -> None:
+        """Connect at the first weight sync and, on rank 0, again after an engine was restarted."""
         facts: dict[str, Any] = dict(engines.get_status())
         there = {name: found.incarnation for name, found in facts.items()}
-        if self._sender is not None and there == self._met:
+        if self._sender is not None and there == self._connected:
             return
         if self._sender is not None:
-            engines.each("forget the former group", lambda handle: handle.disconnect_learner())
+            engines.each("leave the former transfer group", lambda handle: handle.disconnect_learner())
             self.close()
         self._client.workers = {name: found.workers for name, found in facts.items()}
         self._sender = self._connect(self._client, self._source, self._rank)
-        self._met = there
+        self._connected = there
+
+
+class IpcTransfer(GpuTransfer):
+    """CUDA IPC: each engine reads the weights of the rank on its own GPU, a piece at a time."""
+
+    def __init__(self, settings: SyncSettings, learner: WeightOwner, rank: int, device: Device) -> None:
+        super().__init__(settings, learner, rank, device, _connect_ipc)
+
+
+def _connect_ipc(client: EnginesClient, source: LearnerSource, rank: int) -> TransferSender:
+    info = IPCTrainerInitInfo(rank=rank, packed=True)
+    sender: TransferSender = WeightTransferTrainerFactory.trainer_init(info, client=client, source=source)
+    return sender
+
+
+class NcclTransfer(GpuTransfer):
+    """NCCL: rank 0 broadcasts to all workers of all engines; the other ranks help to gather."""
+
+    def __init__(self, settings: SyncSettings, learner: WeightOwner, rank: int, device: Device) -> None:
+        super().__init__(settings, learner, rank, device, _connect_nccl)
+
+
+def _connect_nccl(client: EnginesClient, source: LearnerSource, rank: int) -> TransferSender:
+    info = NCCLTrainerInitInfo(
+        master_address=get_ip(),
+        master_port=get_open_port(),
+        world_size=1 + sum(client.workers.values()),
+        rank=rank,
+    )
+    sender: TransferSender = WeightTransferTrainerFactory.trainer_init(info, client=client, source=source)
+    return sender

@@ -1,8 +1,8 @@
-"""Token sequences on which engines and learner are compared: natural ones, since noise depends on the text.
+"""Token sequences on which engines and learner are compared.
 
-They come from the last batch, where the tokens that the policy sampled are compared. Before there is a
-batch, an engine samples some by itself. Random token ids will not do: their log-probabilities are near -10,
-where the noise of 16 bits is several times that of natural text.
+They are sampled text, taken from the last batch or, before there is one, sampled by an engine. Random token
+ids would not do: their log-probabilities are near -10, where rounding to 16 bits causes several times the
+difference that it causes in sampled text.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 BUDGET = 1024
-"""Tokens of all probes together, context included; an engine has to read them at each weight sync."""
+"""Tokens of all probes together, context included; engines score them at each weight sync."""
 LEAST = 64
-"""Where fewer sampled tokens than this fit, such as behind a long prompt, the context is compared as well."""
+"""If fewer sampled tokens than this fit, as after a long prompt, tokens of the context are compared too."""
 DRAWN_SEQUENCES = 8
 DRAWN_TOKENS = 48
-"""Tokens of each sequence that an engine samples by itself."""
+"""Tokens of each sequence that an engine samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One sequence."""
+    """A sequence to score."""
 
     token_ids: tuple[int, ...]
     compared: tuple[bool, ...]
@@ -34,14 +34,14 @@ class Probe:
 
 
 def probes_of_batch(batch: Batch) -> tuple[Probe, ...]:
-    """Beginnings of some of a batch's samples, ``BUDGET`` tokens at most; the same on whoever has the batch.
+    """Return beginnings of some of a batch's samples, at most ``BUDGET`` tokens; deterministic.
 
-    One sample of each group is taken before a second one of any, so that the texts differ.
+    One sample of each group is taken before a second one of any group, so that the texts differ.
     """
     chosen: list[tuple[Sample, int]] = []
     left = BUDGET
     for sample in _groups_in_turn(batch.samples):
-        # An engine wants to sample a token behind what it scores, and a sample may fill its context.
+        # An engine samples a token after those that it scores, so they must not fill its context.
         length = min(len(sample) - 1, left)
         if length < 2 or not sample.mask_T.any():
             continue
@@ -52,7 +52,7 @@ def probes_of_batch(batch: Batch) -> tuple[Probe, ...]:
 
 
 def probes_of_draws(draws: Sequence[tuple[int, ...]]) -> tuple[Probe, ...]:
-    """Sequences of which an engine sampled every token but the first."""
+    """Return probes of sequences of which an engine sampled all tokens but the first."""
     return tuple(Probe(draw, (False,) + (True,) * (len(draw) - 1)) for draw in draws if len(draw) > 1)
 
 

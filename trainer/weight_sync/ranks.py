@@ -1,4 +1,4 @@
-"""What rank 0 knows, told to the learner's other ranks."""
+"""Broadcast values from rank 0 to the learner's other ranks."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ T = TypeVar("T")
 
 
 def from_rank_zero(value: T) -> T:
-    """Rank 0's value on every rank; collective. No rank returns from it before rank 0 has called it.
+    """Return rank 0's value on every rank; collective. No rank returns before rank 0 has called it.
 
-    Without a process group there is one rank, whose value it is.
+    Without a process group, return the value itself.
     """
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
         return value
-    told: list[Any] = [value]
-    dist.broadcast_object_list(told, src=0)
-    found: T = told[0]
+    values: list[Any] = [value]
+    dist.broadcast_object_list(values, src=0)
+    found: T = values[0]
     return found

@@ -1,22 +1,22 @@
-"""Receipts: engines say what they took of a weight sync, and it has to be what the learner sent.
+"""Receipts: what a weight sync sent and what each engine's worker loaded, as fingerprints of tensors.
 
-The learner's side notes each tensor as it leaves, an engine's workers note each one before vLLM loads it,
-with name, precision and shape at every weight sync and with a checksum at the first and each
-``sync.checksum_every``-th. So what was lost, changed or exchanged on the way is found whatever the size of
-the update was. Behind that vLLM copies tensors into its own layout, and says of each layer how much of it was
-filled: what stayed empty is in the receipt, too. What vLLM makes of values that it did load is judged by
-log-probabilities alone, and so is what the learner made of its weights before they left.
+A fingerprint is a tensor's precision, shape and checksum, which sender and receiver compute alike. The
+checksum is over the bits, as integers modulo 2^64, where sums are exact in any order: CPUs and GPUs get the
+same number for the same bits. Each element has a weight by its position, so that swapped rows or a transposed
+square give another number. Checksums find mistakes; they are no defence against intent.
+
+Receipts contain plain values only, so that they cross process boundaries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from trainer.errors import StaleWeights
+import torch
 
-from .fingerprint import Fingerprint, Recorder
+from trainer.errors import StaleWeights
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,30 +24,97 @@ if TYPE_CHECKING:
     from .engines import Engines
 
 
+CHUNK = 1 << 20
+"""Elements at a time; each takes 24 bytes of temporary memory."""
+SPREAD = -7046029254386353131
+"""2^64 divided by the golden ratio, odd, as a signed integer: neighbours get unrelated weights."""
+CARRY = 6364136223846793005
+"""Factor of a chunk's sum that is carried into the next."""
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Precision, shape and checksum of one tensor."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    checksum: str | None
+    """Hexadecimal; None if it was not computed."""
+
+    def differs(self, other: Fingerprint) -> str | None:
+        """Describe the first difference; None if there is none. Checksums count where both have one."""
+        if self.shape != other.shape:
+            return f"the shape is {list(other.shape)} and not {list(self.shape)}"
+        if self.dtype != other.dtype:
+            return f"the precision is {other.dtype} and not {self.dtype}"
+        known = self.checksum is not None and other.checksum is not None
+        return "the values are others" if known and self.checksum != other.checksum else None
+
+
+@dataclass(slots=True)
+class TensorRecorder:
+    """Records the fingerprints of tensors that pass through it."""
+
+    contents: bool
+    """Whether to compute checksums, too."""
+    _seen: dict[str, tuple[str, tuple[int, ...], Tensor | None]] = field(default_factory=dict)
+
+    def passing(self, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
+        """Yield the same tensors, each recorded before its receiver can change it."""
+        for name, tensor in tensors:
+            checksum = _checksum(tensor) if self.contents else None
+            self._seen[name] = (str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), checksum)
+            yield name, tensor
+
+    def found(self) -> dict[str, Fingerprint]:
+        """Return the fingerprints by name. This waits for the GPU, which ``passing`` does not."""
+        return {
+            name: Fingerprint(dtype, shape, None if checksum is None else f"{int(checksum) % 2**64:016x}")
+            for name, (dtype, shape, checksum) in self._seen.items()
+        }
+
+
+@torch.no_grad()
+def _checksum(tensor: Tensor) -> Tensor:
+    """Return the checksum of the elements in order, on the tensor's device."""
+    flat = tensor.detach().contiguous().view(-1)
+    bits = flat.view(_BITS[flat.element_size()])
+    total = torch.zeros((), dtype=torch.int64, device=bits.device)
+    if not bits.numel():
+        return total
+    positions = torch.arange(1, min(CHUNK, bits.numel()) + 1, dtype=torch.int64, device=bits.device)
+    weights = positions * SPREAD
+    weights ^= weights >> 29
+    for chunk in torch.split(bits, CHUNK):
+        total = total * CARRY + (chunk.to(torch.int64) * weights[: chunk.numel()]).sum()
+    return total
+
+
 Plain: TypeAlias = "dict[str, Any]"
 """A receipt as it travels between processes: dictionaries, lists and strings alone."""
 
 NAMED = 3
-"""Tensors that a message names."""
+"""Greatest number of tensors that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Of one model worker."""
+    """Tensors that one model worker loaded."""
 
     tensors: Mapping[str, Fingerprint]
     left_out: tuple[str, ...] = ()
-    """Parameters of its model that got no values, or only some."""
+    """Parameters of its model that were not loaded, or only in part."""
 
 
-def said(receipt: Receipt) -> Plain:
-    """For the way."""
+def encode_receipt(receipt: Receipt) -> Plain:
+    """Return a receipt as plain values, which travel between processes."""
     tensors = {name: [each.dtype, list(each.shape), each.checksum] for name, each in receipt.tensors.items()}
     return {"tensors": tensors, "left_out": list(receipt.left_out)}
 
 
-def understood(plain: Plain) -> Receipt:
-    """After it."""
+def decode_receipt(plain: Plain) -> Receipt:
+    """Return the receipt that ``encode_receipt`` encoded."""
     tensors = {
         name: Fingerprint(dtype, tuple(shape), checksum)
         for name, (dtype, shape, checksum) in plain["tensors"].items()
@@ -56,34 +123,34 @@ def understood(plain: Plain) -> Receipt:
 
 
 class Delivery:
-    """What one rank sends, weight sync by weight sync, and whether it arrived."""
+    """Records what one rank sends in each weight sync, and verifies the engines' receipts."""
 
     def __init__(self, checksum_every: int, rank: int) -> None:
         self._every = checksum_every
         self._rank = rank
         self._count = 0
-        self._sent = Recorder(contents=False)
+        self._sent = TensorRecorder(contents=False)
         self._names: frozenset[str] = frozenset()
 
     @property
     def contents(self) -> bool:
-        """Whether the weight sync that was begun last has checksums."""
+        """Whether the current weight sync has checksums."""
         return self._sent.contents
 
     def begin(self) -> None:
-        """Another weight sync."""
-        self._sent = Recorder(contents=self._rank == 0 and self._count % self._every == 0)
+        """Begin another weight sync."""
+        self._sent = TensorRecorder(contents=self._rank == 0 and self._count % self._every == 0)
         self._count += 1
 
     def watched(self, weights: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
-        """The same weights, noted as they leave; on other ranks than 0 they are only gathered."""
+        """Yield the same weights, recorded on rank 0; other ranks only gather them."""
         yield from self._sent.passing(weights) if self._rank == 0 else weights
 
     def verify(self, engines: Engines, version: int) -> None:
-        """On rank 0, of every engine and each of its workers.
+        """Compare the receipts of all engines' workers with what was sent; on rank 0.
 
         Raises:
-            StaleWeights: one took something else than was sent; names tensor, engine and version.
+            StaleWeights: an engine loaded other weights than were sent; names tensor, engine and version.
         """
         sent = self._sent.found()
         if self._names and frozenset(sent) != self._names:
@@ -92,14 +159,14 @@ class Delivery:
                 f"the learner sent other tensors with version {version} than before: {_some(other)}"
             )
         self._names = frozenset(sent)
-        answers = engines.each("say what it took", lambda handle: handle.get_receipts())
+        answers = engines.each("return its receipts", lambda handle: handle.get_receipts())
         for name, (taken, plains) in answers.items():
             if taken != version:
                 raise StaleWeights(f"{name} took version {taken} of the weights, and {version} was sent")
             if not plains:
                 raise StaleWeights(f"{name} took nothing of version {version} of the weights")
             for plain in plains:
-                _compare(name, version, sent, understood(plain))
+                _compare(name, version, sent, decode_receipt(plain))
 
 
 def _compare(engine: str, version: int, sent: Mapping[str, Fingerprint], receipt: Receipt) -> None:

@@ -1,4 +1,4 @@
-"""A safetensors file that learner and engines both see: in shared memory, or in a folder of a shared disk."""
+"""Transport through a safetensors file in shared memory or on a shared disk."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from trainer.config.parts import SyncSettings
     from trainer.weight_sync.choice import Device
 
-    from .ends import WeightOwner
     from .engines import Engines
+    from .weights import WeightOwner
 
 
 class SharedFile:
-    """Rank 0 writes while engines still sample; they stand still only while they read."""
+    """Writes the file while engines still sample; they pause only to read it."""
 
     pauses = True
 
@@ -46,12 +46,12 @@ class SharedFile:
         if self._rank == 0:
             info = {"path": str(self._path)}
             engines.each("begin an update", lambda handle: handle.begin_update(self.delivery.contents))
-            engines.each("take the weights", lambda handle: handle.update_weights(info))
+            engines.each("load the weights", lambda handle: handle.update_weights(info))
             engines.each("finish an update", lambda handle: handle.finish_update(version))
         return 0
 
     def keep(self, version: int) -> None:
-        """The file is kept already."""
+        """Do nothing: the file is the snapshot."""
 
     def close(self) -> None:
-        """Files stay for engines that start again."""
+        """Keep the files for engines that restart."""

@@ -1,7 +1,7 @@
-"""Weight snapshots: the folder in which a run keeps them, and a small manifest that names the newest.
+"""Weight snapshots: their folder, and a manifest that names the newest.
 
-The learner's side writes the manifest, and an engine that starts, or starts again, reads it. The manifest is
-replaced in one piece, and the file that it names is complete before it is named.
+The learner writes the manifest, and an engine reads it when it starts or restarts. The manifest is replaced
+atomically, after the snapshot that it names is complete.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def newest_snapshot(folder: Path) -> WeightSnapshot | None:
 
 
 def note_snapshot(folder: Path, snapshot: WeightSnapshot) -> None:
-    """Name this snapshot the newest."""
+    """Record this snapshot as the newest."""
     folder.mkdir(parents=True, exist_ok=True)
     said = {"version": snapshot.version, "kind": snapshot.kind, "path": str(snapshot.path)}
     fresh = folder / f"{MANIFEST}.{os.getpid()}"

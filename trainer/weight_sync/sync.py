@@ -1,8 +1,8 @@
-"""The weight sync of a run: engines pause, take the learner's weights and go on; then both are compared.
+"""Sync the learner's weights to the engines: pause, transfer, resume, then compare engines with the learner.
 
-Every rank of the learner takes part at the same time, since gathering weights is collective; rank 0 talks to
-the engines. An engine that dies meanwhile does not hold the others up: the weights lie where it finds them
-when it starts again, and a weight sync ends when it has, or at its deadline.
+All ranks of the learner take part at the same time, since gathering weights is collective; rank 0 alone talks
+to the engines. An engine that dies during a weight sync does not block the others: it loads the newest
+snapshot when it is restarted. The weight sync waits for it until ``sync.timeout_s``.
 """
 
 from __future__ import annotations
@@ -12,39 +12,79 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
+import torch.distributed as dist
+
 from trainer.weight_sync.choice import resolve_device, resolve_transport
 
-from .check import Check, worst_of
+from .check import AgreementCheck, worst_of
 from .engines import Engines
 from .ranks import from_rank_zero
-from .sleep import Sleep
 from .transports import open_transport
 
 if TYPE_CHECKING:
     from trainer.config.parts import SyncSettings
     from trainer.types import Batch
 
-    from .agreement import Judgement
-    from .ends import EngineHandle, WeightOwner
+    from .agreement import AgreementResult
+    from .engines import EngineHandle
     from .transports import Transport
+    from .weights import WeightOwner
+
+
+class EngineSleep:
+    """Hands the memory of shared GPUs to the learner while it updates, and to the engines while they sample.
+
+    Without ``engine.sleep`` its methods do nothing. All ranks call every method; rank 0 has the engines.
+    """
+
+    def __init__(self, settings: SyncSettings) -> None:
+        self._on = settings.engine.sleep
+        self._mode = settings.in_flight
+
+    def begin(self, engines: Engines) -> None:
+        """Free the engines' memory; no rank returns before all engines have done so."""
+        if self._on:
+            engines.each("sleep", lambda handle: handle.enter_sleep(self._mode))
+            from_rank_zero(None)
+
+    def wake_weights(self, engines: Engines) -> None:
+        """Restore the engines' memory for weights, after all ranks have freed what they do not use."""
+        if self._on:
+            _free_cached_memory()
+            engines.each("restore its memory", lambda handle: handle.wake_up("weights"))
+
+    def wake_cache(self, engines: Engines) -> None:
+        """Restore the engines' cache, with which they sample again."""
+        if self._on:
+            _free_cached_memory()
+            engines.each("restore its memory", lambda handle: handle.wake_up("kv_cache"))
+
+
+def _free_cached_memory() -> None:
+    """Return memory that torch caches to the GPU, where other processes can allocate it; collective."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    if dist.is_available() and dist.is_initialized():
+        dist.barrier()
 
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """How one weight sync went."""
+    """The result of one weight sync."""
 
     version: int
     seconds: float
     paused_s: float
-    """Of them, the engines stood still."""
+    """Seconds for which the engines were paused."""
     bytes: int
-    agreement: Judgement | None
-    """How far engines and learner are apart, at the engine where it is most; None when not checked."""
+    agreement: AgreementResult | None
+    """The worst agreement of all engines with the learner; None when it is not checked."""
     lost: tuple[str, ...]
-    """Engines that were not there at the end."""
+    """Names of the engines that were lost and did not return in time."""
 
     def metrics(self) -> dict[str, float]:
-        """As they are logged."""
+        """Return the metrics of a step."""
         found = {"sync/seconds": self.seconds, "sync/paused": self.paused_s, "sync/bytes": float(self.bytes)}
         if self.agreement is not None:
             found["sync/difference"] = self.agreement.difference
@@ -55,7 +95,7 @@ class SyncReport:
 
 
 class WeightSync:
-    """Brings a learner's weights into the engines, over any transport."""
+    """Syncs a learner's weights to the engines over a transport."""
 
     def __init__(
         self,
@@ -64,7 +104,7 @@ class WeightSync:
         learner: WeightOwner,
         rank: int,
         transport: Transport,
-        check: Check | None,
+        check: AgreementCheck | None,
     ) -> None:
         self._settings = settings
         self._handles = tuple(handles) if rank == 0 else ()
@@ -72,39 +112,45 @@ class WeightSync:
         self._rank = rank
         self._transport = transport
         self._check = check
-        self._sleep = Sleep(settings)
+        self._sleep = EngineSleep(settings)
 
     def sync_weights(self, version: int, batch: Batch | None = None) -> Mapping[str, float]:
-        """Have the engines sample with the learner's weights, under this version; metrics of how it went.
+        """Sync the learner's weights to all engines under this version, and return its metrics; collective.
 
         Args:
-            version: of the weights.
-            batch: what they were trained on last, whose tokens engines and learner are compared on.
+            version: version of the weights.
+            batch: the last batch, on whose tokens engines and learner are compared.
 
         Raises:
-            StaleWeights: an engine took something else than was sent, or its log-probabilities are not the
-                learner's.
+            StaleWeights: an engine loaded other weights than were sent, or its log-probabilities differ from
+                the learner's.
             EngineError: an engine refused.
             Stalled: ``sync.timeout_s`` passed.
         """
         return self.report(version, batch).metrics()
 
     def report(self, version: int, batch: Batch | None = None) -> SyncReport:
-        """Sync as ``sync_weights`` does, and return everything that is known of it."""
-        # No rank goes on, and says that the engines have the weights, before rank 0 has seen to it.
+        """Sync as ``sync_weights`` does, and return the whole report."""
+        # A barrier as well: a rank that returned early would let the loop announce weights that engines
+        # do not have yet.
         return from_rank_zero(self._report(version, batch))
 
     def _report(self, version: int, batch: Batch | None) -> SyncReport:
+        # The order keeps engines sampling for as long as possible: everything that needs no pause comes
+        # before it (gather) or after it (keep, verify, check).
         began = time.monotonic()
         if self._check is not None:
+            # With the former weights still in place: the check tells stale weights by what changes.
             self._check.before(self._engines())
         size = self._transport.gather(version)
         engines = self._engines()
         paused = time.monotonic()
-        size += self._given(version, engines)
+        size += self._transfer(version, engines)
         paused_s = time.monotonic() - paused if self._transport.pauses else 0.0
+        # The snapshot exists before lost engines are waited for, since they restart with it.
         self._transport.keep(version)
-        self._catch_up(version, engines)
+        self._recover(version, engines)
+        # Receipts before log-probabilities: a receipt names the tensor that is wrong.
         if self._rank == 0:
             self._transport.delivery.verify(engines, version)
         judged = {} if self._check is None else self._check.after(engines, version, batch)
@@ -118,7 +164,7 @@ class WeightSync:
         )
 
     def sleep_engines(self) -> None:
-        """Have engines that sleep leave their GPUs to the learner, up to the next weight sync; collective.
+        """Free the memory of engines that sleep (``engine.sleep``) until the next weight sync; collective.
 
         Raises:
             EngineError: an engine refused.
@@ -127,19 +173,22 @@ class WeightSync:
         self._sleep.begin(self._engines())
 
     def wake_engines(self) -> None:
-        """Have them sample again with the weights that they have; collective."""
+        """Resume sampling with the weights that the engines have; collective."""
         engines = self._engines()
         self._sleep.wake_weights(engines)
         self._sleep.wake_cache(engines)
 
     def close(self) -> None:
-        """Let go of connections and files."""
+        """Close connections and files."""
         self._transport.close()
 
     def _engines(self) -> Engines:
         return Engines(self._handles, self._settings.sync.timeout_s)
 
-    def _given(self, version: int, engines: Engines) -> int:
+    def _transfer(self, version: int, engines: Engines) -> int:
+        # Weights must not change under a step of the engine, so it pauses first. A sleeping engine needs its
+        # memory for weights before the transfer; its cache comes back after it, when the learner's copies
+        # are gone. Sampling resumes last.
         pauses, mode = self._transport.pauses, self._settings.in_flight
         if pauses:
             engines.each("pause", lambda handle: handle.pause_generation(mode))
@@ -150,8 +199,8 @@ class WeightSync:
             engines.each("resume", lambda handle: handle.resume_generation())
         return size
 
-    def _catch_up(self, version: int, engines: Engines) -> None:
-        """Engines that died on the way start with what lies ready; see that it is this version."""
+    def _recover(self, version: int, engines: Engines) -> None:
+        """Wait for lost engines to return, and have them load this version if they started with another."""
         if not engines.lost:
             return
         back = engines.returned()
@@ -160,7 +209,7 @@ class WeightSync:
             [handle for handle in back.there if handle.name in behind], self._settings.sync.timeout_s
         )
         late.each("pause", lambda handle: handle.pause_generation("keep"))
-        late.each("catch up", lambda handle: handle.load_newest_snapshot())
+        late.each("load the newest snapshot", lambda handle: handle.load_newest_snapshot())
         late.each("resume", lambda handle: handle.resume_generation())
         behind = {name for name, facts in late.get_status().items() if facts.version != version}
         gone = {handle.name for handle in late.lost} | behind
@@ -172,8 +221,8 @@ class WeightSync:
 def make_weight_sync(
     settings: SyncSettings, engines: Sequence[EngineHandle], learner: WeightOwner, rank: int
 ) -> WeightSync:
-    """Return the weight sync of a run, on each rank of the learner; only rank 0 talks to the engines."""
+    """Return the weight sync of a run for one rank of the learner; only rank 0 talks to the engines."""
     device = resolve_device(settings)
     transport = open_transport(resolve_transport(settings, device), settings, learner, rank, device)
-    check = Check(settings, learner, rank, device) if settings.sync.check else None
+    check = AgreementCheck(settings, learner, rank, device) if settings.sync.check else None
     return WeightSync(settings, engines, learner, rank, transport, check)

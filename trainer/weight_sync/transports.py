@@ -1,4 +1,4 @@
-"""Transports of weights, by kind: a file or folder that both ends see, CUDA IPC, NCCL."""
+"""Transports of weights by kind: a shared file, an adapter's folder, CUDA IPC, NCCL."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ if TYPE_CHECKING:
     from trainer.config.parts import SyncSettings
 
     from .choice import Device, TransportKind
-    from .ends import WeightOwner
     from .engines import Engines
     from .receipt import Delivery
+    from .weights import WeightOwner
 
 
 class Transport(Protocol):
-    """How weights get from the learner to the engines."""
+    """Moves weights from the learner to the engines."""
 
     delivery: Delivery
-    """What was sent last."""
+    """Record of the last weight sync, to compare receipts with."""
 
     def gather(self, version: int) -> int:
-        """Make weights ready while engines still sample; collective. Bytes that were written."""
+        """Prepare weights while engines still sample, and return the bytes written; collective."""
         ...
 
     def transfer(self, version: int, engines: Engines) -> int:
-        """Have the engines take them; collective, with engines on rank 0 only. Bytes that were sent."""
+        """Transfer the weights, and return the bytes sent; collective, with engines on rank 0 only."""
         ...
 
     def keep(self, version: int) -> None:
-        """Make sure that engines that start find the weights, once the others sample again."""
+        """Keep a snapshot for engines that restart, after the others have resumed sampling."""
         ...
 
     @property
     def pauses(self) -> bool:
-        """Whether engines stand still meanwhile."""
+        """Whether engines pause for the transfer."""
         ...
 
     def close(self) -> None:
-        """Let go of connections and files."""
+        """Close connections and files."""
         ...
 
 
@@ -68,15 +68,15 @@ def _adapter(settings: SyncSettings, learner: WeightOwner, rank: int, device: De
 
 
 def _ipc(settings: SyncSettings, learner: WeightOwner, rank: int, device: Device) -> Transport:
-    from .ipc import GpuMemory
+    from .gpu_transfer import IpcTransfer
 
-    return GpuMemory(settings, learner, rank, device)
+    return IpcTransfer(settings, learner, rank, device)
 
 
 def _nccl(settings: SyncSettings, learner: WeightOwner, rank: int, device: Device) -> Transport:
-    from .nccl import Broadcast
+    from .gpu_transfer import NcclTransfer
 
-    return Broadcast(settings, learner, rank, device)
+    return NcclTransfer(settings, learner, rank, device)
 
 
 TRANSPORTS: Mapping[TransportKind, Opener] = {

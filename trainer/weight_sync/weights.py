@@ -1,4 +1,4 @@
-"""The learner's weights as engines take them: complete, in the engine's precision, and written to a file."""
+"""The learner's weights as engines load them: complete, in their precision, in a snapshot file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import torch
 
@@ -15,6 +15,7 @@ from trainer.errors import ConfigError
 from trainer.weight_sync.snapshots import WeightSnapshot, newest_snapshot, note_snapshot
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor
 
     from trainer.config.parts import Hardware
@@ -31,21 +32,37 @@ EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
 
 
+class WeightOwner(Protocol):
+    """The learner, as a weight sync uses it. All methods are collective."""
+
+    def named_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield all weights, unsharded, under Hugging Face's names and always in the same order."""
+        ...
+
+    def probe(self, sequences: Sequence[tuple[int, ...]]) -> Sequence[np.ndarray]:
+        """Return the log-probability of each token given those before it; the first one has no meaning."""
+        ...
+
+    def adapter(self, folder: Path) -> None:
+        """Write the LoRA adapter in peft's format, on rank 0."""
+        ...
+
+
 def wire_dtype(hardware: Hardware, device: Device) -> torch.dtype:
-    """What the engines compute in, so that nothing more has to travel."""
+    """Return the precision that engines compute in, in which weights are sent."""
     name = hardware.engine.dtype
     if name == "auto":
         name = "float32" if device == "cpu" else "bfloat16"
     found = getattr(torch, name)
     if not isinstance(found, torch.dtype):
-        raise TypeError(f"{name} is no dtype")
+        raise TypeError(f"{name} is not a dtype of torch")
     return found
 
 
 def complete(weights: Iterable[tuple[str, Tensor]], dtype: torch.dtype) -> Iterator[tuple[str, Tensor]]:
-    """Weights in ``dtype``, with the output head said apart where it is tied to the embedding.
+    """Yield weights in ``dtype``, with the output head by name also where it is tied to the embedding.
 
-    An engine on a CPU keeps a packed copy of the head, which stays as it was unless it is named.
+    An engine on a CPU keeps a packed copy of the head, which changes only if the head is sent by name.
     """
     embedding: Tensor | None = None
     head = False
@@ -60,7 +77,7 @@ def complete(weights: Iterable[tuple[str, Tensor]], dtype: torch.dtype) -> Itera
 
 
 def free_bytes(folder: Path) -> int:
-    """Bytes that are free where a folder lies, or would lie."""
+    """Return the free bytes on the disk of a folder, which need not exist yet."""
     there = next(each for each in (folder, *folder.absolute().parents) if each.is_dir())
     return shutil.disk_usage(there).free
 
@@ -68,20 +85,20 @@ def free_bytes(folder: Path) -> int:
 def file_weights(
     folder: Path, spare: Path, version: int, weights: Iterable[tuple[str, Tensor]], free: Free = free_bytes
 ) -> tuple[Path, int]:
-    """Write a snapshot and name it the newest; the one before it stays for an engine that is reading it.
+    """Write a snapshot and record it as the newest; the one before is kept for engines that are reading it.
 
     Args:
-        folder: of the run's snapshots, with the manifest; in shared memory as a rule.
-        spare: a folder on disk, which takes the file where the first has no room.
-        version: of the weights.
-        weights: all of them.
-        free: bytes that are free where a folder lies.
+        folder: the run's snapshots and their manifest, usually in shared memory.
+        spare: a folder on disk, used if the first has no room.
+        version: version of the weights.
+        weights: all weights by name.
+        free: returns the free bytes on the disk of a folder.
 
     Returns:
-        The file, and its bytes.
+        The file and its size in bytes.
 
     Raises:
-        ConfigError: neither folder has room; says how much it takes.
+        ConfigError: neither folder has room.
     """
     from safetensors.torch import save_file
 
@@ -100,15 +117,15 @@ def file_weights(
 
 
 def _with_room(places: Sequence[Path], size: int, free: Free) -> Path:
-    """The first that a file fits into, with something to spare for others who write there."""
+    """Return the first folder with room for a file and a reserve for other writers."""
     for place in places:
         if free(place) >= size + RESERVE_BYTES:
             return place
         logger.warning("%s has no room for weight snapshots of %.1f GiB", place, size / GIB)
     raise ConfigError(
-        f"weight snapshots take {size / GIB:.1f} GiB, and there is no room for them in "
-        f"{' nor in '.join(str(place) for place in places)}: set sync.folder to a folder that has it, or "
-        "give a container more shared memory (docker run --shm-size)"
+        f"a weight snapshot takes {size / GIB:.1f} GiB, and neither "
+        f"{' nor '.join(str(place) for place in places)} has room for it: set sync.folder to a folder with "
+        "room, or give the container more shared memory (docker run --shm-size)"
     )
 
 
@@ -120,7 +137,7 @@ def _forget(folder: Path, spare: Path, kept: set[Path]) -> None:
 
 
 def _apart(weights: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
-    """On the CPU, contiguous, and no two of them in the same memory, which the format does not have."""
+    """Yield weights on the CPU, contiguous and without shared memory, which safetensors does not support."""
     seen: set[int] = set()
     for name, tensor in weights:
         host = tensor.to("cpu").contiguous()

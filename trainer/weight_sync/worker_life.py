@@ -1,4 +1,4 @@
-"""A process of the model ends with the process that started it, however that ended."""
+"""End a model process when its parent process ends, for whatever reason."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXIT_STATUS = 70
 
 
 def end_with_parent() -> None:
-    """Watch the parent from now on; does nothing in a process that ``multiprocessing`` did not start."""
+    """Watch the parent from now on; do nothing in a process that ``multiprocessing`` did not start."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end, args=(parent,), name="parent", daemon=True).start()

@@ -9,7 +9,7 @@ from tests.fakes.clock import FakeClock
 from tests.harness.producer_steps import consumed, ids, started, sync_weights
 from tests.harness.waiting import until
 from trainer.errors import ConfigError, DataError, NoProgress
-from trainer.rollout.watch import Watch
+from trainer.rollout.progress import ProgressMonitor
 
 
 async def test_failures_are_counted_for_retried_attempts_and_never_rewarded(tmp_path):
@@ -82,7 +82,7 @@ async def test_when_every_task_is_broken_the_run_ends(tmp_path):
 
 async def test_a_stall_names_instance_and_phase(tmp_path):
     clock = FakeClock()
-    watch = Watch(clock.monotonic)
+    watch = ProgressMonitor(clock.monotonic)
     player = FakePlayer()
     player.hold()
     config = run_config(rollout={"stall_timeout_s": 100.0, "stall_report_s": 50.0})
@@ -99,7 +99,7 @@ async def test_a_stall_names_instance_and_phase(tmp_path):
 
 async def test_progress_keeps_a_stall_away_but_not_for_ever(tmp_path):
     clock = FakeClock()
-    watch = Watch(clock.monotonic)
+    watch = ProgressMonitor(clock.monotonic)
     player = FakePlayer()
     player.hold()
     config = run_config(rollout={"stall_timeout_s": 100.0}, learner={"batch_timeout_s": 350.0})
@@ -120,7 +120,7 @@ async def test_progress_keeps_a_stall_away_but_not_for_ever(tmp_path):
 
 async def test_an_evaluation_has_a_deadline_of_its_own(tmp_path):
     clock = FakeClock()
-    watch = Watch(clock.monotonic)
+    watch = ProgressMonitor(clock.monotonic)
     player = FakePlayer()
     player.hold()
     words = {"splits": ["test"], "limit": 1, "timeout_s": 500.0}

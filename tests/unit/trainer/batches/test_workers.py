@@ -9,7 +9,7 @@ from tests.harness.producer_steps import ids, started, sync_weights
 from tests.harness.waiting import settle, until
 from trainer.batches.workers import WorkerPlayer
 from trainer.errors import ConfigError, EngineLost
-from trainer.rollout.watch import Watch
+from trainer.rollout.progress import ProgressMonitor
 from trainer.types import GroupSpec, TaskRef
 
 SPEC = GroupSpec(3, TaskRef("code", "train", "t"), seed=40, size=8, max_turns=4)
@@ -58,7 +58,7 @@ def play(player, *members):
 
 async def test_the_worker_with_the_fewest_episodes_plays_the_next():
     workers = [FakeWorker("a"), FakeWorker("b")]
-    player = WorkerPlayer(workers, Watch())
+    player = WorkerPlayer(workers, ProgressMonitor())
     playing = play(player, *range(6))
     await until(lambda: sum(len(worker.played) for worker in workers) == 6)
     assert [len(worker.played) for worker in workers] == [3, 3]
@@ -71,7 +71,7 @@ async def test_the_worker_with_the_fewest_episodes_plays_the_next():
 
 async def test_an_episode_is_played_where_its_instance_was_prepared():
     workers = [FakeWorker("a"), FakeWorker("b")]
-    player = WorkerPlayer(workers, Watch())
+    player = WorkerPlayer(workers, ProgressMonitor())
     for member in range(4):
         player.prepare(SPEC, member)
     for worker in workers:
@@ -85,7 +85,7 @@ async def test_an_episode_is_played_where_its_instance_was_prepared():
 async def test_a_worker_that_dies_is_an_infrastructures_failure_of_its_episodes():
     worker = FakeWorker("a", error=EngineLost("a died"))
     worker.go.set()
-    player = WorkerPlayer([worker], Watch())
+    player = WorkerPlayer([worker], ProgressMonitor())
     played = await player.play(SPEC, 2, None)
     assert (played.id, played.seed, played.score) == ("3.2", 42, None)
     assert (played.failure.failure_class, played.failure.detail) == ("engine", "a died")
@@ -97,7 +97,7 @@ async def test_a_lost_worker_plays_nothing_until_it_answers_again():
     lost.gone = True
     for worker in (lost, other):
         worker.go.set()
-    player = WorkerPlayer([lost, other], Watch(), look_s=0.001)
+    player = WorkerPlayer([lost, other], ProgressMonitor(), look_s=0.001)
     played = [await player.play(SPEC, member, None) for member in range(6)]
     assert [each.failure is None for each in played].count(False) == len(lost.played) <= 1
     player.prepare(SPEC, 6)
@@ -118,7 +118,7 @@ async def test_an_episode_waits_for_a_worker_when_all_are_lost():
     worker = FakeWorker("a", error=EngineLost("a died"))
     worker.gone = True
     worker.go.set()
-    player = WorkerPlayer([worker], Watch(), look_s=0.001)
+    player = WorkerPlayer([worker], ProgressMonitor(), look_s=0.001)
     assert (await player.play(SPEC, 0, None)).failure is not None
     (playing,) = play(player, 1)
     await settle()
@@ -132,7 +132,7 @@ async def test_a_wait_for_workers_that_never_come_back_has_an_end():
     worker = FakeWorker("a", error=EngineLost("a died"))
     worker.gone = True
     worker.go.set()
-    player = WorkerPlayer([worker], Watch(), look_s=0.001, back_s=0.01)
+    player = WorkerPlayer([worker], ProgressMonitor(), look_s=0.001, back_s=0.01)
     await player.play(SPEC, 0, None)
     played = await player.play(SPEC, 1, None)
     assert played.failure.failure_class == "engine"
@@ -143,14 +143,14 @@ async def test_a_wait_for_workers_that_never_come_back_has_an_end():
 async def test_what_ends_a_run_comes_through():
     worker = FakeWorker("a", error=ConfigError("the template does not fit"))
     worker.go.set()
-    player = WorkerPlayer([worker], Watch())
+    player = WorkerPlayer([worker], ProgressMonitor())
     with pytest.raises(ConfigError, match="does not fit"):
         await player.play(SPEC, 0, None)
     await player.close()
 
 
 async def test_the_watch_follows_what_workers_tell_of_episodes_under_way():
-    watch, worker = Watch(), FakeWorker("a")
+    watch, worker = ProgressMonitor(), FakeWorker("a")
     watch.entered("3.0", "create")
     player = WorkerPlayer([worker], watch, look_s=0.001)
     (playing,) = play(player, 0)
@@ -163,7 +163,7 @@ async def test_the_watch_follows_what_workers_tell_of_episodes_under_way():
 
 async def test_a_worker_that_does_not_answer_is_ended():
     worker = FakeWorker("a")
-    player = WorkerPlayer([worker], Watch(), look_s=0.001, hung_s=0.01)
+    player = WorkerPlayer([worker], ProgressMonitor(), look_s=0.001, hung_s=0.01)
     play(player, 0)
     await until(lambda: worker.asked)
     worker.silent = True
@@ -174,7 +174,7 @@ async def test_a_worker_that_does_not_answer_is_ended():
 
 async def test_a_worker_may_take_longer_to_begin_than_to_answer():
     worker = FakeWorker("a", silent=True)
-    player = WorkerPlayer([worker], Watch(), look_s=0.001, hung_s=0.001, back_s=0.2)
+    player = WorkerPlayer([worker], ProgressMonitor(), look_s=0.001, hung_s=0.001, back_s=0.2)
     play(player, 0)
     await asyncio.sleep(0.05)
     assert worker.kills == 0
@@ -206,7 +206,7 @@ async def test_batches_are_the_same_whoever_plays(tmp_path):
     (tmp_path / "alone").mkdir()
     (tmp_path / "lost").mkdir()
     first = await started(run_config(), tmp_path / "alone", alone)
-    second = await started(run_config(), tmp_path / "lost", WorkerPlayer([lost], Watch()))
+    second = await started(run_config(), tmp_path / "lost", WorkerPlayer([lost], ProgressMonitor()))
     await sync_weights(first, alone, 0)
     await sync_weights(second, lost, 0)
     one, other = await first.get_batch(0), await second.get_batch(0)

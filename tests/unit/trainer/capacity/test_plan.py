@@ -13,7 +13,7 @@ from trainer.capacity.described import described_model, known_models
 from trainer.capacity.engine_memory import cache_token_bytes, engine_memory
 from trainer.capacity.machine import GIB, Machine, bytes_of
 from trainer.capacity.object_store import batch_bytes, object_store, object_store_here
-from trainer.capacity.placement import seats_of
+from trainer.capacity.placement import gpu_slots
 from trainer.capacity.plan import capacity_plan
 from trainer.capacity.storage import checkpoint_bytes, storage_of
 from trainer.config import RayConfig, RunConfig
@@ -147,7 +147,7 @@ def test_a_checkpoint_is_as_large_as_its_files(folder, tmp_path, moments):
 def seats(config, machine=EIGHT):
     return [
         (seat.machine, seat.gpu, seat.workers, seat.engines)
-        for seat in seats_of(config.hardware, "cuda", machine)
+        for seat in gpu_slots(config.hardware, "cuda", machine)
     ]
 
 
@@ -201,7 +201,7 @@ def test_sleep_without_a_shared_gpu_is_a_problem_of_the_plan():
 
 def test_tensor_parallel_engines_share_the_gpus_of_as_many_workers():
     config = run(learner={"workers": 4, "gpus": 0.6}, engine={"count": 2, "gpus": 0.4, "tensor_parallel": 2})
-    seats = seats_of(config.hardware, "cuda", Machine(4, H100))
+    seats = gpu_slots(config.hardware, "cuda", Machine(4, H100))
     assert [(seat.gpu, seat.workers, seat.engines) for seat in seats] == [
         (0, (0,), (0,)),
         (1, (1,), (0,)),

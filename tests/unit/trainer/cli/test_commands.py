@@ -12,7 +12,7 @@ from trainer.cli.app import build_cli
 from trainer.config import TinyModel
 from trainer.config.reading import read_run
 from trainer.errors import CheckpointError, ConfigError, DataError, EngineLost, ServiceUnavailable, Stalled
-from trainer.launch.pretended import PretendedModel
+from trainer.launch.simulated_model import SimulatedModel
 
 
 def run(*words, driver=None):
@@ -202,7 +202,7 @@ def test_simulate_plays_the_demonstrations_of_the_warm_start_unless_told_others(
         "None",
         "None",
     ]
-    assert driver.calls[0][2] == PretendedModel(Path("d.jsonl"), turn_s=0.25, update_s=0.0)
+    assert driver.calls[0][2] == SimulatedModel(Path("d.jsonl"), turn_s=0.25, update_s=0.0)
     assert [call[2].message for call in driver.calls[2:]] == ["pass", "former"]
     assert "50 episodes in 10.0 s: 5.0 a second, 50% solved" in done.stdout
     assert "no turn was being sampled for 25%" in done.stdout

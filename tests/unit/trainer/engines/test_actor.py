@@ -4,10 +4,9 @@ import threading
 from tests.fakes.engine_backend import FakeBackend
 from tests.harness.model_process import idle, started
 from trainer.engines import actor as engine_actor
-from trainer.engines.actor import EngineActor
+from trainer.engines.actor import EngineActor, end_children
 from trainer.engines.generation import GenerationRequest, Sampling
 from trainer.engines.options import EngineOptions
-from trainer.engines.process_exit import end_children
 from trainer.types import EpisodeKey, TaskRef
 
 REQUEST = GenerationRequest(EpisodeKey("0.0", TaskRef("e", "s", "t"), 0), (1, 2, 3), 4, Sampling())

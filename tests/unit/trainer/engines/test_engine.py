@@ -80,7 +80,7 @@ async def test_an_engine_without_room_to_wake_is_lost(backend, options):
     engine = Engine(backend, options)
     await engine.enter_sleep("abort")
     backend.refuses = "kv_cache"
-    with pytest.raises(EngineLost, match="could not take its memory back: RuntimeError: no room"):
+    with pytest.raises(EngineLost, match="could not restore its memory: RuntimeError: no room"):
         await engine.wake_up("kv_cache")
     assert engine.failure() is not None
 
@@ -142,7 +142,7 @@ async def test_an_update_that_fails_leaves_an_engine_of_no_use(backend, options,
 async def test_half_an_update_is_never_sampled_with(backend, options):
     engine = Engine(backend, options)
     await engine.begin_update(contents=True)
-    with pytest.raises(EngineLost, match="never finished"):
+    with pytest.raises(EngineLost, match="was not finished"):
         await engine.resume_generation()
     assert engine.failure() is not None
 

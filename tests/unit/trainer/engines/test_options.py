@@ -94,7 +94,7 @@ def test_log_probabilities_are_of_what_was_sampled_from_and_words_that_are_cut_o
     assert options().arguments()["logprobs_mode"] == "processed_logprobs"
     assert not caplog.messages
     options(rollout={"sampling": {"top_p": 0.9}})
-    assert "top_p cuts words off" in caplog.text
+    assert "top_p excludes tokens" in caplog.text
 
 
 def test_adapters_are_synced_alone_on_a_gpu_and_merged_on_a_cpu():
@@ -122,10 +122,10 @@ def test_a_learner_on_cpus_hands_its_weights_to_engines_on_gpus_by_file():
         ("cuda", {"learner": {"lora": {"rank": 513}}}, "up to rank 512"),
         ("cuda", {"engine": {"gpus": 0.5, "tensor_parallel": 2}}, "set engine.gpus=1"),
         ("cpu", {"engine": {"tensor_parallel": 2}}, "in_process"),
-        ("cpu", {"engine": {"sleep": True}}, "vLLM has no sleep on CPUs"),
+        ("cpu", {"engine": {"sleep": True}}, "vLLM does not support it on CPUs"),
         ("cuda", {"engine": {"sleep": True}}, "they have GPUs of their own"),
         ("cuda", {"engine": SHARE | {"in_process": True}, "learner": {"gpus": 0.5}}, "in_process=false"),
-        ("cuda", {"engine": SHARE | {"keep_cache": True}, "learner": {"gpus": 0.5}}, "take one of them"),
+        ("cuda", {"engine": SHARE | {"keep_cache": True}, "learner": {"gpus": 0.5}}, "set only one of them"),
     ],
 )
 def test_what_engines_cannot_do_is_said_before_they_start(device, branches, said):

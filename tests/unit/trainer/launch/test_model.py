@@ -5,7 +5,7 @@ import pytest
 from tests.harness.architectures import tiny_model
 from tests.harness.learning import WORDS, run_config, small_model
 from trainer.errors import ConfigError
-from trainer.launch.model import check_model
+from trainer.launch.preflight import check_model
 
 
 def with_tokens(folder, count, added=()):

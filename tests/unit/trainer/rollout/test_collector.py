@@ -11,7 +11,7 @@ from trainer.errors import ConfigError
 from trainer.rollout.attempts import Attempts
 from trainer.rollout.backpressure import Slots
 from trainer.rollout.collector import Collector, GroupEnd
-from trainer.rollout.watch import Watch
+from trainer.rollout.progress import ProgressMonitor
 from trainer.types import GroupSpec, TaskRef
 
 
@@ -38,7 +38,7 @@ class Collecting:
         self.slept = []
         self.player = FakePlayer(behaviour)
         self.slots = Slots(slots)
-        self.watch = Watch()
+        self.watch = ProgressMonitor()
         config = RolloutConfig(**rollout)
         attempts = Attempts(self.player, config, self.slots, self.watch, self.sleep)
         self.collector = Collector(attempts, config, self.slots, self.sleep)

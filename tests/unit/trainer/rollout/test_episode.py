@@ -9,8 +9,8 @@ from trainer.config.rollout import RolloutConfig, ServiceConfig
 from trainer.engines.generation import Finish, Generation
 from trainer.errors import ConfigError
 from trainer.rollout.episode import EpisodePlayer
+from trainer.rollout.progress import ProgressMonitor
 from trainer.rollout.scripted import ScriptedPolicy
-from trainer.rollout.watch import Watch
 from trainer.types import StopReason, VersionSpan
 
 TOOL = {"type": "function", "function": {"name": "submit", "description": "", "parameters": {}}}
@@ -147,7 +147,7 @@ async def test_turns_that_were_not_written_as_their_text_would_be_are_counted() 
 async def test_the_watch_hears_of_every_phase() -> None:
     heard: list[tuple[str, str]] = []
 
-    class Listening(Watch):
+    class Listening(ProgressMonitor):
         def entered(self, trajectory_id: str, phase: str, instance_id: str = "") -> None:
             heard.append((phase, instance_id))
 

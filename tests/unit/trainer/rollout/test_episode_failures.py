@@ -9,7 +9,7 @@ from tests.fakes.told_service import ToldService, observed
 from tests.harness.scripted_episodes import END, PROGRAM, SUBMIT, play, spoken
 from trainer.engines.generation import Finish, Generation
 from trainer.errors import EngineLost
-from trainer.rollout.rows import samples_of
+from trainer.rollout.samples import samples_of
 from trainer.types import StopReason, VersionSpan
 
 

@@ -5,7 +5,7 @@ import pytest
 from sandbox_contract.problems import ErrorCode, FailureClass
 from tests.fakes.batches import failure
 from trainer.config.rollout import FailFast, MinimumGroup, Retry
-from trainer.rollout.strategies import Remedy, needed, patience_s, remedy
+from trainer.rollout.strategies import Remedy, needed, remedy, retry_wait_s
 
 STRATEGIES = (FailFast(), Retry(attempts=2), MinimumGroup(attempts=2))
 
@@ -46,9 +46,9 @@ def test_every_failure_class_has_a_remedy():
 
 def test_patience_doubles_unless_the_service_says_how_long():
     strategy = Retry(backoff_s=0.5)
-    assert [patience_s(strategy, attempt, None) for attempt in (1, 2, 3)] == [0.5, 1.0, 2.0]
-    assert patience_s(strategy, 1, 7.0) == 7.0
-    assert patience_s(strategy, 30, None) == patience_s(strategy, 1, 1e6) == 60.0
+    assert [retry_wait_s(strategy, attempt, None) for attempt in (1, 2, 3)] == [0.5, 1.0, 2.0]
+    assert retry_wait_s(strategy, 1, 7.0) == 7.0
+    assert retry_wait_s(strategy, 30, None) == retry_wait_s(strategy, 1, 1e6) == 60.0
 
 
 @pytest.mark.parametrize(

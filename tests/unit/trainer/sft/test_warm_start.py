@@ -12,7 +12,7 @@ from tests.harness.scripted_episodes import END, SUBMIT
 from tests.harness.tiny_chat import tiny_chat
 from trainer.config import RunConfig, WarmStartConfig
 from trainer.errors import CheckpointError, DataError
-from trainer.rollout.watch import Watch
+from trainer.rollout.progress import ProgressMonitor
 from trainer.sft.warm_start import SFTBatches, batches_of, prepare_warm_start, read_played, write_played
 from trainer.types import Line, Objective, Sample, Segment, StopReason, TaskRef, Trajectory, Turn, VersionSpan
 
@@ -86,7 +86,7 @@ def test_what_was_played_is_kept_and_read_again(tmp_path: Path) -> None:
 
 async def test_whoever_waits_sees_the_progress_of_demonstrations_that_are_played(tmp_path: Path) -> None:
     clock = FakeClock()
-    watch = Watch(clock.monotonic)
+    watch = ProgressMonitor(clock.monotonic)
     path = tmp_path / "d.jsonl"
     messages = [{"role": "assistant", "content": SUBMIT}]
     path.write_text(json.dumps({"task_id": "t/1", "messages": messages}) + "\n")
@@ -95,7 +95,7 @@ async def test_whoever_waits_sees_the_progress_of_demonstrations_that_are_played
     async with ToldService([END]).client() as client:
         await prepare_warm_start(run, tmp_path, client, tiny_chat(), watch)
     assert watch.silence_s == 0.0
-    assert "0 episodes under way" in watch.report()
+    assert "0 episodes in progress" in watch.report()
 
 
 def sample(name: str) -> Sample:

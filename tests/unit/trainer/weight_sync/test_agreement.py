@@ -3,9 +3,9 @@ import pytest
 
 from trainer.config import RunConfig
 from trainer.errors import StaleWeights
-from trainer.weight_sync.agreement import Agreement, Limits, Reading, limits_of
+from trainer.weight_sync.agreement import Agreement, AgreementLimits, Reading, limits_of
 
-SIXTEEN_BITS = Limits(0.1, 0.35)
+SIXTEEN_BITS = AgreementLimits(0.1, 0.35)
 NOISE = 0.05
 TOKENS = 1000
 

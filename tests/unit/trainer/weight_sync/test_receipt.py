@@ -9,7 +9,7 @@ from tests.fakes.weight_owner import ModelOwner
 from tests.harness.learning import small_model
 from trainer.config import RunConfig
 from trainer.errors import StaleWeights
-from trainer.weight_sync.fingerprint import Recorder
+from trainer.weight_sync.receipt import TensorRecorder
 from trainer.weight_sync.snapshots import newest_snapshot, snapshot_folder
 from trainer.weight_sync.sync import make_weight_sync
 
@@ -178,7 +178,7 @@ def test_checksums_know_position_precision_and_every_bit_and_not_the_layout_in_m
     flipped = square.clone()
     flipped.view(torch.int32)[39, 39] ^= 1
     long = torch.arange(3 << 20, dtype=torch.int32)
-    recorder = Recorder(contents=True)
+    recorder = TensorRecorder(contents=True)
     given = {
         "it": square,
         "same": square.T.contiguous().T,

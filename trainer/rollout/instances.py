@@ -1,6 +1,8 @@
-"""Instances of episodes that may not begin yet: created while the learner updates, when boxes are idle.
+"""Create instances before their episodes may begin, and release them in the background.
 
-An instance that could not be created, or that nobody took in time, is no failure: its episode makes another.
+Boxes are idle while the learner updates, so instances of the next episodes are created then. If that fails,
+or an episode does not begin in time, the episode creates another instance. A trajectory is complete once it
+is graded, and releasing takes CPU time of the service, so nothing waits for releases.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _KEEP_S = 120.0
-"""An instance that nobody takes is released; the service's lease for idle ones is longer."""
+"""Seconds after which an unused instance is released; the service's idle lease is longer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,7 +30,7 @@ class _Held:
 
 
 class PreparedInstances:
-    """By group and member."""
+    """Instances of episodes to come, by group and member."""
 
     def __init__(
         self,
@@ -47,14 +49,14 @@ class PreparedInstances:
         return len(self._held)
 
     def prepare(self, spec: GroupSpec, member: int) -> None:
-        """Begin to create an episode's instance."""
+        """Start to create an episode's instance."""
         key = (spec.index, member)
         if key not in self._held:
             ready: asyncio.Future[AsyncEpisode | None] = asyncio.get_running_loop().create_future()
             self._held[key] = _Held(ready, asyncio.create_task(self._hold(key, self._open(spec), ready)))
 
     async def take(self, spec: GroupSpec, member: int) -> AsyncEpisode | None:
-        """The episode with its instance, from now on the caller's; None when there is none."""
+        """Return the episode with its instance, which the caller then owns; None if there is none."""
         key = (spec.index, member)
         held = self._held.get(key)
         if held is None:
@@ -67,7 +69,7 @@ class PreparedInstances:
         return episode
 
     async def close(self) -> None:
-        """Release what nobody took."""
+        """Release the instances that were not taken."""
         tasks = [held.task for held in self._held.values()]
         for task in tasks:
             task.cancel()
@@ -88,3 +90,24 @@ class PreparedInstances:
                 ready.set_result(None)
             if self._held.pop(key, None) is not None:
                 await episode.release()
+
+
+class BackgroundReleases:
+    """Owns the releases in progress. The client limits the time of each."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def release(self, episode: AsyncEpisode) -> None:
+        """Start to release an episode's instance. The client logs a failure; the lease then ends it."""
+        task = asyncio.create_task(episode.release(), name=f"release {episode.instance_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Wait for all releases."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)

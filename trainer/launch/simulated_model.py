@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class PretendedModel:
+class SimulatedModel:
     """Messages of the simulated model, and their latency."""
 
     demonstrations: Path | None = None

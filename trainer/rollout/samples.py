@@ -1,4 +1,4 @@
-"""Trajectories as rows to train on: one sample a segment."""
+"""Convert trajectories to samples: one per segment."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 OVERLONG = frozenset(
     {StopReason.HORIZON, StopReason.CONTEXT_FULL, StopReason.TURN_CUT, StopReason.TIME_LIMIT}
 )
-"""Ends that a limit of the trainer's own brought about; the environment's own limit is part of the task."""
+"""Stop reasons caused by limits of the trainer; the environment's own limit is part of the task."""
 
 
 def samples_of(trajectory: Trajectory, turn_rewards: Sequence[float], group: int) -> tuple[Sample, ...]:
-    """The segments that hold sampled tokens, as samples with their rewards in place.
+    """Return a sample with rewards for each segment that has sampled tokens.
 
-    ``turn_rewards`` has one entry a turn of the trajectory, the outcome in the last one. Raises ValueError
-    when rewards and turns differ in number.
+    ``turn_rewards`` has one entry per turn of the trajectory, with the outcome in the last one. Raises
+    ValueError if rewards and turns differ in number.
     """
     if len(turn_rewards) != len(trajectory.turns):
         raise ValueError(

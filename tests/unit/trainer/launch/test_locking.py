@@ -8,17 +8,17 @@ import pytest
 
 from trainer.config import RunConfig
 from trainer.errors import ConfigError
-from trainer.launch.claim import claimed, is_claimed, snapshots_of
 from trainer.launch.folder import RunFolder
+from trainer.launch.locking import fresh_snapshots, is_locked, locked
 from trainer.weight_sync.snapshots import snapshot_folder
 
 HOLD = """
 import sys, time
 from pathlib import Path
 
-from trainer.launch.claim import snapshots_of
+from trainer.launch.locking import fresh_snapshots
 
-with snapshots_of(Path(sys.argv[1])):
+with fresh_snapshots(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -44,12 +44,12 @@ def driver(config):
 
 def test_a_run_that_is_going_on_is_neither_resumed_nor_replaced(config):
     folder = RunFolder.open(config, resume=False)
-    with claimed(folder.path):
+    with locked(folder.path):
         with pytest.raises(ConfigError, match="is in progress; end it first"):
             RunFolder.open(config, resume=True)
         with pytest.raises(ConfigError, match="is in progress; end it first"):
             RunFolder.remove(config)
-        with pytest.raises(ConfigError, match="another process uses"), claimed(folder.path):
+        with pytest.raises(ConfigError, match="another process uses"), locked(folder.path):
             pass
     assert RunFolder.open(config, resume=True).path == folder.path
     RunFolder.remove(config)
@@ -57,8 +57,8 @@ def test_a_run_that_is_going_on_is_neither_resumed_nor_replaced(config):
 
 
 def test_synced_weights_go_with_the_run(config):
-    with snapshots_of(weights(config)):
-        assert is_claimed(weights(config))
+    with fresh_snapshots(weights(config)):
+        assert is_locked(weights(config))
     assert not weights(config).exists()
 
 
@@ -70,7 +70,7 @@ def test_weights_of_a_killed_driver_go_with_the_next_start_and_those_of_a_living
         foreign = tmp_path / "weights" / "trainer-without-a-lock"
         foreign.mkdir()
         assert weights(killed).exists()
-        with snapshots_of(weights(config.model_copy(update={"name": "next"}))):
+        with fresh_snapshots(weights(config.model_copy(update={"name": "next"}))):
             assert not weights(killed).exists()
             assert weights(config).exists()
             assert foreign.exists()
@@ -84,6 +84,6 @@ def test_without_locks_a_run_goes_on_and_no_weights_are_taken_for_abandoned(conf
     monkeypatch.setattr(fcntl, "flock", no_locks)
     other = config.model_copy(update={"name": "other"})
     folder = RunFolder.open(config, resume=False)
-    with claimed(folder.path), snapshots_of(weights(config)), snapshots_of(weights(other)):
+    with locked(folder.path), fresh_snapshots(weights(config)), fresh_snapshots(weights(other)):
         assert RunFolder.open(config, resume=True).path == folder.path
         assert weights(config).exists()

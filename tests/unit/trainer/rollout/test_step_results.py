@@ -4,7 +4,7 @@ import pytest
 
 from sandbox_contract.episodes import Observation, StepResult
 from sandbox_contract.messages import FunctionCall, Message, ToolCall
-from trainer.rollout.turn_facts import turn_facts
+from trainer.rollout.step_results import turn_metrics
 
 PLAIN = Message(role="assistant", content="words")
 
@@ -19,24 +19,24 @@ def acted(*actions: tuple[str, bool], key: str = "tool", told: str = "actions") 
 
 
 def test_actions_are_counted_with_those_that_succeeded() -> None:
-    facts = turn_facts(PLAIN, acted(("python", True), ("execute_bash", False)))
+    facts = turn_metrics(PLAIN, acted(("python", True), ("execute_bash", False)))
     assert facts == {"actions": 2.0, "succeeded": 1.0, "well_formed": 1.0, "files": 0.0}
 
 
 def test_calls_of_another_environment_count_too() -> None:
-    facts = turn_facts(PLAIN, acted(("mv", True), key="name", told="calls"))
+    facts = turn_metrics(PLAIN, acted(("mv", True), key="name", told="calls"))
     assert (facts["actions"], facts["succeeded"]) == (1.0, 1.0)
 
 
 @pytest.mark.parametrize("actions", [(), (("", False),), (("python", True), ("", False))])
 def test_a_turn_without_actions_or_with_one_not_understood_is_not_well_formed(actions) -> None:
-    assert turn_facts(PLAIN, acted(*actions))["well_formed"] == 0.0
+    assert turn_metrics(PLAIN, acted(*actions))["well_formed"] == 0.0
 
 
 def test_what_an_environment_does_not_tell_is_left_out() -> None:
-    assert turn_facts(PLAIN, stepped(info={"turn": 1})) == {}
+    assert turn_metrics(PLAIN, stepped(info={"turn": 1})) == {}
     native = Message(role="assistant", tool_calls=(ToolCall(function=FunctionCall(name="act")),))
-    assert turn_facts(native, stepped()) == {"well_formed": 1.0}
+    assert turn_metrics(native, stepped()) == {"well_formed": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,11 @@ def test_what_an_environment_does_not_tell_is_left_out() -> None:
     [({"score": 0.25}, 0.25), ({"progress": 0.5, "score": 1}, 0.5), ({"score": True}, None), ({}, None)],
 )
 def test_progress_is_the_environments_own_measure(info, progress) -> None:
-    assert turn_facts(PLAIN, stepped(info=info)).get("progress") == progress
+    assert turn_metrics(PLAIN, stepped(info=info)).get("progress") == progress
 
 
 def test_shaped_terms_keep_their_names() -> None:
-    facts = turn_facts(PLAIN, stepped(reward_terms={"length": -0.5}))
+    facts = turn_metrics(PLAIN, stepped(reward_terms={"length": -0.5}))
     assert facts == {"env.length": -0.5}
 
 
@@ -66,9 +66,9 @@ def test_an_edit_that_succeeded_is_a_file_operation(command, succeeded, files, n
         if native
         else PLAIN.model_copy(update={"content": said})
     )
-    assert turn_facts(message, acted(("str_replace_editor", succeeded)))["files"] == files
+    assert turn_metrics(message, acted(("str_replace_editor", succeeded)))["files"] == files
 
 
 def test_a_file_that_the_environment_saw_counts() -> None:
     result = acted(("python", True)).model_copy(update={"reward_terms": {"file_made": 0.2}})
-    assert turn_facts(PLAIN, result)["files"] == 1.0
+    assert turn_metrics(PLAIN, result)["files"] == 1.0

@@ -11,7 +11,7 @@ from tests.harness.tiny_chat import tiny_chat
 from tests.harness.waiting import until
 from trainer.config.rollout import RolloutConfig, SamplingConfig, ServiceConfig
 from trainer.rollout.episode import EpisodePlayer
-from trainer.rollout.prepared import PreparedInstances
+from trainer.rollout.instances import PreparedInstances
 from trainer.rollout.scripted import ScriptedPolicy
 from trainer.types import GroupSpec
 

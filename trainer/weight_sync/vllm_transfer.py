@@ -1,4 +1,4 @@
-"""What vLLM's own weight transfers need of us: a source of weights, and a client that reaches all engines."""
+"""Adapters to vLLM's weight transfers: a source of weights, and a client that calls all engines."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .weights import complete
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from .ends import WeightOwner
     from .engines import Engines
     from .receipt import Delivery
+    from .weights import WeightOwner
 
 
 class LearnerSource(WeightSource):
-    """A learner's weights, as vLLM iterates them."""
+    """Source of a learner's weights for vLLM."""
 
     def __init__(self, learner: WeightOwner, dtype: torch.dtype, delivery: Delivery) -> None:
         self._learner = learner
@@ -44,7 +44,7 @@ class LearnerSource(WeightSource):
         yield from self._delivery.watched(self._weights())
 
     def bytes(self) -> int:
-        """Of one pass."""
+        """Return the bytes of all weights."""
         return sum(meta.dtype.itemsize * torch.Size(meta.shape).numel() for meta in self.metadata())
 
     def _weights(self) -> Iterator[tuple[str, Tensor]]:
@@ -52,19 +52,19 @@ class LearnerSource(WeightSource):
 
 
 class EnginesClient:
-    """vLLM's four verbs, said to every engine; every engine has to be there for each of them."""
+    """Client for vLLM's transfers; a call fails if it loses an engine, since the others would wait for it."""
 
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
         self.engines: Engines | None = None
-        """Those of the weight sync that is under way."""
+        """Engines of the weight sync in progress."""
         self.version = 0
-        """Which it is."""
+        """Version of the weight sync in progress."""
         self.workers: dict[str, int] = {}
         """Model workers of each engine, by name, in the order of their ranks."""
 
     def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
-        """Each engine's workers come after those of the engine before it."""
+        """Connect the engines; their workers get consecutive ranks, engine by engine."""
         offsets: dict[str, int] = {}
         offset = int(init_info.get("rank_offset", 0))
         for name, workers in self.workers.items():
@@ -74,10 +74,10 @@ class EnginesClient:
         def info(name: str) -> Mapping[str, object]:
             return {**init_info, "rank_offset": offsets[name]} if "rank_offset" in init_info else init_info
 
-        self._all("meet the learner", lambda engines: engines.each("connect", _connect(info)))
+        self._all("connect to the learner", lambda engines: engines.each("connect", _connect(info)))
 
     def start_weight_update(self) -> None:
-        """Weights are coming."""
+        """Prepare the engines for an update."""
         contents = self._delivery.contents
         self._all(
             "begin an update",
@@ -85,18 +85,18 @@ class EnginesClient:
         )
 
     def update_weights(self, update_info: dict[str, Any] | list[dict[str, Any]]) -> None:
-        """Handles of GPU memory travel pickled; the workers accept them from their own machine only."""
+        """Have the engines load weights. Workers accept the pickled IPC handles on their machine only."""
         if isinstance(update_info, list):
-            raise EngineError("each engine gets the same weights")
+            raise EngineError("vLLM sent weights by engine, but all engines get the same")
         info = dict(update_info)
         if (handles := info.pop("ipc_handles", None)) is not None:
             info["ipc_handles_pickled"] = base64.b64encode(pickle.dumps(handles)).decode()
         self._all(
-            "take weights", lambda engines: engines.each("update", lambda handle: handle.update_weights(info))
+            "load weights", lambda engines: engines.each("update", lambda handle: handle.update_weights(info))
         )
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
-        """They are complete; the version is the weight sync's."""
+        """Finish the update under vLLM's version, or else the weight sync's."""
         version = int(weight_version) if weight_version is not None else self.version
         self._all(
             "finish", lambda engines: engines.each("finish", lambda handle: handle.finish_update(version))
@@ -104,12 +104,12 @@ class EnginesClient:
 
     def _all(self, what: str, call: Callable[[Engines], object]) -> None:
         if self.engines is None:
-            raise EngineError(f"there is nobody to {what}")
+            raise EngineError(f"no weight sync is in progress to {what}")
         before = len(self.engines.lost)
         call(self.engines)
         if len(self.engines.lost) > before:
-            # The others wait for it in a collective that will never come about.
-            raise EngineLost(f"{self.engines.lost[-1].name} died while engines were to {what}")
+            # The other engines would wait for it in a collective operation that never completes.
+            raise EngineLost(f"{self.engines.lost[-1].name} died when engines were asked to {what}")
 
 
 def _connect(info: Callable[[str], Mapping[str, object]]) -> Callable[[Any], Any]:
@@ -117,10 +117,10 @@ def _connect(info: Callable[[str], Mapping[str, object]]) -> Callable[[Any], Any
 
 
 def within(timeout_s: float, what: str, work: Callable[[], None]) -> None:
-    """Run the work in a thread, with a deadline: a collective whose peer has died never returns by itself.
+    """Run work in a thread with a deadline: a collective operation whose peer died never returns.
 
     Raises:
-        Stalled: it did not return; the thread is left behind, and the process had better end.
+        Stalled: the work did not return. Its thread is abandoned, and the process should end.
     """
     device = torch.cuda.current_device() if torch.cuda.is_available() else None
 

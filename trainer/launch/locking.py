@@ -22,7 +22,7 @@ _LOCK = "driver.lock"
 
 
 @contextlib.contextmanager
-def claimed(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Lock an existing folder for the duration of the block. Raises ConfigError when another process holds
     it.
 
@@ -39,7 +39,7 @@ def claimed(folder: Path) -> Iterator[None]:
         yield
 
 
-def is_claimed(folder: Path) -> bool:
+def is_locked(folder: Path) -> bool:
     """Return whether a living process holds the folder. Raises OSError where that cannot be determined."""
     try:
         with (folder / _LOCK).open() as lock:
@@ -49,24 +49,27 @@ def is_claimed(folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def snapshots_of(folder: Path) -> Iterator[None]:
-    """Keep an empty folder for a run's weights, removed at the end; those of killed drivers go first."""
+def fresh_snapshots(folder: Path) -> Iterator[None]:
+    """Create an empty folder for a run's snapshots, and remove it at the end.
+
+    Folders that killed drivers left in shared memory are removed first.
+    """
     _sweep(folder.parent)
     clear_snapshots(folder)
     folder.mkdir(parents=True)
     try:
-        with claimed(folder):
+        with locked(folder):
             yield
     finally:
         clear_snapshots(folder)
 
 
 def _sweep(base: Path) -> None:
-    """Remove this user's folders of weights that no process holds."""
+    """Remove this user's snapshot folders that no process has locked."""
     for lock in base.glob(f"{PREFIX}*/{_LOCK}"):
         folder = lock.parent
         with contextlib.suppress(OSError):
-            if lock.stat().st_uid == os.geteuid() and not is_claimed(folder):
+            if lock.stat().st_uid == os.geteuid() and not is_locked(folder):
                 clear_snapshots(folder)
 
 

@@ -1,4 +1,4 @@
-"""Who is doing what, and since when: so that a wait that does not end can say what it waits for."""
+"""Track the phases of episodes in progress, for stall reports and the engines' idle share."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 _NO_PROGRESS = frozenset({"create", "release"})
-"""An episode that enters one of these may do so without ever having got anywhere."""
+"""Phases that an episode may enter without progress."""
 _SAMPLING = "generate"
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
-    """An episode under way."""
+class EpisodePhase:
+    """The phase of an episode in progress."""
 
     trajectory_id: str
     phase: str
@@ -22,12 +22,12 @@ class Watched:
     """Monotonic seconds."""
 
 
-class Watch:
-    """Episodes under way by phase, and the time of the last progress."""
+class ProgressMonitor:
+    """Phases of episodes in progress, and the time of the last progress."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._episodes: dict[str, Watched] = {}
+        self._episodes: dict[str, EpisodePhase] = {}
         self._progress_at = clock()
         self._trouble = ""
         self._sampling = 0
@@ -35,41 +35,41 @@ class Watch:
         self._idle_s = 0.0
 
     def entered(self, trajectory_id: str, phase: str, instance_id: str = "") -> None:
-        """An episode goes on to another phase."""
+        """Record that an episode enters a phase."""
         now = self._clock()
         before = self._episodes.get(trajectory_id)
         known = instance_id or (before.instance_id if before and phase != "create" else "")
         self._count(before, phase)
-        self._episodes[trajectory_id] = Watched(trajectory_id, phase, known, now)
+        self._episodes[trajectory_id] = EpisodePhase(trajectory_id, phase, known, now)
         if phase not in _NO_PROGRESS:
             self._progress_at = now
 
     def follow(self, trajectory_id: str, phase: str, instance_id: str) -> None:
-        """What another process tells of an episode that is under way here."""
+        """Record the phase that another process reports of an episode in progress."""
         known = self._episodes.get(trajectory_id)
         if known is not None and (known.phase, known.instance_id) != (phase, instance_id):
             self.entered(trajectory_id, phase, instance_id)
 
     def phases(self) -> dict[str, tuple[str, str]]:
-        """Phase and instance of each episode under way, by its id."""
+        """Return phase and instance of each episode in progress by its id."""
         return {name: (each.phase, each.instance_id) for name, each in self._episodes.items()}
 
     def ended(self, trajectory_id: str, *, verdict: bool) -> None:
-        """An episode is over; one without a verdict is no progress."""
+        """Record the end of an episode; without a verdict it is not progress."""
         self._count(self._episodes.pop(trajectory_id, None), "")
         if verdict:
             self._progress_at = self._clock()
 
     def troubled(self, what: str) -> None:
-        """The latest failure, for the report."""
+        """Record the latest failure, for the report."""
         self._trouble = what
 
     def restart(self) -> None:
-        """Somebody begins to wait, or there was progress elsewhere: silence counts from here."""
+        """Count the time without progress from now on."""
         self._progress_at = self._clock()
 
     def now(self) -> float:
-        """Monotonic seconds."""
+        """Return the time in monotonic seconds."""
         return self._clock()
 
     @property
@@ -78,7 +78,7 @@ class Watch:
         return self._clock() - self._progress_at
 
     def idle_share(self) -> float:
-        """Share of the time since the last call in which no episode was being sampled."""
+        """Return the share of the time since the last call in which no turn was sampled."""
         self._count(None, "")
         now = self._clock()
         share = self._idle_s / (now - self._counted_from) if now > self._counted_from else 0.0
@@ -86,10 +86,10 @@ class Watch:
         return share
 
     def in_phase(self, phase: str) -> int:
-        """How many episodes are in a phase."""
+        """Return the number of episodes in a phase."""
         return sum(episode.phase == phase for episode in self._episodes.values())
 
-    def _count(self, before: Watched | None, phase: str) -> None:
+    def _count(self, before: EpisodePhase | None, phase: str) -> None:
         now = self._clock()
         if not self._sampling:
             self._idle_s += now - self._seen_at
@@ -97,15 +97,15 @@ class Watch:
         self._sampling += (phase == _SAMPLING) - (before is not None and before.phase == _SAMPLING)
 
     def report(self, most: int = 3) -> str:
-        """What is being waited for: the episodes that have been in their phase for longest."""
+        """Return a report with the episodes that have been in their phase for longest."""
         now = self._clock()
         longest = sorted(self._episodes.values(), key=lambda episode: episode.since)
-        told = [f"no progress for {self.silence_s:.0f} s, {len(longest)} episodes under way"]
-        told += [
+        parts = [f"no progress for {self.silence_s:.0f} s, {len(longest)} episodes in progress"]
+        parts += [
             f"episode {episode.trajectory_id} in {episode.phase} for {now - episode.since:.0f} s"
             + (f" (instance {episode.instance_id})" if episode.instance_id else "")
             for episode in longest[:most]
         ]
         if self._trouble:
-            told.append(f"latest failure: {self._trouble}")
-        return "; ".join(told)
+            parts.append(f"latest failure: {self._trouble}")
+        return "; ".join(parts)

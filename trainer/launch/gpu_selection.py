@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from trainer.engines.build import installed_build
+from trainer.engines.vllm_build import installed_build
 from trainer.errors import ConfigError
 
 from .folder import RunFolder

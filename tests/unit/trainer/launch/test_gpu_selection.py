@@ -9,12 +9,12 @@ from trainer.capacity.machine import GIB, Machine
 from trainer.capacity.plan import capacity_plan
 from trainer.config import RunConfig
 from trainer.config.reading import read_run
-from trainer.engines.build import check_build
 from trainer.engines.options import engine_options
+from trainer.engines.vllm_build import check_build
 from trainer.errors import ConfigError
-from trainer.launch import visible
+from trainer.launch import gpu_selection
 from trainer.launch.folder import RunFolder
-from trainer.launch.visible import on_visible_gpus, usable_gpus
+from trainer.launch.gpu_selection import on_visible_gpus, usable_gpus
 from trainer.weight_sync.agreement import limits_of
 from trainer.weight_sync.choice import resolve_device, resolve_transport
 
@@ -86,13 +86,13 @@ def test_a_run_that_is_not_there_is_told_by_its_folder(tmp_path):
 
 @pytest.mark.parametrize("build", ["cpu", None])
 def test_gpus_are_of_use_to_the_build_for_gpus_only(build, monkeypatch):
-    monkeypatch.setattr(visible, "installed_build", lambda: build)
+    monkeypatch.setattr(gpu_selection, "installed_build", lambda: build)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     assert usable_gpus() == 0
 
 
 def test_the_build_for_gpus_uses_those_that_torch_sees(monkeypatch):
-    monkeypatch.setattr(visible, "installed_build", lambda: "cuda")
+    monkeypatch.setattr(gpu_selection, "installed_build", lambda: "cuda")
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     assert usable_gpus() == 2
 

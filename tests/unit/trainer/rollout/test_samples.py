@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.fakes.batches import trajectory
-from trainer.rollout.rows import samples_of
+from trainer.rollout.samples import samples_of
 from trainer.types import GroupSpec, Segment, StopReason, TaskRef, Turn, VersionSpan
 
 SPEC = GroupSpec(7, TaskRef("code", "s", "t"), 0, 2, 4)

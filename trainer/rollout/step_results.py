@@ -1,0 +1,86 @@
+"""Read metrics and tools from the result of a step.
+
+Metrics of a turn, as in ``Turn.terms``:
+
+    actions       actions of the message that the environment understood
+    succeeded     of them, those that succeeded
+    well_formed   1 where the turn held an action and all of it was understood, else 0
+    files         1 where a file was made or edited
+    progress      how well the episode stands, by the environment's own measure
+    env.NAME      the environment's shaped terms
+
+Metrics that an environment does not report are left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from sandbox_client import InvalidResponse
+from sandbox_client.errors import Failure
+from sandbox_contract.messages import Tool
+from sandbox_contract.problems import FailureClass
+from trainer.chat.tool_formats import TOOL_FORMATS
+from trainer.chat.tool_formats.base import arguments_of
+
+if TYPE_CHECKING:
+    from sandbox_contract.base import JsonObject
+    from sandbox_contract.episodes import StepResult
+    from sandbox_contract.messages import Message
+
+
+_EDITOR = "str_replace_editor"
+_EDITS = frozenset({"create", "insert", "str_replace"})
+
+
+def turn_metrics(message: Message, result: StepResult) -> dict[str, float]:
+    """Return the metrics of a turn, from the assistant's message and its step."""
+    metrics = {f"env.{name}": value for name, value in result.reward_terms.items()}
+    actions = _actions(result.info)
+    if actions is not None:
+        understood = [action for action in actions if action.get("tool") or action.get("name")]
+        metrics["actions"] = float(len(understood))
+        metrics["succeeded"] = float(sum(action.get("succeeded") is True for action in understood))
+        metrics["well_formed"] = float(bool(actions) and len(understood) == len(actions))
+        metrics["files"] = float(
+            result.reward_terms.get("file_made", 0.0) > 0 or _edited(message, understood)
+        )
+    elif message.tool_calls:
+        metrics["well_formed"] = 1.0
+    for name in ("progress", "score"):
+        measure = result.info.get(name)
+        if isinstance(measure, int | float) and not isinstance(measure, bool):
+            metrics["progress"] = float(measure)
+            break
+    return metrics
+
+
+def _actions(info: JsonObject) -> list[JsonObject] | None:
+    """Return the step's actions; None if the environment does not report them."""
+    reported = info.get("actions", info.get("calls"))
+    if not isinstance(reported, list):
+        return None
+    return [action for action in reported if isinstance(action, dict)]
+
+
+def _edited(message: Message, understood: list[JsonObject]) -> bool:
+    """Return whether the editor changed a file: the step reports success, the message has the command."""
+    if not any(action.get("tool") == _EDITOR and action.get("succeeded") is True for action in understood):
+        return False
+    read = message if message.tool_calls else TOOL_FORMATS["hermes"].parse(message.content or "")
+    given = [arguments_of(call) for call in read.tool_calls or () if call.function.name == _EDITOR]
+    return any(isinstance(words, dict) and words.get("command") in _EDITS for words in given)
+
+
+def changed_tools(result: StepResult) -> tuple[Tool, ...] | None:
+    """Return the tools from now on, if the step changes them. Raises InvalidResponse for invalid tools."""
+    tools = result.info.get("tools")
+    if not isinstance(tools, list):
+        return None
+    try:
+        return tuple(Tool.model_validate(each) for each in tools)
+    except ValidationError as error:
+        detail = f"info.tools of a step has an invalid tool: {error.errors(include_url=False)[0]['msg']}"
+        raise InvalidResponse(Failure(detail, "invalid_response", FailureClass.SANDBOX)) from error
