@@ -165,7 +165,7 @@ class RayEngine:
         return answer
 
     async def score_tokens(self, token_ids: tuple[int, ...]) -> tuple[float, ...]:
-        answer: tuple[float, ...] = await self._awaited(self._actor.score.remote(token_ids))
+        answer: tuple[float, ...] = await self._awaited(self._actor.score_tokens.remote(token_ids))
         return answer
 
     async def check_health(self) -> EngineStatus:
