@@ -125,18 +125,19 @@ FACTOR = 16
 ALLOWED = 3
 """What a text may cost beyond its proportion: caches, collections, a busy machine."""
 TRIES = 5
-LEAST_S = 0.001
-"""A shorter time counts as this one, since the clock and the first call are part of it."""
+LEAST_S = 0.016
+"""A shorter time counts as this one: the clock may tick every four milliseconds."""
 
 
-def cost_of(parser: Parser, text: str, limit_s: float) -> float:
-    """CPU seconds of a reading; infinite beyond the limit."""
+def cost_of(parser: Parser, text: str, limit_s: float, readings: int = 1) -> float:
+    """CPU seconds of some readings; infinite beyond the limit."""
     # A collection walks through all that the tests have loaded, and belongs to no parser.
     gc.disable()
     started = time.process_time()
     try:
         with cpu_budget(limit_s):
-            parser(text)
+            for _ in range(readings):
+                parser(text)
     except OverBudget:
         return float("inf")
     finally:
@@ -148,10 +149,11 @@ def growth_of(parser: Parser, beginning: str, middle: str, end: str) -> float:
     """How much more than its proportion a text of sixteen times the length costs."""
     count = SHORT // len(middle) + 1
     short, long = (beginning + middle * (count * factor) + end for factor in (1, FACTOR))
-    before = max(LEAST_S, min(cost_of(parser, short, 2.0) for _ in range(3)))
-    limit_s = min(ALLOWED * FACTOR * before, 60.0)
+    # As many characters as in the long text: a single reading may be shorter than a tick of the clock.
+    before = max(LEAST_S, min(cost_of(parser, short, 8.0, FACTOR) for _ in range(2)))
+    limit_s = min(ALLOWED * before, 60.0)
     # Other work on the core can inflate the CPU time of a reading; a quadratic parser fails all of them.
-    growths = (cost_of(parser, long, limit_s) / (FACTOR * before) for _ in range(TRIES))
+    growths = (cost_of(parser, long, limit_s) / before for _ in range(TRIES))
     return next((growth for growth in growths if growth <= ALLOWED), float("inf"))
 
 
