@@ -184,8 +184,6 @@ def node_variables(config: ServiceConfig, folder: Path, *, on_loopback: bool) ->
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_USAGE_STATS_ENABLED": "0",
-        # Ray's default of 15 would have the service wait for whatever else runs, its own clients included.
-        "RAY_worker_niceness": os.environ.get("RAY_worker_niceness", "0"),  # noqa: SIM112 - so Ray names it
         # Serve ends its controller during a call, which Ray would report on standard output.
         "RAY_DEDUP_LOGS_SKIP_REGEX": "ServeController.graceful_shutdown failed",
         # Serve gives up on a front that is not ready after 5 s: too soon on a busy machine.

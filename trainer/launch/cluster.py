@@ -33,7 +33,6 @@ def ray_cluster(settings: RayConfig, cpus: int, object_store: int) -> Iterator[N
         object_store: bytes of the object store of a Ray that is started.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_worker_niceness", "0")  # with Ray's 15, a run waits for whatever else runs
     os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     for left in reversed(range(_TRIES)):

@@ -23,13 +23,6 @@ def test_serve_gives_a_front_a_minute_to_start(tmp_path):
     assert float(said.stdout) == 60.0
 
 
-def test_the_service_has_the_priority_of_its_clients_unless_set_otherwise(tmp_path, monkeypatch):
-    monkeypatch.delenv("RAY_worker_niceness", raising=False)
-    assert node_variables(ServiceConfig(), tmp_path, on_loopback=True)["RAY_worker_niceness"] == "0"
-    monkeypatch.setenv("RAY_worker_niceness", "10")
-    assert node_variables(ServiceConfig(), tmp_path, on_loopback=True)["RAY_worker_niceness"] == "10"
-
-
 class Starts:
     """Stands for Ray's start: it fails so many times, and leaves a process behind each time."""
 
