@@ -138,5 +138,5 @@ def test_gpus_of_their_own_are_taken_whole(cluster):
 
 def test_a_cluster_with_too_few_gpus_is_told_in_a_sentence(cluster):
     config = run({"workers": 9, "gpus": 0.6}, {"count": 9, "gpus": 0.4, "start_timeout_s": 1})
-    with pytest.raises(EngineError, match="the cluster has no room for 9 GPUs that learner and engines share"):
+    with pytest.raises(EngineError, match="no room for 9 GPUs that learner and engines share"):
         reserve(config.hardware, "cuda")
