@@ -1,0 +1,72 @@
+"""What an agent asks of the model and what it is answered, whichever dialect it speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from trainer.errors import TrainerError
+
+if TYPE_CHECKING:
+    from sandbox_contract.messages import Message, Tool
+
+
+class CallError(TrainerError):
+    """A call that is not answered. The dialects turn it into their own error documents.
+
+    ``retryable`` decides the status that SDKs see: they repeat 429 and 5xx by themselves, and nothing else.
+    """
+
+    def __init__(self, status: int, code: str, detail: str, parameter: str | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.parameter = parameter
+        """The field of the request that is at fault, if one is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """One request to the model."""
+
+    model: str
+    """The name that the agent gave; the session decides which model answers."""
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] = ()
+    max_tokens: int | None = None
+    """Tokens of the answer; the session's limit holds as well."""
+    stop: tuple[str, ...] = ()
+    """Texts behind which the answer ends; they are part of it."""
+    stream: bool = False
+    usage_in_stream: bool = False
+    """Whether a stream ends with an event that has the usage alone."""
+    asked: Mapping[str, object] = field(default_factory=dict)
+    """Sampling settings of the request, which are recorded and not followed: tokens are drawn from the
+    distribution that the trainer learns on.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of a call."""
+
+    prompt: int
+    sampled: int
+    cached: int = 0
+    """Tokens of the prompt that were not computed again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    """The model's answer to a call."""
+
+    call_id: str
+    """Unique letters and digits, from which the dialects make the ids that they need."""
+    created: int
+    """Seconds since 1970."""
+    message: Message
+    cut: bool
+    """The answer reached its limit of tokens."""
+    usage: Usage

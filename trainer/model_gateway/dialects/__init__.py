@@ -1,0 +1,1 @@
+"""Dialects of model endpoints: their requests as ``ModelCall``, and ``ModelReply`` as their answers."""

@@ -1,0 +1,161 @@
+"""OpenAI chat completions.
+
+Source: the OpenAI API reference, https://platform.openai.com/docs/api-reference/chat. Left out: images and
+audio, several choices, log-probabilities in the answer, stored completions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sandbox_contract.base import JsonObject
+from sandbox_contract.messages import Message, Tool, ToolCall
+from trainer.model_gateway.calls import CallError, ModelCall, ModelReply, Usage
+
+from .fields import asked_of, parsed, refused, stops_of
+
+PATH = "/v1/chat/completions"
+
+
+class _Message(Message):
+    role: Literal["system", "developer", "user", "assistant", "tool"]  # type: ignore[assignment]
+
+
+class _StreamOptions(BaseModel):
+    include_usage: bool = False
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    model: str
+    messages: tuple[_Message, ...] = Field(min_length=1)
+    tools: tuple[Tool, ...] | None = None
+    tool_choice: str | JsonObject | None = None
+    response_format: JsonObject | None = None
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    stop: str | tuple[str, ...] | None = None
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+
+
+def read(body: bytes) -> ModelCall:
+    """Return the call of a request body. Raises CallError(400)."""
+    request = parsed(_Request, body)
+    asked = asked_of(request)
+    if request.response_format not in (None, {"type": "text"}):
+        raise refused("response_format")
+    if request.tool_choice not in (None, "auto", "none"):
+        raise refused("tool_choice")
+    return ModelCall(
+        model=request.model,
+        messages=tuple(_plain(message) for message in request.messages),
+        tools=() if request.tool_choice == "none" else request.tools or (),
+        max_tokens=request.max_completion_tokens or request.max_tokens,
+        stop=stops_of(request.stop),
+        stream=bool(request.stream),
+        usage_in_stream=request.stream_options is not None and request.stream_options.include_usage,
+        asked=asked,
+    )
+
+
+def answer(call: ModelCall, reply: ModelReply) -> JsonObject:
+    """Return the document that answers a call."""
+    choice: JsonObject = {
+        "index": 0,
+        "message": {"refusal": None, **_message(reply)},
+        "logprobs": None,
+        "finish_reason": _finish(reply),
+    }
+    return {**_head(call, reply, "chat.completion"), "choices": [choice], "usage": _usage(reply.usage)}
+
+
+def events(call: ModelCall, reply: ModelReply) -> Iterator[bytes]:
+    """Yield the server-sent events that answer a call that asked for a stream.
+
+    The answer is complete before the first event: a call that fails keeps its HTTP status.
+    """
+    head = _head(call, reply, "chat.completion.chunk")
+    delta = _message(reply)
+    if reply.message.tool_calls:
+        calls = [{"index": number, **each} for number, each in enumerate(_calls(reply.message.tool_calls))]
+        delta = {**delta, "tool_calls": calls}  # type: ignore[dict-item]
+    for part, finish in ((delta, None), ({}, _finish(reply))):
+        choice = {"index": 0, "delta": part, "logprobs": None, "finish_reason": finish}
+        yield _event({**head, "choices": [choice]})  # type: ignore[dict-item]
+    if call.usage_in_stream:
+        yield _event({**head, "choices": [], "usage": _usage(reply.usage)})
+    yield b"data: [DONE]\n\n"
+
+
+def error(failed: CallError) -> JsonObject:
+    """Return the document of an error."""
+    kind = "invalid_request_error" if failed.status < 500 else "server_error"
+    detail: JsonObject = {
+        "message": failed.detail,
+        "type": kind,
+        "param": failed.parameter,
+        "code": failed.code,
+    }
+    return {"error": detail}
+
+
+def _plain(message: _Message) -> Message:
+    role = "system" if message.role == "developer" else message.role
+    return Message.model_validate({**message.model_dump(), "role": role})
+
+
+def _head(call: ModelCall, reply: ModelReply, kind: str) -> JsonObject:
+    return {"id": f"chatcmpl-{reply.call_id}", "object": kind, "created": reply.created, "model": call.model}
+
+
+def _message(reply: ModelReply) -> JsonObject:
+    message = reply.message
+    shown: JsonObject = {"role": "assistant", "content": message.content}
+    if message.reasoning_content:
+        shown["reasoning_content"] = message.reasoning_content
+    if message.tool_calls:
+        shown["content"] = message.content or None
+        shown["tool_calls"] = _calls(message.tool_calls)  # type: ignore[assignment]
+    return shown
+
+
+def _calls(calls: tuple[ToolCall, ...]) -> list[JsonObject]:
+    return [
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.function.name, "arguments": arguments_text(call)},
+        }
+        for call in calls
+    ]
+
+
+def arguments_text(call: ToolCall) -> str:
+    """Return the arguments of a tool call as JSON text."""
+    arguments = call.function.arguments
+    return arguments if isinstance(arguments, str) else json.dumps(arguments)
+
+
+def _finish(reply: ModelReply) -> str:
+    if reply.cut:
+        return "length"
+    return "tool_calls" if reply.message.tool_calls else "stop"
+
+
+def _usage(usage: Usage) -> JsonObject:
+    return {
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.sampled,
+        "total_tokens": usage.prompt + usage.sampled,
+        "prompt_tokens_details": {"cached_tokens": usage.cached},
+    }
+
+
+def _event(document: JsonObject) -> bytes:
+    return b"data: " + json.dumps(document).encode() + b"\n\n"

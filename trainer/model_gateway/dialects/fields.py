@@ -1,0 +1,80 @@
+"""Read the fields of a request that all dialects share: bodies, and settings of sampling.
+
+A log-probability is of use to a learner only if it belongs to the distribution that the learner computes.
+Settings that reshape that distribution (temperature, top-p, penalties) are recorded and not followed;
+requests that would constrain it (a response format, a forced tool, biased or banned tokens) are refused,
+because an agent that asks for them relies on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from trainer.model_gateway.calls import CallError
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+NEUTRALISED = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "repetition_penalty",
+    "seed",
+)
+REFUSED: Mapping[str, Callable[[object], bool]] = {
+    "n": lambda value: value != 1,
+    "logit_bias": bool,
+    "allowed_token_ids": bool,
+    "bad_words": bool,
+    "min_tokens": bool,
+    "guided_json": bool,
+    "guided_regex": bool,
+    "guided_choice": bool,
+    "guided_grammar": bool,
+    "structured_outputs": bool,
+    "continue_final_message": bool,
+}
+"""Field to whether its value constrains what may be sampled."""
+
+
+def parsed(kind: type[ModelT], body: bytes) -> ModelT:
+    """Return a request body as its model. Raises CallError(400) that names the first wrong field."""
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        detail = f"{where}: {first['msg']}" if where else str(first["msg"])
+        more = "" if error.error_count() == 1 else f" (and {error.error_count() - 1} more errors)"
+        raise CallError(400, "invalid_request", detail + more, where or None) from None
+
+
+def asked_of(request: BaseModel) -> dict[str, object]:
+    """Return the settings of sampling of a request. Raises CallError(400) for those that constrain it."""
+    given = request.model_extra or {}
+    for name, constrains in REFUSED.items():
+        if given.get(name) is not None and constrains(given[name]):
+            raise refused(name)
+    return {name: given[name] for name in NEUTRALISED if given.get(name) is not None}
+
+
+def refused(name: str) -> CallError:
+    """The error for a field that constrains what may be sampled."""
+    return CallError(
+        400,
+        "unsupported_parameter",
+        f"{name} would constrain what the model may sample, and the samples are trained on; leave it out",
+        name,
+    )
+
+
+def stops_of(stop: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return stop texts as a tuple, without empty ones."""
+    texts = (stop,) if isinstance(stop, str) else tuple(stop or ())
+    return tuple(text for text in texts if text)
