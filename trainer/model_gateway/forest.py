@@ -118,7 +118,7 @@ class Forest:
         found: _Node | None = None
         digest, start = blake2b(digest_size=16), 0
         for end in sorted(end for end in self._by_end if end <= len(prompt)):
-            digest.update(prompt[start:end])
+            digest.update(prompt[start:end].data)
             start = end
             found = self._by_end[end].get(digest.copy().digest(), found)
         return found
@@ -147,7 +147,7 @@ def _array(token_ids: Sequence[int]) -> NDArray[np.int32]:
 
 
 def _digest(ids: NDArray[np.int32]) -> bytes:
-    return blake2b(ids, digest_size=16).digest()
+    return blake2b(ids.data, digest_size=16).digest()
 
 
 def _path(leaf: _Node) -> list[_Node]:

@@ -85,9 +85,8 @@ def events(call: ModelCall, reply: ModelReply) -> Iterator[bytes]:
     if reply.message.tool_calls:
         calls = [{"index": number, **each} for number, each in enumerate(_calls(reply.message.tool_calls))]
         delta = {**delta, "tool_calls": calls}  # type: ignore[dict-item]
-    for part, finish in ((delta, None), ({}, _finish(reply))):
-        choice = {"index": 0, "delta": part, "logprobs": None, "finish_reason": finish}
-        yield _event({**head, "choices": [choice]})  # type: ignore[dict-item]
+    yield _event({**head, "choices": [_choice(delta, None)]})
+    yield _event({**head, "choices": [_choice({}, _finish(reply))]})
     if call.usage_in_stream:
         yield _event({**head, "choices": [], "usage": _usage(reply.usage)})
     yield b"data: [DONE]\n\n"
@@ -155,6 +154,10 @@ def _usage(usage: Usage) -> JsonObject:
         "total_tokens": usage.prompt + usage.sampled,
         "prompt_tokens_details": {"cached_tokens": usage.cached},
     }
+
+
+def _choice(delta: JsonObject, finish: str | None) -> JsonObject:
+    return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
 
 
 def _event(document: JsonObject) -> bytes:

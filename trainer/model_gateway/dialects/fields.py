@@ -8,7 +8,8 @@ because an agent that asks for them relies on them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -78,3 +79,18 @@ def stops_of(stop: str | Sequence[str] | None) -> tuple[str, ...]:
     """Return stop texts as a tuple, without empty ones."""
     texts = (stop,) if isinstance(stop, str) else tuple(stop or ())
     return tuple(text for text in texts if text)
+
+
+@contextmanager
+def fault_in(where: str) -> Iterator[None]:
+    """Turn what is wrong with a part of a request into CallError(400) that names the part."""
+    try:
+        yield
+    except KeyError as error:
+        detail = f"{where}: {error.args[0]!r} is missing or unknown"
+        raise CallError(400, "invalid_request", detail, where) from error
+    except ValidationError as error:
+        detail = f"{where}: {error.errors(include_url=False)[0]['msg']}"
+        raise CallError(400, "invalid_request", detail, where) from error
+    except ValueError as error:
+        raise CallError(400, "invalid_request", f"{where}: {error}", where) from error

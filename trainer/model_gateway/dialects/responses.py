@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from sandbox_contract.base import JsonObject
 from sandbox_contract.messages import FunctionCall, FunctionSchema, Message, Tool, ToolCall
 from trainer.model_gateway.calls import CallError, ModelCall, ModelReply
 
 from . import chat
-from .fields import asked_of, parsed, refused
+from .fields import asked_of, fault_in, parsed, refused
 
 PATH = "/v1/responses"
 
@@ -91,7 +90,7 @@ def events(call: ModelCall, reply: ModelReply) -> Iterator[bytes]:
     begun = {**_response(call, reply, "in_progress"), "incomplete_details": None}
     ended = answer(call, reply)
     last = "response.incomplete" if reply.cut else "response.completed"
-    documents = [
+    documents: list[tuple[str, JsonObject]] = [
         ("response.created", {"response": begun}),
         ("response.in_progress", {"response": begun}),
         *(event for index, item in enumerate(_items(reply)) for event in _item_events(index, item)),
@@ -184,7 +183,7 @@ def _tools(tools: Sequence[JsonObject]) -> tuple[Tool, ...]:
         if tool.get("type") != "function":
             detail = f"tools.{number}: only tools of type function are supported, not {tool.get('type')!r}"
             raise CallError(400, "unsupported_parameter", detail, "tools")
-        with _fault(f"tools.{number}"):
+        with fault_in(f"tools.{number}"):
             found.append(Tool(function=FunctionSchema.model_validate(_present(tool))))
     return tuple(found)
 
@@ -194,7 +193,7 @@ def _messages(items: Sequence[JsonObject]) -> list[Message]:
     messages: list[Message] = []
     answering: dict[str, Any] | None = None
     for number, item in enumerate(items):
-        with _fault(f"input.{number}"):
+        with fault_in(f"input.{number}"):
             part = _part(item)
             if part["role"] == "assistant" and answering is not None:
                 _join(answering, part)
@@ -205,7 +204,7 @@ def _messages(items: Sequence[JsonObject]) -> list[Message]:
             if answering is None:
                 messages.append(_MESSAGE.validate_python(part))
     if answering is not None:
-        with _fault("input"):
+        with fault_in("input"):
             messages.append(_MESSAGE.validate_python(answering))
     return messages
 
@@ -248,18 +247,3 @@ def _text(content: object) -> str:
 
 def _present(fields: JsonObject) -> JsonObject:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-@contextmanager
-def _fault(where: str) -> Iterator[None]:
-    """Turn what is wrong with a part of a request into CallError(400) that names the part."""
-    try:
-        yield
-    except KeyError as error:
-        detail = f"{where}: {error.args[0]!r} is missing or unknown"
-        raise CallError(400, "invalid_request", detail, where) from error
-    except ValidationError as error:
-        detail = f"{where}: {error.errors(include_url=False)[0]['msg']}"
-        raise CallError(400, "invalid_request", detail, where) from error
-    except ValueError as error:
-        raise CallError(400, "invalid_request", f"{where}: {error}", where) from error
