@@ -32,6 +32,7 @@ UNTYPED_DICTS = {
     "trainer/engines/placement.py": "keyword arguments of Ray",
     "trainer/launch/folder.py": "parsed TOML, before it is checked",
     "trainer/update/checkpoint.py": "state of a torch optimizer",
+    "trainer/model_gateway/dialects/responses.py": "items of a request, before they are messages",
     "trainer/update/pretrained.py": "files of safetensors, which has no types",
     "trainer/weight_sync/gpu_transfer.py": "messages of vLLM's weight transfer",
     "trainer/weight_sync/vllm_transfer.py": "messages of vLLM's weight transfer",
