@@ -14,6 +14,7 @@ TITLES = {
     "engine": ("ray::EngineActor", "-engine-0"),
     "worker": ("ray::RayTrainWorker",),
     "batches": ("ray::BatchActor", "-batches"),
+    "episodes": ("ray::EpisodeWorkerActor",),
 }
 """What the titles of Ray's processes have in them; while a method runs it may be the actor's name."""
 RUNNER = "sandbox_service.runner.main_process.main"
