@@ -18,7 +18,7 @@ _KEPT_BYTES = 64 * 1024 * 1024
 
 
 def keep_freed_memory() -> bool:
-    """Use freed memory again for large blocks; return whether the C library can be told so."""
+    """Use freed memory again for large blocks; return whether the C library can do so."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False

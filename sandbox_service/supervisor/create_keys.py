@@ -1,6 +1,6 @@
 """The idempotency keys of creates: those of recent creates in memory, all of them in the store.
 
-A Bloom filter tells which keys the store may have, so that nearly every create under a new key costs no
+A Bloom filter shows which keys the store may have, so that nearly every create under a new key costs no
 lookup.
 """
 

@@ -43,21 +43,14 @@ class Prompt:
     """Why it does not extend an earlier call; ``EXTENDS`` where its messages do."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Answered:
-    """The tokens of an answered call: its prompt and what was sampled."""
-
-    token_ids: tuple[int, ...]
-
-
 class Prompts:
     """The prompts of one session, in which an agent may repeat, shorten or rewrite its history."""
 
     def __init__(self, chat: ChatTokenizer, policy: PromptPolicy = PromptPolicy.SPLICE) -> None:
         self._chat = chat
         self._policy = policy
-        self._answered: dict[bytes, _Answered] = {}
-        """Answered calls by the digest of their messages, answer included."""
+        self._answered: dict[bytes, tuple[int, ...]] = {}
+        """Tokens of answered calls, prompt and sampled, by the digest of their messages, answer included."""
         self._openings: dict[bytes, int] = {}
         """The most messages that were sent under one list of tools and one system prompt."""
 
@@ -72,7 +65,7 @@ class Prompts:
         tail = messages[known:]
         extends = known > 0 and bool(tail) and all(message.role != "assistant" for message in tail)
         if extends and self._policy is PromptPolicy.SPLICE:
-            before = self._answered[digests[known - 1]].token_ids
+            before = self._answered[digests[known - 1]]
             return Prompt((*before, *self._chat.continuation(tail, before[-1])), True, Break.EXTENDS)
         because = Break.RENDERED if extends else self._break(messages, tools)
         return Prompt(tuple(self._chat.opening(messages, tools)), False, because)
@@ -89,7 +82,7 @@ class Prompts:
             token_ids: the prompt and the sampled tokens.
         """
         digest = _digests([*messages, answer], tools)[-1]
-        self._answered[digest] = _Answered(tuple(token_ids))
+        self._answered[digest] = tuple(token_ids)
         opening = _opening(messages, tools)
         self._openings[opening] = max(self._openings.get(opening, 0), len(messages))
 

@@ -16,7 +16,7 @@ from sandbox_contract.messages import FunctionCall, FunctionSchema, Message, Too
 from trainer.model_gateway.calls import CallError, ModelCall, ModelReply
 
 from .chat import arguments_text
-from .fields import asked_of, fault_in, parsed, refused
+from .fields import asked_of, fault_in, parsed, refused, stops_of
 
 PATH = "/v1/messages"
 COUNT_PATH = "/v1/messages/count_tokens"
@@ -64,7 +64,7 @@ def read(body: bytes) -> ModelCall:
         messages=tuple(messages),
         tools=() if choice == "none" else _tools(request.tools or []),
         max_tokens=request.max_tokens,
-        stop=tuple(text for text in request.stop_sequences or () if text),
+        stop=stops_of(request.stop_sequences),
         stream=bool(request.stream),
         asked=asked,
     )

@@ -1,16 +1,16 @@
 import json
 
 import pytest
+from pydantic import TypeAdapter
 
 from sandbox_contract.messages import FunctionCall, Message, ToolCall
 from trainer.model_gateway.calls import CallError, ModelReply, Usage
 from trainer.model_gateway.dialects import messages
 
 types = pytest.importorskip("anthropic.types")
-pydantic = pytest.importorskip("pydantic")
 
 TOOL = {"name": "look", "description": "Look up.", "input_schema": {"type": "object"}}
-STREAM = pydantic.TypeAdapter(types.RawMessageStreamEvent)
+STREAM = TypeAdapter(types.RawMessageStreamEvent)
 CALLING = Message(
     role="assistant",
     content="I look.",

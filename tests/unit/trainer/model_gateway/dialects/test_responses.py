@@ -1,16 +1,16 @@
 import json
 
 import pytest
+from pydantic import TypeAdapter
 
 from sandbox_contract.messages import FunctionCall, Message, ToolCall
 from trainer.model_gateway.calls import CallError, ModelReply, Usage
 from trainer.model_gateway.dialects import responses
 
 types = pytest.importorskip("openai.types.responses")
-pydantic = pytest.importorskip("pydantic")
 
 TOOL = {"type": "function", "name": "look", "parameters": {"type": "object"}, "strict": None}
-STREAM = pydantic.TypeAdapter(types.ResponseStreamEvent)
+STREAM = TypeAdapter(types.ResponseStreamEvent)
 CALLING = Message(
     role="assistant",
     content="I look.",
