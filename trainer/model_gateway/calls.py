@@ -38,7 +38,7 @@ class ModelCall:
     max_tokens: int | None = None
     """Tokens of the answer; the session's limit holds as well."""
     stop: tuple[str, ...] = ()
-    """Texts behind which the answer ends; they are part of it."""
+    """Texts at which the answer ends. The agent is not shown them; their tokens are trained."""
     stream: bool = False
     usage_in_stream: bool = False
     """Whether a stream ends with an event that has the usage alone."""
@@ -46,6 +46,8 @@ class ModelCall:
     """Sampling settings of the request, which are recorded and not followed: tokens are drawn from the
     distribution that the trainer learns on.
     """
+    dialect: str = ""
+    """The dialect of the request, for the record."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ preceded.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -57,8 +57,11 @@ class Call:
     because: Break
     """What the messages say; ``Forest.breaks`` corrects it by tokens and siblings."""
     reward: float = 0.0
-    """A step reward that was matched to this call."""
+    """The step rewards that were matched to this call."""
+    terms: dict[str, float] = field(default_factory=dict)
+    """Named parts of them, as in ``Turn``."""
     sampling_s: float = 0.0
+    sandbox_s: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -77,6 +80,7 @@ class Forest:
 
     def __init__(self) -> None:
         self._nodes: list[_Node] = []
+        self._by_number: dict[int, _Node] = {}
         self._by_end: defaultdict[int, dict[bytes, _Node]] = defaultdict(dict)
         """Nodes by the number of their tokens, prompt and sampled, and the digest of these."""
 
@@ -89,8 +93,21 @@ class Forest:
             node.parent.children.append(node)
         self._adopt(node, ids)
         self._nodes.append(node)
+        self._by_number[call.number] = node
         # Two calls may have sampled the same tokens for the same prompt: what follows extends the first.
         self._by_end[node.end].setdefault(_digest(ids), node)
+
+    def add_reward(self, number: int, reward: float, terms: Mapping[str, float], sandbox_s: float) -> None:
+        """Add a step reward to that of a call. Raises KeyError for a call that was not added."""
+        node = self._by_number[number]
+        call = node.call
+        summed = {name: call.terms.get(name, 0.0) + value for name, value in terms.items()}
+        node.call = replace(
+            call,
+            reward=call.reward + reward,
+            terms={**call.terms, **summed},
+            sandbox_s=call.sandbox_s + sandbox_s,
+        )
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -186,6 +203,8 @@ def _turn(call: Call, start: int, end: int) -> Turn:
             for span in call.generation.versions
         ),
         reward=call.reward,
+        terms=call.terms,
         cut=call.generation.finish in (Finish.LENGTH, Finish.TIMEOUT),
         sampling_s=call.sampling_s,
+        sandbox_s=call.sandbox_s,
     )

@@ -15,6 +15,8 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from trainer.chat.thoughts import CLOSE, OPEN, without_thoughts
+
 from .forest import Break
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ class Prompt:
     spliced: bool
     because: Break
     """Why it does not extend an earlier call; ``EXTENDS`` where its messages do."""
+    known: int = 0
+    """Messages at its beginning that an earlier call had, that call's answer included."""
 
 
 class Prompts:
@@ -66,9 +70,10 @@ class Prompts:
         extends = known > 0 and bool(tail) and all(message.role != "assistant" for message in tail)
         if extends and self._policy is PromptPolicy.SPLICE:
             before = self._answered[digests[known - 1]]
-            return Prompt((*before, *self._chat.continuation(tail, before[-1])), True, Break.EXTENDS)
+            return Prompt((*before, *self._chat.continuation(tail, before[-1])), True, Break.EXTENDS, known)
         because = Break.RENDERED if extends else self._break(messages, tools)
-        return Prompt(tuple(self._chat.opening(messages, tools)), False, because)
+        rendered = self._chat.opening([_whole(message) for message in messages], tools)
+        return Prompt(tuple(rendered), False, because, known)
 
     def record(
         self, messages: Sequence[Message], tools: Sequence[Tool], answer: Message, token_ids: Sequence[int]
@@ -121,8 +126,20 @@ def _canonical(message: Message) -> bytes:
     reasoning, which many SDKs drop. What a spliced prompt holds is the reasoning as it was sampled.
     """
     calls = [_canonical_call(call) for call in message.tool_calls or ()]
-    fields = [message.role, (message.content or "").strip(), calls, message.tool_call_id]
+    content = message.content or ""
+    if message.role == "assistant":
+        content = without_thoughts(content)
+    fields = [message.role, content.strip(), calls, message.tool_call_id]
     return json.dumps(fields, sort_keys=True).encode()
+
+
+def _whole(message: Message) -> Message:
+    """Return a message with its reasoning in the content, which is where chat templates are given it."""
+    thought = message.reasoning_content or message.reasoning
+    if message.role != "assistant" or not thought:
+        return message
+    content = f"{OPEN}\n{thought}\n{CLOSE}\n\n{message.content or ''}"
+    return message.model_copy(update={"content": content, "reasoning_content": None, "reasoning": None})
 
 
 def _canonical_call(call: ToolCall) -> list[object]:

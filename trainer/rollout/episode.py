@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from sandbox_client import SandboxError
+from trainer.chat.offload import Offload
 from trainer.engines.generation import Finish, GenerationRequest, Sampling
 from trainer.errors import ConfigError, EngineError, Stalled
 from trainer.types import EpisodeKey, StopReason, Timings, Trajectory
@@ -25,7 +26,6 @@ from trainer.types import EpisodeKey, StopReason, Timings, Trajectory
 from .conversation import Conversation
 from .failures import note_of
 from .instances import BackgroundReleases, PreparedInstances
-from .offload import Offload
 from .progress import ProgressMonitor
 from .step_results import changed_tools, turn_metrics
 

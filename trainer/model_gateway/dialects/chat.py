@@ -61,6 +61,7 @@ def read(body: bytes) -> ModelCall:
         stream=bool(request.stream),
         usage_in_stream=request.stream_options is not None and request.stream_options.include_usage,
         asked=asked,
+        dialect="chat",
     )
 
 

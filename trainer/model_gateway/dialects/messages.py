@@ -67,6 +67,7 @@ def read(body: bytes) -> ModelCall:
         stop=stops_of(request.stop_sequences),
         stream=bool(request.stream),
         asked=asked,
+        dialect="messages",
     )
 
 

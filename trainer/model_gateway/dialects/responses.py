@@ -68,6 +68,7 @@ def read(body: bytes) -> ModelCall:
         max_tokens=request.max_output_tokens,
         stream=bool(request.stream),
         asked=asked,
+        dialect="responses",
     )
 
 

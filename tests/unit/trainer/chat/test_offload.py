@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from trainer.rollout.offload import SHORT, Offload
+from trainer.chat.offload import SHORT, Offload
 
 
 async def where(offload, characters):

@@ -1,0 +1,177 @@
+"""Record the calls of a session: what was sampled, for training, and what happened, for readers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from trainer.chat import HEAD_TOKENS
+from trainer.types import Line
+
+from .forest import Break, Call, Forest
+
+if TYPE_CHECKING:
+    from sandbox_contract.messages import Message
+    from trainer.chat import ChatTokenizer
+    from trainer.engines.generation import Finish, Generation
+    from trainer.errors import EngineError, Stalled
+    from trainer.types import Segment, StopReason
+
+    from .calls import ModelCall
+    from .prompts import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A call that was answered."""
+
+    number: int
+    """Position in the order in which the session's calls began."""
+    call: ModelCall
+    prompt: Prompt
+    generation: Generation
+    """A token at least."""
+    text: str
+    """What was sampled, for display."""
+    ids: tuple[str, ...]
+    """Ids by which a reward may name it: its own, and those of its tool calls."""
+    seconds: float
+    """From the request to the answer."""
+    sampling_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """One call, answered or failed, without its tokens."""
+
+    number: int
+    """Position in the order in which the session's calls began."""
+    dialect: str
+    asked: Mapping[str, object]
+    """Sampling settings of the request, which were not followed."""
+    seconds: float
+    """From the request to the answer."""
+    spliced: bool = False
+    """Whether the prompt was spliced behind an earlier call, or rendered."""
+    because: Break = Break.FIRST
+    """Why it begins or leaves a path; of no meaning for a call that failed."""
+    prompt: int = 0
+    """Tokens."""
+    sampled: int = 0
+    """Tokens."""
+    versions: tuple[int, ...] = ()
+    """Weight versions that sampled, in order."""
+    finish: Finish | None = None
+    error: str = ""
+    """Why the call failed; empty for an answered one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What a session leaves."""
+
+    segments: tuple[Segment, ...]
+    """One training sequence for each leaf of the forest of calls."""
+    calls: tuple[CallRecord, ...]
+    lines: tuple[Line, ...]
+    """Messages in order, for display. Of a history that was sent again, only new messages are shown."""
+    limit: StopReason | None
+    """The limit that ended the session: HORIZON (turns), CONTEXT_FULL (tokens) or TIME_LIMIT (seconds)."""
+    failure: EngineError | Stalled | None
+    """An infrastructure failure that the agent met, and that no retry made good."""
+    drifted: int
+    """Checked calls of which the text would be tokenised to other tokens."""
+    checked: int
+
+
+class Recorder:
+    """Records the calls of one session.
+
+    ``checks`` returns whether a call, by its number, is checked for drift.
+    """
+
+    def __init__(self, chat: ChatTokenizer, checks: Callable[[int], bool] = lambda _: True) -> None:
+        self._chat = chat
+        self._checks = checks
+        self._forest = Forest()
+        self._records: list[CallRecord] = []
+        self._lines: list[Line] = []
+        self._shown: set[tuple[str, str | None, str | None]] = set()
+        self._numbers: dict[str, int] = {}
+        """Numbers of answered calls, by the ids that name them."""
+        self._last: int | None = None
+        """Number of the call answered last."""
+        self._drifted = 0
+        self._checked = 0
+
+    def add(self, answered: Answered) -> None:
+        """Record an answered call."""
+        number, prompt, generation = answered.number, answered.prompt, answered.generation
+        self._forest.add(
+            Call(number, prompt.token_ids, generation, prompt.because, sampling_s=answered.sampling_s)
+        )
+        self._numbers.update(dict.fromkeys(answered.ids, number))
+        self._last = number
+        self._show(answered.call.messages, prompt)
+        self._lines.append(Line("assistant", answered.text))
+        if self._checks(number):
+            self._checked += 1
+            start = len(prompt.token_ids)
+            # A turn is checked with a few tokens before it.
+            tokens = prompt.token_ids[-HEAD_TOKENS:] + generation.token_ids
+            self._drifted += self._chat.drifted(tokens, min(start, HEAD_TOKENS), len(tokens))
+        self._records.append(
+            CallRecord(
+                number=number,
+                dialect=answered.call.dialect,
+                asked=answered.call.asked,
+                seconds=answered.seconds,
+                spliced=prompt.spliced,
+                because=prompt.because,
+                prompt=len(prompt.token_ids),
+                sampled=len(generation.token_ids),
+                versions=tuple(dict.fromkeys(span.version for span in generation.versions)),
+                finish=generation.finish,
+            )
+        )
+
+    def add_failed(self, number: int, call: ModelCall, error: str, seconds: float) -> None:
+        """Record a call that was not answered; it has no tokens."""
+        self._records.append(CallRecord(number, call.dialect, call.asked, seconds, error=error))
+
+    def add_reward(
+        self, reward: float, terms: Mapping[str, float], sandbox_s: float, call_id: str | None
+    ) -> bool:
+        """Add a step reward to the call that an id names, or to the call answered last.
+
+        Return False if no call was answered yet.
+        """
+        number = self._numbers.get(call_id or "", self._last)
+        if number is None:
+            return False
+        self._forest.add_reward(number, reward, terms, sandbox_s)
+        return True
+
+    def recording(self, limit: StopReason | None, failure: EngineError | Stalled | None) -> Recording:
+        """Return what was recorded."""
+        breaks = self._forest.breaks()
+        records = sorted(self._records, key=lambda record: record.number)
+        return Recording(
+            segments=self._forest.segments(),
+            calls=tuple(replace(each, because=breaks.get(each.number, each.because)) for each in records),
+            lines=tuple(self._lines),
+            limit=limit,
+            failure=failure,
+            drifted=self._drifted,
+            checked=self._checked,
+        )
+
+    def _show(self, messages: Sequence[Message], prompt: Prompt) -> None:
+        """Add the messages that a reader has not seen: those behind a known history, or all new ones."""
+        known = prompt.known
+        for place, message in enumerate(messages):
+            name = (message.role, message.content, message.tool_call_id)
+            if place >= known and (known or name not in self._shown) and message.role != "assistant":
+                self._lines.append(Line(message.role, message.content or ""))
+            self._shown.add(name)

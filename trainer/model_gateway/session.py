@@ -1,0 +1,335 @@
+"""Answer the model calls of one agent's episode, and record them token by token.
+
+Each call is a prompt, spliced or rendered, and a generation of the policy. It is recorded before it is
+answered, and a call that fails records no tokens. A client that disconnects does not end its call, which a
+retry may join; ``close`` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sandbox_contract.messages import Message
+from trainer.chat import HEAD_TOKENS
+from trainer.chat.offload import Offload
+from trainer.chat.thoughts import divide
+from trainer.engines.generation import Finish, GenerationRequest
+from trainer.errors import ConfigError, EngineError, Stalled
+from trainer.types import StopReason
+
+from .budget import ENDED, Budget
+from .calls import CallError, ModelReply, Usage
+from .prompts import PromptPolicy, Prompts
+from .recording import Answered, Recorder
+from .retries import Retries
+from .stop_texts import cut_at
+
+if TYPE_CHECKING:
+    from trainer.chat import ChatTokenizer
+    from trainer.engines.generation import Generation, Policy, Sampling
+    from trainer.types import EpisodeKey
+
+    from .budget import SessionLimits
+    from .calls import ModelCall
+    from .prompts import Prompt
+    from .recording import Recording
+    from .retries import RetryMarker
+
+logger = logging.getLogger(__name__)
+
+_GRACE_S = 30.0
+"""Seconds added to the limit of a generation, for the policy's own queues and retries."""
+_SEED_STEP = 1_000_003
+"""Difference of the seeds of a session's calls, so that no two calls sample alike."""
+_CHARACTERS = 4
+"""Approximate characters of a token."""
+
+
+class Session:
+    """One agent's episode at the model."""
+
+    def __init__(  # noqa: PLR0913 - the last three are seams; ``Sessions.open`` is what is called
+        self,
+        key: EpisodeKey,
+        policy: Policy,
+        chat: ChatTokenizer,
+        sampling: Sampling,
+        limits: SessionLimits,
+        *,
+        prompts: PromptPolicy = PromptPolicy.SPLICE,
+        checks: Callable[[int], bool] = lambda _: True,
+        offload: Offload | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """
+        Args:
+            key: the episode; engines route all its calls by it, and its seed makes those of the calls.
+            policy: samples the answers.
+            chat: the model's tokenizer and chat template.
+            sampling: how tokens are sampled, whatever the agent asks for.
+            limits: of the whole session and of each call.
+            prompts: whether prompts are spliced or rendered.
+            checks: whether a call, by its number, is checked for drift.
+            offload: threads for long texts.
+            clock: seconds.
+        """
+        self.id = secrets.token_hex(8)
+        """Public name of the session."""
+        self.api_key = f"sk-{secrets.token_urlsafe(32)}"
+        """Secret by which the agent is known."""
+        self.limits = limits
+        self._key = key
+        self._policy = policy
+        self._chat = chat
+        self._sampling = replace(sampling, stop_ids=chat.stop_ids)
+        self._offload = offload or Offload(shared=chat.threaded)
+        self._clock = clock
+        self._prompts = Prompts(chat, prompts)
+        self._budget = Budget(limits, clock())
+        self._retries = Retries(clock)
+        self._recorder = Recorder(chat, checks)
+        self._failures: dict[bytes | int, EngineError | Stalled] = {}
+        """Failures that no retry made good, by digest of the body or by number of the call."""
+        self._running: set[asyncio.Task[ModelReply]] = set()
+        self._sealed = False
+        self._began = 0
+        self._tool_calls = 0
+
+    async def answer(self, call: ModelCall, marker: RetryMarker | None = None) -> ModelReply:
+        """Return the model's answer to a call, sampled now or, for a retry, as it was sampled before.
+
+        Raises CallError: 400 for messages that the chat template does not take, 409 for a session that takes
+        no more calls, 429 for too many calls in progress, 503 for a failure of the engines.
+        """
+        self._check_open()
+        self._budget.check()
+        running = self._retries.find(marker)
+        if running is None:
+            if not self._budget.begin(self._clock()):
+                return self._ended_reply()
+            task = asyncio.create_task(self._run(call, self._began, marker))
+            self._began += 1
+            self._running.add(task)
+            task.add_done_callback(self._finish)
+            self._retries.keep(marker, task)
+            running = task
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            if running.cancelled():
+                raise _sealed() from None
+            raise
+
+    async def count_tokens(self, call: ModelCall) -> int:
+        """Return the tokens of a call's prompt. Nothing is recorded. Raises CallError(400)."""
+        self._check_open()
+        return len((await self._prompt(self._inner(call))).token_ids)
+
+    def refuse(self) -> None:
+        """Count a request that was not understood. Raises CallError(409) after too many in a row."""
+        self._check_open()
+        self._budget.check()
+        self._budget.refuse()
+
+    def add_reward(
+        self, reward: float, terms: Mapping[str, float], sandbox_s: float, call_id: str | None = None
+    ) -> bool:
+        """Add a step reward and metrics to the call answered last, or to the one named.
+
+        Args:
+            reward: added to what the call has.
+            terms: named parts, added as well.
+            sandbox_s: seconds of the step.
+            call_id: id of an answer or of a tool call in it.
+
+        Return False if no call was answered yet: the reward has no place.
+        """
+        return self._recorder.add_reward(reward, terms, sandbox_s, call_id)
+
+    def seal(self) -> None:
+        """Take no more calls. Those in progress are neither answered nor recorded."""
+        self._sealed = True
+
+    async def close(self) -> Recording:
+        """Seal the session, end the calls in progress, and return what was recorded."""
+        self.seal()
+        running = tuple(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        failure = next(iter(self._failures.values()), None)
+        return self._recorder.recording(self._budget.reached, failure)
+
+    async def _run(self, call: ModelCall, number: int, marker: RetryMarker | None) -> ModelReply:
+        """Answer a new call, and record how it went."""
+        began, call = self._clock(), self._inner(call)
+        name: bytes | int = number if marker is None else marker.digest
+        try:
+            reply = await self._sample(call, number, began)
+        except CallError as error:
+            self._fail(call, number, began, error)
+            raise
+        except Exception as error:
+            # Whatever it is, the agent is not to blame: it must not be graded for it.
+            failure = error if isinstance(error, EngineError | Stalled) else EngineError(repr(error))
+            self._failures[name] = failure
+            self._fail(call, number, began, error)
+            logger.exception("call %d of episode %s failed", number, self._key.trajectory_id)
+            raise CallError(503, "engine_failed", "the model could not answer; try again") from error
+        if marker is not None and marker.repeats:
+            self._failures.pop(name, None)
+        return reply
+
+    def _fail(self, call: ModelCall, number: int, began: float, error: Exception) -> None:
+        self._budget.refuse()
+        self._recorder.add_failed(number, call, str(error) or repr(error), self._clock() - began)
+
+    async def _sample(self, call: ModelCall, number: int, began: float) -> ModelReply:
+        prompt = await self._prompt(call)
+        room = self._budget.room(len(prompt.token_ids), call.max_tokens)
+        if not room:
+            return self._ended_reply(StopReason.CONTEXT_FULL)
+        asked_at = self._clock()
+        try:
+            generation = await self._generate(prompt, number, room)
+        except Stalled:
+            if self._budget.seconds_left(self._clock()) > 0:
+                raise
+            return self._ended_reply(StopReason.TIME_LIMIT)
+        sampling_s = self._clock() - asked_at
+        parse = partial(self._parsed, call, prompt, generation)
+        generation, text, parsed = await self._offload.run(_CHARACTERS * len(generation.token_ids), parse)
+        self._check_open()
+        # Nothing is awaited from here on: a call is recorded as a whole, and before it is answered.
+        message = self._numbered(parsed)
+        shown = self._outer(message)
+        token_ids = prompt.token_ids + generation.token_ids
+        self._prompts.record(call.messages, call.tools, message, token_ids)
+        call_id = f"{self.id}{number:06d}"
+        ids = (call_id, *(each.id or "" for each in shown.tool_calls or ()))
+        seconds = self._clock() - began
+        self._recorder.add(Answered(number, call, prompt, generation, text, ids, seconds, sampling_s))
+        self._budget.answered(len(generation.token_ids))
+        logger.debug(
+            "call %d of episode %s: %s, prompt %s (%s), %d tokens sampled behind %d",
+            number,
+            self._key.trajectory_id,
+            call.dialect,
+            "spliced" if prompt.spliced else "rendered",
+            prompt.because,
+            len(generation.token_ids),
+            len(prompt.token_ids),
+        )
+        cut = generation.finish in (Finish.LENGTH, Finish.TIMEOUT)
+        usage = Usage(len(prompt.token_ids), len(generation.token_ids))
+        return ModelReply(call_id, int(time.time()), shown, cut, usage)
+
+    async def _prompt(self, call: ModelCall) -> Prompt:
+        characters = sum(len(message.content or "") for message in call.messages)
+        render = partial(self._prompts.prompt, call.messages, call.tools)
+        try:
+            return await self._offload.run(characters, render)
+        except ConfigError as error:
+            raise CallError(400, "invalid_request", str(error), "messages") from error
+
+    async def _generate(self, prompt: Prompt, number: int, room: int) -> Generation:
+        limit_s = self._budget.seconds_left(self._clock())
+        request = GenerationRequest(
+            key=replace(self._key, turn=number),
+            token_ids=prompt.token_ids,
+            max_tokens=room,
+            sampling=self._sampling,
+            seed=(self._key.seed * _SEED_STEP + number) % 2**31,
+            limit_s=limit_s,
+        )
+        try:
+            async with asyncio.timeout(limit_s + _GRACE_S) as limit:
+                generation = await self._policy.generate(request)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise Stalled(f"no answer of the policy within {limit_s + _GRACE_S:g} s") from error
+        if generation.finish is Finish.ABORT:
+            raise EngineError("the call was interrupted and not continued")
+        if not generation.token_ids or len(generation.logprobs) != len(generation.token_ids):
+            raise EngineError(
+                f"the engine sent {len(generation.token_ids)} tokens and {len(generation.logprobs)} "
+                "log-probabilities for a call"
+            )
+        return generation
+
+    def _parsed(
+        self, call: ModelCall, prompt: Prompt, generation: Generation
+    ) -> tuple[Generation, str, Message]:
+        """Return the generation up to its stop text, its text, and the message, with thoughts apart."""
+        generation, text = cut_at(generation, call.stop, self._chat.said)
+        message = self._chat.parse(text, tools=call.tools, prompt=prompt.token_ids[-HEAD_TOKENS:])
+        thought, said = divide(message.content or "")
+        if thought is None:
+            return generation, text, message
+        apart = {"content": said or None, "reasoning_content": thought}
+        return generation, text, message.model_copy(update=apart)
+
+    def _ended_reply(self, reason: StopReason | None = None) -> ModelReply:
+        """Return the message that ends the episode. Raises CallError(409) for an agent that goes on."""
+        if reason is not None:
+            self._budget.end(reason)
+        self._budget.count_ended_answer()
+        message = Message(role="assistant", content=ENDED)
+        return ModelReply(f"{self.id}{secrets.token_hex(4)}", int(time.time()), message, False, Usage(0, 0))
+
+    def _numbered(self, message: Message) -> Message:
+        """Return a sampled message with its tool calls numbered within the session."""
+        calls = tuple(
+            call.model_copy(update={"id": f"{self._tool_calls + place:09d}"})
+            for place, call in enumerate(message.tool_calls or ())
+        )
+        self._tool_calls += len(calls)
+        return message.model_copy(update={"tool_calls": calls}) if calls else message
+
+    def _outer(self, message: Message) -> Message:
+        """Return a message with ids of tool calls that are unique among all sessions.
+
+        Prompts have the short numbers, which all chat templates take, and which are the same whenever an
+        episode is played again.
+        """
+        calls = tuple(
+            call.model_copy(update={"id": f"{self.id}{call.id}"}) for call in message.tool_calls or ()
+        )
+        return message.model_copy(update={"tool_calls": calls}) if calls else message
+
+    def _inner(self, call: ModelCall) -> ModelCall:
+        """Return a call with the session's own numbers for its tool calls."""
+        return replace(call, messages=tuple(self._inner_message(message) for message in call.messages))
+
+    def _inner_message(self, message: Message) -> Message:
+        if message.tool_call_id:
+            return message.model_copy(update={"tool_call_id": message.tool_call_id.removeprefix(self.id)})
+        if not message.tool_calls:
+            return message
+        calls = tuple(
+            call.model_copy(update={"id": (call.id or "").removeprefix(self.id) or None})
+            for call in message.tool_calls
+        )
+        return message.model_copy(update={"tool_calls": calls})
+
+    def _finish(self, task: asyncio.Task[ModelReply]) -> None:
+        self._running.discard(task)
+        self._budget.finish()
+        if not task.cancelled():
+            task.exception()  # its client may have gone; asyncio warns of exceptions that nobody retrieves
+
+    def _check_open(self) -> None:
+        if self._sealed:
+            raise _sealed()
+
+
+def _sealed() -> CallError:
+    return CallError(409, "session_sealed", "the episode is over; this session takes no more calls")

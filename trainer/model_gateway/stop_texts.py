@@ -1,0 +1,54 @@
+"""End an answer at the first of an agent's stop texts.
+
+Engines sample until a stop token. Tokens behind the one that completes a stop text are dropped, which leaves
+the log-probabilities of those before it as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from trainer.engines.generation import Finish, Generation
+
+if TYPE_CHECKING:
+    from trainer.types import VersionSpan
+
+
+def cut_at(
+    generation: Generation, stops: Sequence[str], said: Callable[[Sequence[int]], str]
+) -> tuple[Generation, str]:
+    """Return a generation without the tokens behind its first stop text, and its text before that.
+
+    Without one of these texts in it, the generation is returned as it is.
+
+    Args:
+        generation: what was sampled.
+        stops: the texts; none is empty.
+        said: the text of tokens.
+    """
+    token_ids = generation.token_ids
+    text = said(token_ids)
+    if not any(stop in text for stop in stops):
+        return generation, text
+    kept, most = 1, len(token_ids)
+    while kept < most:
+        middle = (kept + most) // 2
+        if any(stop in said(token_ids[:middle]) for stop in stops):
+            most = middle
+        else:
+            kept = middle + 1
+    begin = min(place for stop in stops if (place := text.find(stop)) >= 0)
+    cut = replace(
+        generation,
+        token_ids=token_ids[:kept],
+        logprobs=generation.logprobs[:kept],
+        finish=Finish.STOP,
+        versions=_spans(generation.versions, kept),
+    )
+    return cut, text[:begin]
+
+
+def _spans(versions: Sequence[VersionSpan], end: int) -> tuple[VersionSpan, ...]:
+    return tuple(replace(span, end=min(span.end, end)) for span in versions if span.start < end)
