@@ -8,6 +8,8 @@
         EngineLost         its process exited; another engine may serve the turn
           EngineGone       and it is not restarted
         StaleWeights       its weights are not the learner's
+      AgentFailed          an agent raised, or exited with an error
+        AgentLost            the process that ran it ended, without its doing
       Stalled              a wait passed its deadline
         NoProgress           episodes do not progress; a restart would wait as long
       CheckpointError      a checkpoint cannot be read or does not belong to the run
@@ -48,6 +50,14 @@ class EngineGone(EngineLost):
 
 class StaleWeights(EngineError):
     """An engine samples with other weights than the learner sent."""
+
+
+class AgentFailed(TrainerError, RuntimeError):
+    """An agent raised, or exited with an error; the message has its last words."""
+
+
+class AgentLost(AgentFailed):
+    """The process that ran an agent ended, without the agent's doing."""
 
 
 class Stalled(TrainerError, TimeoutError):

@@ -11,6 +11,7 @@ Imports the contract, httpx and aiohttp; neither Ray nor FastAPI.
 
 from ._retry import RetryPolicy
 from ._wire import Exchange
+from .agent import AgentEpisode
 from .async_client import AsyncSandboxClient
 from .batching import StepBatcher
 from .episodes import AsyncEpisode, Episode
@@ -32,9 +33,11 @@ from .errors import (
     TransportError,
 )
 from .limits import ClientLimits
+from .sync_agent import SyncAgentEpisode
 from .sync_client import SandboxClient
 
 __all__ = [
+    "AgentEpisode",
     "AsyncEpisode",
     "AsyncSandboxClient",
     "AuthenticationError",
@@ -56,6 +59,7 @@ __all__ = [
     "SandboxFailure",
     "StepBatcher",
     "StepTimeout",
+    "SyncAgentEpisode",
     "TaskError",
     "TransportError",
 ]

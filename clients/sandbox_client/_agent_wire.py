@@ -1,0 +1,151 @@
+"""What an agent's episode sends and reads, whichever client carries it; no I/O."""
+
+from __future__ import annotations
+
+import json
+from secrets import token_hex
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from sandbox_contract.agents import AgentStepResult, AgentTask
+from sandbox_contract.problems import FailureClass
+
+from ._answers import invalid_response, problem_error
+from .errors import Failure, TransportError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import httpx
+    from pydantic import JsonValue
+
+    from sandbox_contract.base import JsonObject
+
+__all__ = [
+    "EPISODE_S",
+    "VARIABLES",
+    "AgentMessage",
+    "AgentProgress",
+    "call_message",
+    "no_answer",
+    "step_document",
+]
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+EPISODE_S = 600.0
+"""Seconds that a request may take: a step waits for its program."""
+VARIABLES = ("AGENT_EPISODE_URL", "OPENAI_API_KEY")
+"""Environment variables that a command finds its episode by."""
+
+AgentMessage: TypeAlias = "Mapping[str, JsonValue] | BaseModel | str"
+"""An assistant message: a dictionary, a pydantic object as SDKs return it, or its content alone."""
+
+
+class AgentProgress:
+    """What an agent knows of its episode."""
+
+    def __init__(self, url: str, api_key: str) -> None:
+        self.url = url.rstrip("/")
+        """Address of the episode at the trainer."""
+        self.api_key = api_key
+        """Key of this episode, for the model and for the episode's own address."""
+        self.finished = False
+        """The episode has ended: neither the environment nor the model takes another message."""
+        self.new_session = False
+        """The last step's messages begin a new conversation with the user."""
+        self._task: AgentTask | None = None
+        self._tools: tuple[JsonObject, ...] | None = None
+        self._headers = {"authorization": f"Bearer {api_key}"}
+
+    @property
+    def messages(self) -> tuple[JsonObject, ...]:
+        """The opening messages, in OpenAI's form: a system prompt, where there is one, and the task."""
+        return tuple(_plain(message) for message in self._known.messages)
+
+    @property
+    def tools(self) -> tuple[JsonObject, ...]:
+        """The environment's tools, in OpenAI's form; a step may change them."""
+        if self._tools is not None:
+            return self._tools
+        return tuple(_plain(tool) for tool in self._known.tools)
+
+    @property
+    def info(self) -> JsonObject:
+        """What the environment adds to the task: difficulty, category, limits."""
+        return self._known.info
+
+    @property
+    def base_url(self) -> str:
+        """Address of the model for OpenAI's SDK, with ``/v1``."""
+        return self._known.base_url
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+        return self._known.model
+
+    @property
+    def _known(self) -> AgentTask:
+        if self._task is None:
+            raise RuntimeError("the episode has not begun; enter it with a with-statement first")
+        return self._task
+
+    def _opened(self, response: httpx.Response) -> None:
+        self._task = _read(AgentTask, response)
+
+    def _stepped(self, response: httpx.Response) -> Sequence[JsonObject]:
+        result = _read(AgentStepResult, response)
+        self.finished, self.new_session = result.finished, result.new_session
+        if result.tools is not None:
+            self._tools = tuple(_plain(tool) for tool in result.tools)
+        return [_plain(message) for message in result.messages]
+
+    def _ended(self, response: httpx.Response) -> None:
+        if not response.is_success:
+            raise problem_error(response, response.content)
+        self.finished = True
+
+
+def step_document(message: AgentMessage, tool_call_id: str | None) -> JsonObject:
+    """Return the body of a step."""
+    if isinstance(message, str):
+        sent: JsonObject = {"content": message}
+    elif isinstance(message, BaseModel):
+        sent = message.model_dump(mode="json", exclude_none=True)
+    else:
+        sent = dict(message)
+    return {"message": {**sent, "role": "assistant"}, "tool_call_id": tool_call_id}
+
+
+def call_message(name: str, arguments: JsonObject | str, tool_call_id: str | None) -> JsonObject:
+    """Return the assistant message that calls one tool."""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    call: JsonObject = {
+        "id": tool_call_id or token_hex(5),
+        "type": "function",
+        "function": {"name": name, "arguments": text},
+    }
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+
+def no_answer(error: Exception) -> TransportError:
+    """Return the typed error of a request that the trainer did not answer."""
+    detail = f"the trainer gave no answer: {str(error) or type(error).__name__}"
+    return TransportError(Failure(detail, "transport_error", FailureClass.SANDBOX))
+
+
+def _plain(model: BaseModel) -> JsonObject:
+    plain: JsonObject = model.model_dump(mode="json", exclude_none=True)
+    return plain
+
+
+def _read(model: type[ModelT], response: httpx.Response) -> ModelT:
+    if not response.is_success:
+        raise problem_error(response, response.content)
+    try:
+        return model.model_validate_json(response.content)
+    except ValidationError as error:
+        detail = f"the trainer answered with something else than {model.__name__}: {error}"
+        raise invalid_response(response, detail) from error

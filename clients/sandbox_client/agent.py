@@ -1,0 +1,108 @@
+"""What an agent uses to play an episode of a training run.
+
+    from openai import AsyncOpenAI
+    from sandbox_client.agent import AgentEpisode
+
+    async def play(episode: AgentEpisode) -> None:
+        model = AsyncOpenAI(base_url=episode.base_url, api_key=episode.api_key)
+        messages = [*episode.messages]
+        while not episode.finished:
+            answer = await model.chat.completions.create(model=episode.model, messages=messages)
+            messages.append(answer.choices[0].message)
+            messages += await episode.step(answer.choices[0].message)
+
+The trainer records the calls of the model, and grades the episode when the agent has ended: neither rewards
+nor the service's own key ever reach the agent.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import httpx
+
+from ._agent_wire import EPISODE_S, VARIABLES, AgentProgress, call_message, no_answer, step_document
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from sandbox_contract.base import JsonObject
+
+    from ._agent_wire import AgentMessage
+
+__all__ = ["AgentEpisode"]
+
+
+class AgentEpisode(AgentProgress):
+    """One episode as its agent sees it. Use it as a context manager, which fetches the task."""
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str,
+        *,
+        timeout_s: float = EPISODE_S,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        """``url`` is the episode's address at the trainer, and ``timeout_s`` the limit of each request."""
+        super().__init__(url, api_key)
+        # Certificates take longer to read than the whole first request: they are for https alone.
+        transport = transport or httpx.AsyncHTTPTransport(verify=url.startswith("https:"))
+        self._client = httpx.AsyncClient(transport=transport, headers=self._headers, timeout=timeout_s)
+
+    @classmethod
+    def from_environment(cls, variables: Mapping[str, str] = os.environ) -> Self:
+        """Return the episode that a command was started for.
+
+        Raises KeyError outside of an agent's command.
+        """
+        url, api_key = (variables[name] for name in VARIABLES)
+        return cls(url, api_key)
+
+    async def __aenter__(self) -> Self:
+        self._opened(await self._send("GET", self.url))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connection. The episode itself ends with the agent."""
+        await self._client.aclose()
+
+    async def step(self, message: AgentMessage, *, tool_call_id: str | None = None) -> Sequence[JsonObject]:
+        """Send an assistant message to the environment, and return the messages that answer it.
+
+        An episode that has ended has no further answer: ``finished`` is then true, and the list empty.
+
+        Args:
+            message: the message, as the model returned it: a dictionary, an SDK's object, or its content.
+            tool_call_id: the model's call that led to this step, where the message does not have it.
+
+        Raises what SandboxClient's step raises, for the same reasons.
+        """
+        document = step_document(message, tool_call_id)
+        return self._stepped(await self._send("POST", f"{self.url}/step", document))
+
+    async def call_tool(
+        self, name: str, arguments: JsonObject | str, *, tool_call_id: str | None = None
+    ) -> str:
+        """Call one of the environment's tools, and return its answer as text."""
+        messages = await self.step(call_message(name, arguments, tool_call_id), tool_call_id=tool_call_id)
+        return "\n".join(str(message.get("content") or "") for message in messages)
+
+    async def end(self, error: str | None = None) -> None:
+        """End the episode of an agent that was not started by the trainer, or report that it failed."""
+        self._ended(await self._send("POST", f"{self.url}/end", {"error": error}))
+
+    async def _send(self, method: str, url: str, document: JsonObject | None = None) -> httpx.Response:
+        try:
+            return await self._client.request(method, url, json=document)
+        except httpx.HTTPError as error:
+            raise no_answer(error) from error
