@@ -12,6 +12,7 @@ import logging
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,7 +74,12 @@ def _own(config: ServiceConfig, *, show_logs: bool) -> Iterator[Callable[[], boo
         family.adopting(),
     ):
         try:
-            start_in_time(config, folder, family, run, show_logs=show_logs)
+            start_in_time(
+                partial(_start, config, folder, run, show_logs=show_logs),
+                _shut_down,
+                family,
+                config.fleet.start_timeout_s,
+            )
             yield lambda: {process.name for process in family.alive()} >= ESSENTIAL
         finally:
             family.alive()
@@ -84,18 +90,23 @@ def _own(config: ServiceConfig, *, show_logs: bool) -> Iterator[Callable[[], boo
 
 
 def start_in_time(
-    config: ServiceConfig, folder: Path, family: Descendants, run: str, *, show_logs: bool
+    start: Callable[[], None], shut_down: Callable[[], None], family: Descendants, timeout_s: float
 ) -> None:
-    """Start Ray, and retry until the deadline: it gives a node 30 s, too few on a busy machine."""
-    deadline = Deadline.after(config.fleet.start_timeout_s)
+    """Start Ray, and retry until the deadline: it gives a node 30 s, too few on a busy machine.
+
+    Args:
+        start: starts Ray; raises NotReadyError when Ray did not start in its own time.
+        shut_down: ends what a failed start left in this process.
+        family: the processes of the cluster, which are killed after a failed start.
+        timeout_s: seconds after which no other attempt begins.
+    """
+    deadline = Deadline.after(timeout_s)
     for attempt in itertools.count(1):
         try:
-            # Only while Ray starts: other processes that this one starts must not be killed with the cluster.
-            with _environment({MARKER: run}), _on_loopback():
-                _start(config, folder, show_logs=show_logs)
+            start()
         except NotReadyError as error:
             family.alive()
-            _shut_down()
+            shut_down()
             family.end(0.0)
             if deadline.passed or attempt == STARTS:
                 raise NotReadyError(
@@ -107,18 +118,20 @@ def start_in_time(
             return
 
 
-def _start(config: ServiceConfig, folder: Path, *, show_logs: bool) -> None:
+def _start(config: ServiceConfig, folder: Path, run: str, *, show_logs: bool) -> None:
     import ray
 
     try:
-        ray.init(
-            address="local",
-            include_dashboard=config.fleet.dashboard,
-            object_store_memory=config.fleet.object_store_mib * 1024 * 1024,
-            log_to_driver=show_logs,
-            configure_logging=False,
-            _temp_dir=str(folder),
-        )
+        # Only while Ray starts: other processes that this one starts must not be killed with the cluster.
+        with _environment({MARKER: run}), _on_loopback():
+            ray.init(
+                address="local",
+                include_dashboard=config.fleet.dashboard,
+                object_store_memory=config.fleet.object_store_mib * 1024 * 1024,
+                log_to_driver=show_logs,
+                configure_logging=False,
+                _temp_dir=str(folder),
+            )
     except ValueError:
         raise  # An invalid argument: a retry would fail, too.
     except Exception as error:  # Ray raises a plain Exception after its timeout

@@ -47,7 +47,7 @@ NODE_LABEL = "sandbox-service.node"
 ENVIRONMENT_LABEL = "sandbox-service.environment"
 _NAME_PREFIX = "sandbox-"
 
-_REMOVE_S = 30.0
+REMOVE_S = 30.0
 """How long to keep trying to remove a box while the engine does not answer, because it restarts."""
 _REMOVE_TRY_S = 10.0
 _PIDS_OF_THE_RUNNER = 16
@@ -108,7 +108,7 @@ class ContainerBody:
         return f"exit code {state.exit_code}{memory}{f', {state.error}' if state.error else ''}"
 
     async def remove(self) -> None:
-        deadline = time.monotonic() + _REMOVE_S
+        deadline = time.monotonic() + REMOVE_S
         pause = 0.1
         while True:
             try:
@@ -234,7 +234,7 @@ class ContainerFactory:
 
     async def sweep(self) -> int:
         names = await self._engine.containers({NODE_LABEL: self._node})
-        await asyncio.gather(*(self._engine.remove(name, _REMOVE_S) for name in names))
+        await asyncio.gather(*(self._engine.remove(name, REMOVE_S) for name in names))
         await asyncio.to_thread(self._state.clear_sockets)
         return len(names)
 

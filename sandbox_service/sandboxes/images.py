@@ -47,7 +47,7 @@ _PULL_S = 600.0
 _BOOTSTRAP_S = 1200.0
 _BUILD_S = 300.0
 _PACKAGES_S = 900.0
-_PROGRESS_EVERY_S = 5.0
+PROGRESS_EVERY_S = 5.0
 """Seconds between two progress reports of a long build."""
 
 
@@ -178,14 +178,19 @@ async def _bootstrap(tarball: Path, progress: Callable[[str], None]) -> None:
         raise ServiceError(ErrorCode.SANDBOX_FAILED, f"the base image could not be built: {last}")
 
 
-async def copy_to_log(output: asyncio.StreamReader, log: Path, progress: Callable[[str], None]) -> str:
-    """Write the output to a log, report progress every few seconds, and return the last line."""
+async def copy_to_log(
+    output: asyncio.StreamReader,
+    log: Path,
+    progress: Callable[[str], None],
+    every_s: float = PROGRESS_EVERY_S,
+) -> str:
+    """Write the output to a log, report progress every ``every_s`` seconds, and return the last line."""
     last, lines, reported = "", 0, time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as file:
         while True:
             try:
-                line = await asyncio.wait_for(output.readline(), _PROGRESS_EVERY_S)
+                line = await asyncio.wait_for(output.readline(), every_s)
             except TimeoutError:
                 line = None
             if line == b"":
@@ -193,7 +198,7 @@ async def copy_to_log(output: asyncio.StreamReader, log: Path, progress: Callabl
             if line is not None:
                 file.write(line)
                 lines, last = lines + 1, line.decode(errors="replace").strip() or last
-            if time.monotonic() - reported >= _PROGRESS_EVERY_S:
+            if time.monotonic() - reported >= every_s:
                 reported = time.monotonic()
                 file.flush()
                 progress(f"building the base image, {lines} lines so far: {last}")

@@ -56,7 +56,7 @@ class Channel(asyncio.Protocol):
         """Whether frames can be sent without waiting."""
         if self.closed or self._outbox_bytes > self._write_buffer:
             return False
-        return not self._paused or self._unread_bytes() <= self._write_buffer
+        return not self._paused or self.unsent_bytes <= self._write_buffer
 
     def send(self, frame: Frame, request_id: int | None = None) -> None:
         """Queue a frame, to be written at the end of this iteration. Raises FrameError if it is too large."""
@@ -191,7 +191,9 @@ class Channel(asyncio.Protocol):
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
-    def _unread_bytes(self) -> int:
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that wait until the peer reads."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def _send_large(self, frame: Frame, request_id: int | None) -> None:

@@ -62,6 +62,11 @@ class MultiplexedClient:
         """Whether a connection is open."""
         return self._link is not None
 
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes of the open connection that wait until the peer reads."""
+        return 0 if self._link is None else self._link.unsent_bytes
+
     async def connect(self, timeout_s: float) -> None:
         """Open the connection now, trying again until the deadline."""
         await self._wait_for_link(asyncio.get_running_loop().time() + timeout_s)

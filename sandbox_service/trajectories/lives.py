@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from sandbox_service.config import StoreConfig
 
 
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+"""File with an id that changes with each start of the machine."""
 
 
 def is_complete(connection: Connection, supervisor: str) -> bool:
@@ -62,6 +63,6 @@ def end_life(connection: Connection, supervisor: str) -> None:
 def _boot_id() -> str:
     """Return the kernel's id of this boot; where it cannot be read, an id that matches no boot."""
     try:
-        return _BOOT_ID.read_text().strip()
+        return BOOT_ID.read_text().strip()
     except OSError:
         return uuid4().hex

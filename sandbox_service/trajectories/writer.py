@@ -57,6 +57,8 @@ class WriterStats:
     """Bytes of their bodies."""
     written: int
     """Records written since the start."""
+    transactions: int
+    """Transactions that wrote them."""
     rejected: int
     """Records that the database can never take; each was logged."""
     stuck_s: float
@@ -80,6 +82,7 @@ class Writer:
         self._queued = 0
         self._bytes = 0
         self._written = 0
+        self._transactions = 0
         self._rejected = 0
         self._trying_since: float | None = None
         self._last_error = ""
@@ -160,6 +163,7 @@ class Writer:
                 len(self._queue),
                 self._bytes,
                 self._written,
+                self._transactions,
                 self._rejected,
                 self._stuck_s(),
                 self._last_error,
@@ -267,6 +271,7 @@ class Writer:
                 self._queue.popleft()
                 self._bytes -= _size(record)
             self._written += len(batch) - rejected
+            self._transactions += 1
             self._rejected += rejected
             through = self._written + self._rejected
             while self._waiting and self._waiting[0][0] <= through:

@@ -87,6 +87,11 @@ class WorkerPlayer:
         self._prepared: dict[tuple[int, int], EpisodeWorker] = {}
         self._looking: list[asyncio.Task[None]] = []
 
+    @property
+    def lost(self) -> frozenset[str]:
+        """Names of the workers that failed and have not answered since."""
+        return frozenset(self._lost)
+
     async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
         """One episode of a group; a worker that is lost is a note on it."""
         if not self._looking:

@@ -38,44 +38,45 @@ class Adam:
     """Keep the moments in float32, next to the weights."""
 
     def __init__(self, groups: Groups, config: OptimizerConfig) -> None:
-        self._adam: torch.optim.Optimizer = torch.optim.AdamW(
+        self.wrapped: torch.optim.Optimizer = torch.optim.AdamW(
             groups, betas=config.betas, eps=config.epsilon, fused=True
         )
+        """The optimizer of torch or torchao; ``WaitingAdam`` has one for each slice instead."""
         for parameter in self._parameters():
-            self._adam.state[parameter] = {
+            self.wrapped.state[parameter] = {
                 "step": torch.zeros((), device=parameter.device),
                 **{name: torch.zeros_like(parameter) for name in MOMENTS},
             }
 
     def step(self, factor: float) -> None:
         """Apply the gradients, with each group's learning rate multiplied by ``factor``."""
-        for group in self._adam.param_groups:
+        for group in self.wrapped.param_groups:
             group["lr"] = group["base_rate"] * factor
-        self._adam.step()
+        self.wrapped.step()
 
     def moments(self, parameter: Parameter) -> dict[str, Tensor]:
         """Return both moments of a parameter, to save them or to load into them and pass them to ``load``."""
-        return {name: self._adam.state[parameter][name] for name in MOMENTS}
+        return {name: self.wrapped.state[parameter][name] for name in MOMENTS}
 
     def load(self, parameter: Parameter, moments: dict[str, Tensor]) -> None:
         """Replace the moments with these."""
         for name, moment in moments.items():
-            kept = self._adam.state[parameter][name]
+            kept = self.wrapped.state[parameter][name]
             if kept is not moment:
                 kept.copy_(moment)
 
     @property
     def updates(self) -> int:
         """Number of updates applied so far."""
-        return int(self._adam.state[next(self._parameters())]["step"])
+        return int(self.wrapped.state[next(self._parameters())]["step"])
 
     @updates.setter
     def updates(self, count: int) -> None:
         for parameter in self._parameters():
-            self._adam.state[parameter]["step"].fill_(count)
+            self.wrapped.state[parameter]["step"].fill_(count)
 
     def _parameters(self) -> Iterator[Parameter]:
-        for group in self._adam.param_groups:
+        for group in self.wrapped.param_groups:
             yield from group["params"]
 
 
@@ -144,7 +145,7 @@ class EightBitAdam(Adam):
                 "optimizer.moments=8bit needs the package torchao: pip install 'training-sandbox[gpu]'"
             ) from error
         # torchao keeps learning rates as tensors, and converts the rate of each group to one.
-        self._adam = AdamW8bit(groups, betas=config.betas, eps=config.epsilon, block_size=EIGHT_BIT_BLOCK)
+        self.wrapped = AdamW8bit(groups, betas=config.betas, eps=config.epsilon, block_size=EIGHT_BIT_BLOCK)
         parameters = list(self._parameters())
         kept = [parameter.grad for parameter in parameters]
         for parameter in parameters:
@@ -159,22 +160,22 @@ class EightBitAdam(Adam):
         self.updates = 0
 
     def step(self, factor: float) -> None:
-        for group in self._adam.param_groups:
+        for group in self.wrapped.param_groups:
             group["lr"].fill_(cast("float", group["base_rate"]) * factor)
         on_cpu = next(self._parameters()).device.type == "cpu"
         # Compiled kernels are for GPUs; a CPU would need a C++ compiler for them.
         with torch.compiler.set_stance("force_eager" if on_cpu else "default"):
-            self._adam.step()
+            self.wrapped.step()
 
     def moments(self, parameter: Parameter) -> dict[str, Tensor]:
         return {
-            name: _in_host_memory(_dequantised(self._adam.state[parameter][name], parameter))
+            name: _in_host_memory(_dequantised(self.wrapped.state[parameter][name], parameter))
             for name in MOMENTS
         }
 
     def load(self, parameter: Parameter, moments: dict[str, Tensor]) -> None:
         for name, moment in moments.items():
-            kept: Any = _local(self._adam.state[parameter][name])
+            kept: Any = _local(self.wrapped.state[parameter][name])
             numbers = _local(moment).to(kept.device)
             if hasattr(kept, "codes"):
                 _quantise(numbers, kept.codes, kept.scale, kept.qmap)

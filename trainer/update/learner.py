@@ -73,16 +73,19 @@ class Learner:
         self.device = torch.device(device)
         self._folder = model_folder
         mesh = Mesh.of(learner, rank, world)
-        self._model = Parallel(make_model(model_folder, settings, self.device), learner, self.device, mesh)
-        self._meter = Meter(self._model.core, self.device, world, half=self._model.half)
+        self.model = Parallel(make_model(model_folder, settings, self.device), learner, self.device, mesh)
+        """The model as it is placed on the ranks."""
+        self._meter = Meter(self.model.core, self.device, world, half=self.model.half)
         budget, layout = learner.micro_batch_tokens, learner.layout
         self._share = RankShare(mesh, budget, layout)
-        self._scorer = Scorer(self._model, budget, layout)
+        self._scorer = Scorer(self.model, budget, layout)
         self._temperature = settings.temperature or 1.0  # 0 rows: evaluation only
-        self._updater = Updater(self._model, budget, layout, settings.algorithm, self._temperature)
+        self._updater = Updater(self.model, budget, layout, settings.algorithm, self._temperature)
         self._kl = AdaptiveCoefficient.of(settings.algorithm.kl)
-        self._optimizer: Optimizer | None = None
-        self._reference: Reference | None = None
+        self.optimizer: Optimizer | None = None
+        """The optimizer of the current stage; None before ``begin``."""
+        self.reference: Reference | None = None
+        """Copy of the weights at the start of the stage, if the algorithm compares with it."""
         self._writer: TensorWriter | None = None
 
     @property
@@ -96,14 +99,14 @@ class Learner:
         """
         rate = self.settings.algorithm.value.learning_rate
         waiting = self.settings.learner.offload == "optimizer"
-        self._optimizer = Optimizer(self._model.core, optimizer, steps, rate, waiting=waiting)
+        self.optimizer = Optimizer(self.model.core, optimizer, steps, rate, waiting=waiting)
         self._kl = AdaptiveCoefficient.of(self.settings.algorithm.kl)
         if self.settings.algorithm.needs_reference:
-            self._reference = Reference(self._optimizer.parameters)
+            self.reference = Reference(self.optimizer.parameters)
 
     def to_annotate(self, batch: Batch) -> frozenset[int]:
         """Return indices of the samples whose tokens ``annotate`` needs on this rank."""
-        asks = batch.objective is Objective.REINFORCE and not (self._asks_once and self._reference is None)
+        asks = batch.objective is Objective.REINFORCE and not (self._asks_once and self.reference is None)
         return self._share.to_score(batch) if asks else frozenset()
 
     def to_learn(self, batch: Batch) -> frozenset[int]:
@@ -134,8 +137,8 @@ class Learner:
                     replace(sample, values_T=values_T)
                     for sample, values_T in zip(samples, scores.values, strict=True)
                 ]
-        if self._reference is not None:
-            with self._reference.in_place():
+        if self.reference is not None:
+            with self.reference.in_place():
                 found = self._scorer.score(rows, self._temperature).logprobs
             samples = [
                 replace(sample, ref_logprobs_T=logprobs_T)
@@ -158,7 +161,7 @@ class Learner:
             norms.append(self._updater.update(data, minibatch, optimizer, sums, coefficient, table))
         rate = optimizer.rate
         optimizer.done += 1
-        losses, totals = sums.over_ranks(self._model.world)
+        losses, totals = sums.over_ranks(self.model.world)
         metrics = reported(losses, {"tokens": 0.0, **totals}, len(norms))
         if seen is not None:
             samples = self._trained(batch, seen)
@@ -192,18 +195,18 @@ class Learner:
 
         Adapters are merged; a tied output layer also comes under its own name.
         """
-        yield from merged_weights(self._model.core)
+        yield from merged_weights(self.model.core)
 
     def adapter(self, folder: Path) -> None:
         """Write the LoRA adapter in PEFT's format; collective. Raises ValueError without one."""
         lora = self.settings.learner.lora
         if lora is None:
             raise ValueError("this run has no adapter: it trains all weights (learner.lora is not set)")
-        write_adapter(self._model.core, lora, str(self._folder), folder, write=self.rank == 0)
+        write_adapter(self.model.core, lora, str(self._folder), folder, write=self.rank == 0)
 
     def export(self, folder: Path) -> None:
         """Write the model, with adapters merged, and its tokenizer in Hugging Face's format; collective."""
-        write_model(self._model.core, folder, write=self.rank == 0)
+        write_model(self.model.core, folder, write=self.rank == 0)
 
     def save(self, folder: Path) -> Future[object]:
         """Start saving everything that the next update depends on, each rank its part; collective.
@@ -221,7 +224,7 @@ class Learner:
                 done=optimizer.done,
                 updates=optimizer.updates,
                 kl_coefficient=self._kl.value,
-                world=self._model.world,
+                world=self.model.world,
                 shapes={name: list(tensor.shape) for name, tensor in tensors.items()},
             )
             write_note(folder, note)
@@ -248,9 +251,9 @@ class Learner:
         return updates == 1 and algorithm.kl.place != "reward" and not algorithm.needs_values
 
     def _ready(self) -> Optimizer:
-        if self._optimizer is None:
+        if self.optimizer is None:
             raise RuntimeError("begin() has to be called before this")
-        return self._optimizer
+        return self.optimizer
 
     def _minibatches(self, batch: Batch, rows: int) -> Iterator[list[int]]:
         """Yield the rows of each update; repeating a step gives the same rows."""
@@ -272,7 +275,7 @@ class Learner:
                 old_logprobs_T=first_T if sample.old_logprobs_T is None else sample.old_logprobs_T,
                 logprobs_T=sampling_T,
             )
-            for sample, first_T, sampling_T in zip(samples, *seen.read(self._model.world), strict=True)
+            for sample, first_T, sampling_T in zip(samples, *seen.read(self.model.world), strict=True)
         ]
 
     def _adapt(self, samples: list[Sample]) -> dict[str, float]:
@@ -288,6 +291,6 @@ class Learner:
         optimizer = self._ready()
         tensors = {f"weight.{name}": value.detach() for name, value in optimizer.parameters.items()}
         tensors |= {f"{_MOMENT}{name}": value for name, value in optimizer.moments().items()}
-        if self._reference is not None:
-            tensors |= {f"reference.{name}": value for name, value in self._reference.values.items()}
+        if self.reference is not None:
+            tensors |= {f"reference.{name}": value for name, value in self.reference.values.items()}
         return tensors

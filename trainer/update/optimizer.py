@@ -61,7 +61,8 @@ class Optimizer:
             name: parameter for name, parameter in core.named_parameters() if parameter.requires_grad
         }
         kind = EightBitAdam if config.moments == "8bit" else WaitingAdam if waiting else Adam
-        self._adam = kind(self._groups(value_rate), config)
+        self.adam = kind(self._groups(value_rate), config)
+        """Applies the gradients and keeps the moments."""
 
     def _groups(self, value_rate: float | None) -> list[dict[str, object]]:
         groups: dict[tuple[float, float], list[Parameter]] = {}
@@ -94,7 +95,7 @@ class Optimizer:
         norm = torch.nn.utils.clip_grad_norm_(self.parameters.values(), most, foreach=True)
         value = float(full(norm))
         if math.isfinite(value):
-            self._adam.step(rate_factor(self.config, self.done, self.steps))
+            self.adam.step(rate_factor(self.config, self.done, self.steps))
         return value
 
     def moments(self) -> dict[str, Tensor]:
@@ -102,19 +103,19 @@ class Optimizer:
         return {
             f"{moment}.{name}": tensor
             for name, parameter in self.parameters.items()
-            for moment, tensor in self._adam.moments(parameter).items()
+            for moment, tensor in self.adam.moments(parameter).items()
         }
 
     def load(self, moments: Mapping[str, Tensor]) -> None:
         """Restore the state that ``moments`` returned and that was loaded into."""
         for name, parameter in self.parameters.items():
-            self._adam.load(parameter, {moment: moments[f"{moment}.{name}"] for moment in MOMENTS})
+            self.adam.load(parameter, {moment: moments[f"{moment}.{name}"] for moment in MOMENTS})
 
     @property
     def updates(self) -> int:
         """Number of updates applied so far."""
-        return self._adam.updates
+        return self.adam.updates
 
     @updates.setter
     def updates(self, count: int) -> None:
-        self._adam.updates = count
+        self.adam.updates = count

@@ -300,7 +300,6 @@ async def test_what_an_earlier_service_left_is_swept_and_others_boxes_stay(kind,
     config = configuration(kind, state_dir)
     earlier = await open_factory(config, f"{factory.node}a")
     left = await earlier.start(ECHO, nothing, nothing)
-    await left._connection.close()
     await earlier.close()
     other = await start(ECHO)
     heir = await open_factory(config, f"{factory.node}a")
@@ -308,6 +307,7 @@ async def test_what_an_earlier_service_left_is_swept_and_others_boxes_stay(kind,
     assert await heir.sweep() == 0
     await heir.close()
     assert (await other.request(Frame(Op.PING, 0), 20)).op is Op.REPLY
+    await left.destroy()
     await left.destroy()
 
 

@@ -3,12 +3,10 @@
 import os
 import subprocess
 import sys
-from contextlib import nullcontext
 
 import pytest
 
-from deploy import ray_cluster
-from deploy.ray_cluster import STARTS, node_variables, start_in_time
+from deploy.ray_cluster import MARKER, STARTS, node_variables, start_in_time
 from local_processes.descendants import Descendants
 from local_processes.readiness import NotReadyError
 from sandbox_service.config import ServiceConfig
@@ -31,7 +29,7 @@ class Starts:
         self.left: list[subprocess.Popen[bytes]] = []
         self.alive_before: list[int] = []
 
-    def __call__(self, *_: object, **__: object) -> None:
+    def __call__(self) -> None:
         self.alive_before.append(sum(process.poll() is None for process in self.left))
         if len(self.left) == self.failures:
             return
@@ -41,15 +39,12 @@ class Starts:
 
 @pytest.fixture
 def start(monkeypatch):
-    def start(failures: int, **fleet: float) -> Starts:
+    monkeypatch.setenv(MARKER, "run")
+
+    def start(failures: int, timeout_s: float = 300.0) -> Starts:
         starts = Starts(failures)
-        monkeypatch.setattr(ray_cluster, "_start", starts)
-        monkeypatch.setattr(ray_cluster, "_shut_down", lambda: None)
-        monkeypatch.setattr(ray_cluster, "_on_loopback", nullcontext)
-        config = ServiceConfig.model_validate({"fleet": fleet})
-        family = Descendants(ray_cluster.MARKER, "run")
         try:
-            start_in_time(config, None, family, "run", show_logs=False)
+            start_in_time(starts, lambda: None, Descendants(MARKER, "run"), timeout_s)
         finally:
             for process in starts.left:
                 process.kill()
@@ -67,4 +62,4 @@ def test_a_start_that_keeps_failing_says_what_may_help(start):
     with pytest.raises(NotReadyError, match=r"timed out \(4 attempts; on a busy machine, try again"):
         start(STARTS)
     with pytest.raises(NotReadyError, match=r"\(1 attempts; .*fleet.start_timeout_s, which is 1e-09"):
-        start(1, start_timeout_s=1e-9)
+        start(1, timeout_s=1e-9)

@@ -28,7 +28,7 @@ _turns = official("eval_checker.multi_turn_eval.multi_turn_checker")
 _ast = official("eval_checker.ast_eval.ast_checker")
 _agentic = official("eval_checker.agentic_eval.agentic_checker")
 _languages = official("constants.enums").Language
-_CPU_S = 5.0
+VERDICT_CPU_S = 5.0
 """CPU time of one verdict; those on solutions take well below a second."""
 _names = itertools.count()
 _methods: dict[type, list[tuple[str, object]]] = {}
@@ -95,7 +95,7 @@ def check_answer(text: str, truth: list[str]) -> CheckerVerdict:
 
 def _judge(who: str, check: Callable[[], JsonObject]) -> CheckerVerdict:
     try:
-        with cpu_budget(_CPU_S):
+        with cpu_budget(VERDICT_CPU_S):
             verdict = check()
     except OverBudget:
         return CheckerVerdict(False, f"{who}out_of_time")

@@ -165,7 +165,7 @@ async def test_an_engine_that_is_away_for_a_moment_still_removes_the_box(state):
 
 
 async def test_an_engine_that_stays_away_does_not_make_destroy_raise(state, monkeypatch):
-    monkeypatch.setattr(container, "_REMOVE_S", 0.0)
+    monkeypatch.setattr(container, "REMOVE_S", 0.0)
     engine = RunnerEngine()
     box = await make(engine, state).start(SPEC, nothing, nothing)
     engine.remove_errors = [ServiceError(ErrorCode.SANDBOX_FAILED, "connection refused")] * 9
@@ -175,7 +175,7 @@ async def test_an_engine_that_stays_away_does_not_make_destroy_raise(state, monk
 
 
 async def test_what_could_not_be_removed_goes_when_the_engine_is_back(state, monkeypatch):
-    monkeypatch.setattr(container, "_REMOVE_S", 0.0)
+    monkeypatch.setattr(container, "REMOVE_S", 0.0)
     engine = RunnerEngine()
     factory = make(engine, state)
     first = await factory.start(SPEC, nothing, nothing)
@@ -209,24 +209,35 @@ async def test_a_sweep_removes_what_carries_the_nodes_label_and_nothing_else(sta
     assert list(state.sockets.iterdir()) == []
 
 
-async def test_a_start_that_is_cancelled_after_its_box_stands_removes_the_box(state):
+async def test_a_start_that_is_cancelled_after_its_box_stands_removes_the_box(state, monkeypatch):
+    monkeypatch.setattr(container, "REMOVE_S", 0.0)
     removing = asyncio.Event()
 
     class SlowEngine(RunnerEngine):
+        slow = frozenset()
+
         async def remove(self, name, timeout_s):
-            if name == "left":
+            if name in self.slow:
                 removing.set()
                 await asyncio.Event().wait()
             await super().remove(name, timeout_s)
 
     engine = SlowEngine()
     factory = make(engine, state)
-    factory._left.add("left")
+    first = await factory.start(SPEC, nothing, nothing)
+    runner = engine.runner
+    engine.remove_errors = [ServiceError(ErrorCode.SANDBOX_FAILED, "connection refused")]
+    await first.destroy()
+    engine.slow = frozenset(engine.running)
     start = asyncio.create_task(factory.start(SPEC, nothing, nothing))
     await removing.wait()
     start.cancel()
     with pytest.raises(asyncio.CancelledError):
         await start
-    assert engine.running == {}
-    assert factory._left == {"left"}
+    assert list(engine.running) == [first.sandbox_id]
+    engine.slow = frozenset()
+    second = await factory.start(SPEC, nothing, nothing)
+    assert list(engine.running) == [second.sandbox_id]
+    await second.destroy()
+    runner.die()
     await factory.close()

@@ -97,8 +97,7 @@ async def test_what_a_bootstrap_prints_goes_to_a_log_and_its_last_line_is_kept(t
     assert said == []
 
 
-async def test_a_quiet_bootstrap_says_how_far_it_is(tmp_path, monkeypatch):
-    monkeypatch.setattr(images, "_PROGRESS_EVERY_S", 0.001)
+async def test_a_quiet_bootstrap_says_how_far_it_is(tmp_path):
     output = asyncio.StreamReader()
     said: list[str] = []
 
@@ -106,5 +105,5 @@ async def test_a_quiet_bootstrap_says_how_far_it_is(tmp_path, monkeypatch):
         said.append(line)
         output.feed_eof()
 
-    await images.copy_to_log(output, tmp_path / "base.log", hear)
+    await images.copy_to_log(output, tmp_path / "base.log", hear, every_s=0.001)
     assert said[0].startswith("building the base image, 0 lines so far")

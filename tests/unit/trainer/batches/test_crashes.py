@@ -129,8 +129,7 @@ async def end(made):
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
-    if hasattr(made, "_writer"):
-        made._writer.close()
+    await made.close()
 
 
 @pytest.mark.parametrize("staleness", [0, 2])

@@ -106,7 +106,7 @@ async def test_a_lost_worker_plays_nothing_until_it_answers_again():
     waiting = play(player, 6)
     await until(lambda: 6 in other.played)
     lost.error, lost.gone = None, False
-    await until(lambda: not player._lost)
+    await until(lambda: not player.lost)
     await player.play(SPEC, 7, None)
     assert lost.played[-1] == 7
     other.go.set()

@@ -116,7 +116,7 @@ def test_a_snapshot_is_as_large_as_its_file(folder, tmp_path):
         config.checkpoint,
         shape,
         "cpu",
-        tied=learner._model.core.language.config.tie_word_embeddings,
+        tied=learner.model.core.language.config.tie_word_embeddings,
         checkpoint_size=0,
         object_store=0,
         downloaded=False,

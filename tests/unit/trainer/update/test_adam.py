@@ -93,7 +93,7 @@ def test_eight_bits_take_the_memory_that_is_foreseen(tmp_path):
     learner.begin(config.learner.optimizer, 10)
     learner.update(learner.annotate(small_batch()))
     kept = 0
-    for state in learner._optimizer._adam._adam.state.values():
+    for state in learner.optimizer.adam.wrapped.state.values():
         for name in adam.MOMENTS:
             moment = state[name]
             parts = (moment.codes, moment.scale) if hasattr(moment, "codes") else (moment,)
@@ -110,8 +110,8 @@ def test_eight_bits_of_shards_are_saved_and_loaded_as_shards(tmp_path):
         learner = Learner(folder, run_config(learner=settings).learner_settings, "cpu", 0, 2)
         learner.begin(learner.settings.learner.optimizer, 10)
         learner.update(learner.annotate(small_batch()))
-        optimizer = learner._optimizer
-        states = optimizer._adam._adam.state.values()
+        optimizer = learner.optimizer
+        states = optimizer.adam.wrapped.state.values()
         assert any(hasattr(state["exp_avg"].to_local(), "codes") for state in states)
         moments = optimizer.moments()
         optimizer.load(moments)

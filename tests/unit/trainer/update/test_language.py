@@ -73,7 +73,7 @@ def test_a_base_in_16_bits_learns_what_one_in_32_does(folder):
 
 def test_merging_adds_an_adapter_without_rounding_it_away(folder):
     trained, _ = learned(folder, **HALF)
-    layer = trained._model.core.language.model.layers[0].mlp.up_proj
+    layer = trained.model.core.language.model.layers[0].mlp.up_proj
     delta = layer.lora_B["default"].weight @ layer.lora_A["default"].weight * layer.scaling["default"]
     found = dict(trained.named_weights())["model.layers.0.mlp.up_proj.weight"]
     assert found.dtype == torch.float32

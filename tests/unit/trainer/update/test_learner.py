@@ -307,7 +307,7 @@ def test_bfloat16_is_for_computing_and_what_is_trained_stays_in_float32(folder, 
     assert 1e-4 < np.abs(exact - rough).max() < 0.2
     steps_of(learner, small_batch(0), small_batch(1))
     after = weights_of(learner)
-    trained = [weight for weight in learner._model.core.parameters() if weight.requires_grad]
+    trained = [weight for weight in learner.model.core.parameters() if weight.requires_grad]
     assert {weight.dtype for weight in trained} == {torch.float32}
     assert not torch.equal(
         before["model.layers.0.mlp.up_proj.weight"], after["model.layers.0.mlp.up_proj.weight"]

@@ -55,32 +55,32 @@ WAYS = {
 def test_states_are_what_torch_has(folder, world, way):
     with one_of(world):
         learner = a_learner(folder, world, **WAYS[way])
-        core, optimizer = learner._model.core, learner._optimizer
+        core, optimizer = learner.model.core, learner.optimizer
         expected = rank_memory(
-            shape_of_core(core), learner.settings.learner, learner._model.mesh, half=False, reference=True
+            shape_of_core(core), learner.settings.learner, learner.model.mesh, half=False, reference=True
         )
         learner.update(learner.annotate(small_batch(words=WORDS)))
         assert storage(core.parameters()) == expected.weights
         gradients = [each.grad for each in optimizer.parameters.values()]
         assert storage(gradients) == pytest.approx(expected.gradients, rel=0.02)
         assert storage(optimizer.moments().values()) == expected.moments
-        assert storage(learner._reference.values.values()) == expected.reference
+        assert storage(learner.reference.values.values()) == expected.reference
 
 
 def test_a_rank_alone_has_all_states(folder):
     learner = a_learner(folder, 1)
-    core = learner._model.core
+    core = learner.model.core
     expected = rank_memory(shape_of_core(core), learner.settings.learner, Mesh(), half=False)
     learner.update(learner.annotate(small_batch(words=WORDS)))
     assert storage(core.parameters()) == expected.weights == 4 * shape_of_core(core).parameters
     assert storage(each.grad for each in core.parameters()) == expected.gradients
-    assert storage(learner._optimizer.moments().values()) == expected.moments
+    assert storage(learner.optimizer.moments().values()) == expected.moments
 
 
 def test_a_folder_tells_the_shape_without_loading_weights(folder):
     config = run_config(learner={"lora": {"rank": 4}}, algorithm={"advantage": {"kind": "gae"}})
     learner = Learner(folder, config.learner_settings, "cpu")
-    assert shape_of(folder, config.learner_settings) == shape_of_core(learner._model.core)
+    assert shape_of(folder, config.learner_settings) == shape_of_core(learner.model.core)
 
 
 def test_offloaded_states_are_in_host_memory(folder):
@@ -143,19 +143,19 @@ def test_the_peak_of_an_update_is_foreseen(folder, dtype, checkpointing):
         learner = a_learner(
             folder, 8, sharding="fsdp2", dtype=dtype, gradient_checkpointing=checkpointing, layout="packed"
         )
-        core, batch = learner._model.core, small_batch(rows=64, longest=32, words=WORDS)
+        core, batch = learner.model.core, small_batch(rows=64, longest=32, words=WORDS)
         shape = shape_of_core(core)
-        tracker = FSDPMemTracker(core, learner._optimizer._adam._adam)
+        tracker = FSDPMemTracker(core, learner.optimizer.adam.wrapped)
         annotated = learner.annotate(batch)
         lengths = [len(sample) for sample in batch.samples]
-        (mine,) = rank_micro_batches(lengths, range(64), learner._model.mesh, 100_000, "packed")
+        (mine,) = rank_micro_batches(lengths, range(64), learner.model.mesh, 100_000, "packed")
         with tracker:
             learner.update(annotated)
         (peak,) = tracker.get_tracker_snapshot("peak").values()
         expected = rank_memory(
             shape,
             learner.settings.learner,
-            learner._model.mesh,
+            learner.model.mesh,
             half=dtype == "bfloat16",
             tokens=sum(lengths[row] for row in mine),
             logit_rows=sum(int(batch.samples[row].mask_T.sum()) for row in mine),

@@ -63,8 +63,7 @@ def test_ordinary_calls_are_not_refused(engine, math, method, arguments):
 
 
 def test_our_results_are_those_of_the_official_runner(engine, catalog):
-    from sandbox_service.environments.bfcl.box import checkers
-
+    official = engine.official("eval_checker.multi_turn_eval.multi_turn_utils")
     for task_id in catalog.task_ids("multi_turn")[::40]:
         task = catalog.files.task(task_id)
         long_context = "long_context" in task_id
@@ -75,7 +74,7 @@ def test_our_results_are_those_of_the_official_runner(engine, catalog):
             ours = [
                 engine.call(objects[catalog.files.owners[name]], name, given).text for name, given in calls
             ]
-            theirs, _ = checkers._turn_state.execute_multi_turn_func_call(
+            theirs, _ = official.execute_multi_turn_func_call(
                 [engine.call_text(name, given) for name, given in calls],
                 plain["config"],
                 plain["classes"],

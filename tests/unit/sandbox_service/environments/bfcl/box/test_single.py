@@ -106,7 +106,7 @@ def test_arguments_of_any_form_are_wrong_not_failures(play, catalog, value):
 def test_an_answer_that_the_checker_would_take_for_ever_over_is_wrong(play, monkeypatch):
     from sandbox_service.environments.bfcl.box import checkers
 
-    monkeypatch.setattr(checkers, "_CPU_S", 0.5)
+    monkeypatch.setattr(checkers, "VERDICT_CPU_S", 0.5)
     episode = play("simple_javascript_2")
     # The pattern for lists of lists tries every way to cut this one up, and there are 2**60.
     status = "[[a]" + ",[a]" * 60 + "x"

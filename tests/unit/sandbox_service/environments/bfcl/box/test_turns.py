@@ -119,15 +119,16 @@ def test_unanswered_turns_count_as_failed(play, catalog):
 
 
 def test_evaluating_disturbs_nothing_and_leaves_nothing_behind(play, catalog, module):
-    from sandbox_service.environments.bfcl.box import checkers
+    from sandbox_service.environments.bfcl.box.engine import official
 
-    before = set(vars(checkers._turn_state))
+    runner = official("eval_checker.multi_turn_eval.multi_turn_utils")
+    before = set(vars(runner))
     plain, watched = play(BASE), play(BASE)
     for message in catalog.reference(BASE):
         assert watched.all([message]) == plain.all([message])
         watched.verdict()
     assert watched.verdict() == watched.verdict() == plain.verdict(sparse=True)
-    assert set(vars(checkers._turn_state)) == before
+    assert set(vars(runner)) == before
 
 
 def test_two_instances_of_a_task_share_nothing(play, catalog):
