@@ -19,6 +19,8 @@ from trainer.model_gateway.calls import CallError, ModelCall, ModelReply, Usage
 from .fields import asked_of, parsed, refused, stops_of
 
 PATH = "/v1/chat/completions"
+KEEP_ALIVE = b": keep-alive\n\n"
+"""A sign of life in a stream, which clients ignore."""
 
 
 class _Message(Message):
@@ -103,6 +105,23 @@ def error(failed: CallError) -> JsonObject:
         "code": failed.code,
     }
     return {"error": detail}
+
+
+def error_event(failed: CallError) -> bytes:
+    """Return the event of an error in a stream that has begun."""
+    return _event(error(failed))
+
+
+def models(name: str, context_tokens: int) -> JsonObject:
+    """Return the document that lists the only model, with its context length as vLLM names it."""
+    model: JsonObject = {
+        "id": name,
+        "object": "model",
+        "created": 0,
+        "owned_by": "sandbox-trainer",
+        "max_model_len": context_tokens,
+    }
+    return {"object": "list", "data": [model]}
 
 
 def _plain(message: _Message) -> Message:

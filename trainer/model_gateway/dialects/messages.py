@@ -20,6 +20,8 @@ from .fields import asked_of, fault_in, parsed, refused, stops_of
 
 PATH = "/v1/messages"
 COUNT_PATH = "/v1/messages/count_tokens"
+KEEP_ALIVE = b'event: ping\ndata: {"type": "ping"}\n\n'
+"""A sign of life in a stream, which clients ignore."""
 
 _KINDS = {
     400: "invalid_request_error",
@@ -99,6 +101,23 @@ def error(failed: CallError) -> JsonObject:
     """Return the document of an error."""
     kind = _KINDS.get(failed.status, "invalid_request_error" if failed.status < 500 else "api_error")
     return {"type": "error", "error": {"type": kind, "message": failed.detail}}
+
+
+def error_event(failed: CallError) -> bytes:
+    """Return the event of an error in a stream that has begun."""
+    return _event("error", error(failed))
+
+
+def models(name: str, context_tokens: int) -> JsonObject:
+    """Return the document that lists the only model."""
+    model: JsonObject = {
+        "type": "model",
+        "id": name,
+        "display_name": name,
+        "created_at": "1970-01-01T00:00:00Z",
+        "max_input_tokens": context_tokens,
+    }
+    return {"data": [model], "has_more": False, "first_id": name, "last_id": name}
 
 
 def _head(call: ModelCall, reply: ModelReply) -> JsonObject:

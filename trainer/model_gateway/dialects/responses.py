@@ -22,8 +22,10 @@ from .fields import asked_of, fault_in, parsed, refused
 
 PATH = "/v1/responses"
 
+KEEP_ALIVE = chat.KEEP_ALIVE
 error = chat.error
 """Errors have the document of chat completions."""
+models = chat.models
 
 _TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
 _ROLES = {"user": "user", "system": "system", "developer": "system", "assistant": "assistant"}
@@ -100,6 +102,13 @@ def events(call: ModelCall, reply: ModelReply) -> Iterator[bytes]:
     for number, (name, document) in enumerate(documents):
         data = json.dumps({"type": name, "sequence_number": number, **document})
         yield f"event: {name}\ndata: {data}\n\n".encode()
+
+
+def error_event(failed: CallError) -> bytes:
+    """Return the event of an error in a stream that has begun."""
+    fields = {"code": failed.code, "message": failed.detail, "param": failed.parameter, "sequence_number": 0}
+    data = json.dumps({"type": "error", **fields, **error(failed)})
+    return f"event: error\ndata: {data}\n\n".encode()
 
 
 def _response(call: ModelCall, reply: ModelReply, status: str) -> JsonObject:
