@@ -7,25 +7,24 @@ wait has a deadline, and the instance is always released.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from sandbox_client import SandboxError
 from trainer.chat.offload import Offload
 from trainer.engines.generation import Finish, GenerationRequest, Sampling
 from trainer.errors import ConfigError, EngineError, Stalled
-from trainer.types import EpisodeKey, StopReason, Timings, Trajectory
+from trainer.types import EpisodeKey, StopReason, Trajectory
 
 from .conversation import Conversation
 from .failures import note_of
-from .instances import BackgroundReleases, PreparedInstances
+from .instances import EpisodeInstances
+from .phases import EpisodePhases
 from .progress import ProgressMonitor
 from .step_results import changed_tools, turn_metrics
 
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
     from trainer.types import FailureNote, GroupSpec
 
 
-ResultT = TypeVar("ResultT")
-
 logger = logging.getLogger(__name__)
 
 _LEAST_TURN = 16
@@ -53,6 +50,22 @@ _CHECKED_GROUPS = 8
 """Groups at the beginning of a run whose turns are all checked for drift."""
 _CHARACTERS = 4
 """Approximate characters of a token."""
+
+
+def context_limit(config: RolloutConfig, chat: ChatTokenizer) -> int:
+    """Return the greatest number of tokens of a conversation.
+
+    Raises ConfigError if neither the model nor the settings limit it.
+    """
+    context = config.max_context_tokens or chat.context_tokens
+    if context is None:
+        raise ConfigError("the model's files name no context length; set rollout.max_context_tokens")
+    return context
+
+
+def checked_for_drift(spec: GroupSpec, seed: int, turn: int, config: RolloutConfig) -> bool:
+    """Return whether a turn's text is tokenised again: each of the first groups, and one in so many later."""
+    return 0 <= spec.index < _CHECKED_GROUPS or (seed + turn) % config.drift_check == 0
 
 
 class EpisodePlayer:
@@ -71,10 +84,7 @@ class EpisodePlayer:
         watch: ProgressMonitor | None = None,
         grace_s: float = _GRACE_S,
     ) -> None:
-        context = config.max_context_tokens or chat.context_tokens
-        if context is None:
-            raise ConfigError("the model's files name no context length; set rollout.max_context_tokens")
-        self.context_tokens = context
+        self.context_tokens = context_limit(config, chat)
         """Greatest number of tokens of a conversation."""
         self.client = client
         self.policy = policy
@@ -84,27 +94,15 @@ class EpisodePlayer:
         self.watch = watch or ProgressMonitor()
         self.grace_s = grace_s
         self.offload = Offload(shared=chat.threaded)
-        self.prepared = PreparedInstances(self.open_episode, service.create_timeout_s)
-        self.releases = BackgroundReleases()
+        self.instances = EpisodeInstances(client, config, service.create_timeout_s)
 
     def prepare(self, spec: GroupSpec, member: int) -> None:
         """Start to create the instance of an episode that is played soon."""
-        self.prepared.prepare(spec, member)
+        self.instances.prepare(spec, member)
 
     async def close(self) -> None:
         """Release instances that are not used, and wait for releases in progress."""
-        await self.prepared.close()
-        await self.releases.close()
-
-    def open_episode(self, spec: GroupSpec) -> AsyncEpisode:
-        """Return an episode without an instance. All members of a group have its seed: the same world."""
-        return self.client.episode(
-            spec.task.environment,
-            spec.task.task_id,
-            seed=spec.seed,
-            params=self.config.params,
-            fresh=self.config.fresh,
-        )
+        await self.instances.close()
 
     async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
         """Play one episode in a fresh instance. Raises ConfigError if the template does not fit."""
@@ -113,7 +111,7 @@ class EpisodePlayer:
         try:
             await played.play()
         except (SandboxError, EngineError, Stalled) as error:
-            failure = note_of(error, played.phase, played.instance_id)
+            failure = note_of(error, played.phases.phase, played.phases.instance_id)
         trajectory = played.trajectory(failure)
         if trajectory.drifted:
             logger.debug(
@@ -147,29 +145,25 @@ class _Played:
         self._tools: tuple[Tool, ...] = ()
         self._stop = StopReason.FAILED
         self._verdict: EvaluateResult | None = None
-        self._seconds = {"create": 0.0, "generate": 0.0, "step": 0.0, "evaluate": 0.0}
-        self._took_s = 0.0
-        """Seconds of the last call."""
+        self.phases = EpisodePhases(self._id, player.watch)
         self._deadline = math.inf
         """Monotonic seconds at which the episode ends and is graded, unless a step is in progress."""
-        self.phase = "create"
-        self.instance_id = ""
 
     async def play(self) -> None:
         """Play and grade the episode. Raises SandboxError, EngineError, Stalled, ConfigError."""
         service = self._player.service
         async with AsyncExitStack() as stack:
             try:
-                opened = self._opened(stack)
-                episode = await self._within("create", service.create_timeout_s, opened)
+                opened = self._player.instances.enter(stack, self._spec, self._member)
+                episode = await self.phases.within("create", service.create_timeout_s, opened)
                 self._deadline = time.monotonic() + self._config.episode_timeout_s
                 self._stop = await self._converse(episode)
                 verdict = episode.evaluate(params=self._config.evaluation_params)
-                self._verdict = await self._within("evaluate", service.evaluate_timeout_s, verdict)
+                self._verdict = await self.phases.within("evaluate", service.evaluate_timeout_s, verdict)
                 stack.pop_all()  # released in the background: the trajectory is complete
-                self._player.releases.release(episode)
+                self._player.instances.release(episode)
             finally:
-                self._player.watch.entered(self._id, "release", self.instance_id)
+                self.phases.enter("release")
 
     def trajectory(self, failure: FailureNote | None) -> Trajectory:
         """Return the trajectory of what was played."""
@@ -185,24 +179,14 @@ class _Played:
             failure=failure,
             drifted=self._conversation.drifted,
             checked=self._conversation.checked,
-            instance_id=self.instance_id,
+            instance_id=self.phases.instance_id,
             lines=tuple(self._conversation.lines),
-            timings=Timings(
-                waiting_s=self._seconds["create"],
-                sampling_s=self._seconds["generate"],
-                sandbox_s=self._seconds["step"],
-                grading_s=self._seconds["evaluate"],
-            ),
+            timings=self.phases.timings(),
         )
-
-    async def _opened(self, stack: AsyncExitStack) -> AsyncEpisode:
-        """Open the episode, with a prepared instance if there is one."""
-        prepared = await self._player.prepared.take(self._spec, self._member)
-        return await stack.enter_async_context(prepared or self._player.open_episode(self._spec))
 
     async def _converse(self, episode: AsyncEpisode) -> StopReason:
         conversation = self._conversation
-        self.instance_id = episode.instance_id
+        self.phases.instance_id = episode.instance_id
         self._tools = episode.tools
         difficulty = str(episode.info.get("difficulty") or self._task.difficulty)
         self._task = replace(self._task, difficulty=difficulty)
@@ -223,7 +207,7 @@ class _Played:
             if generation.finish is Finish.LENGTH and self._config.cut_turns == "stop":
                 return StopReason.TURN_CUT
             result = await self._step(episode, message)
-            conversation.add_reward(result.reward, turn_metrics(message, result), self._took_s)
+            conversation.add_reward(result.reward, turn_metrics(message, result), self.phases.took_s)
             if result.terminated or result.truncated:
                 conversation.note(result.observation.messages)
                 return StopReason.TERMINATED if result.terminated else StopReason.TRUNCATED
@@ -231,7 +215,7 @@ class _Played:
         return StopReason.HORIZON
 
     async def _add_turn(self, generation: Generation) -> Message:
-        add = partial(self._conversation.add_turn, generation, self._took_s)
+        add = partial(self._conversation.add_turn, generation, self.phases.took_s)
         return await self._player.offload.run(_CHARACTERS * len(generation.token_ids), add)
 
     async def _generate(self, turn: int, room: int, limit_s: float) -> Generation:
@@ -247,7 +231,7 @@ class _Played:
             limit_s=limit_s,
         )
         call = self._player.policy.generate(request)
-        generation = await self._within("generate", limit_s + self._player.grace_s, call)
+        generation = await self.phases.within("generate", limit_s + self._player.grace_s, call)
         if generation.finish is Finish.ABORT:
             raise EngineError("the turn was interrupted and not continued")
         return generation
@@ -255,7 +239,7 @@ class _Played:
     async def _step(self, episode: AsyncEpisode, message: Message) -> StepResult:
         timeout_s = self._player.service.step_timeout_s
         call = episode.step(message, timeout_s=timeout_s)
-        return await self._within("step", timeout_s + self._player.grace_s, call)
+        return await self.phases.within("step", timeout_s + self._player.grace_s, call)
 
     async def _add_observation(self, result: StepResult) -> None:
         """Add the observation to the conversation, or begin another session with it."""
@@ -269,21 +253,4 @@ class _Played:
         await self._player.offload.run(sum(len(message.content or "") for message in messages), add)
 
     def _checks_drift(self, turn: int) -> bool:
-        first = 0 <= self._spec.index < _CHECKED_GROUPS
-        return first or (self._seed + turn) % self._config.drift_check == 0
-
-    async def _within(self, phase: str, seconds: float, call: Awaitable[ResultT]) -> ResultT:
-        """Await a call within a time limit. Raises Stalled when it passes."""
-        self.phase = phase
-        self._player.watch.entered(self._id, phase, self.instance_id)
-        began = time.monotonic()
-        try:
-            async with asyncio.timeout(seconds) as limit:
-                return await call
-        except TimeoutError as error:
-            if not limit.expired() or isinstance(error, SandboxError | Stalled):
-                raise
-            raise Stalled(f"no answer to {phase} within {seconds:g} s") from error
-        finally:
-            self._took_s = time.monotonic() - began
-            self._seconds[phase] += self._took_s
+        return checked_for_drift(self._spec, self._seed, turn, self._config)

@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING
 from sandbox_client import SandboxError
 
 if TYPE_CHECKING:
-    from sandbox_client import AsyncEpisode
+    from contextlib import AsyncExitStack
+
+    from sandbox_client import AsyncEpisode, AsyncSandboxClient
+    from trainer.config.rollout import RolloutConfig
     from trainer.types import GroupSpec
 
 
@@ -111,3 +114,41 @@ class BackgroundReleases:
         """Wait for all releases."""
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class EpisodeInstances:
+    """The instances of a player's episodes, from their creation to their release."""
+
+    def __init__(self, client: AsyncSandboxClient, config: RolloutConfig, create_s: float) -> None:
+        self._client = client
+        self._config = config
+        self.prepared = PreparedInstances(self.open, create_s)
+        self.releases = BackgroundReleases()
+
+    def open(self, spec: GroupSpec) -> AsyncEpisode:
+        """Return an episode without an instance. All members of a group have its seed: the same world."""
+        return self._client.episode(
+            spec.task.environment,
+            spec.task.task_id,
+            seed=spec.seed,
+            params=self._config.params,
+            fresh=self._config.fresh,
+        )
+
+    def prepare(self, spec: GroupSpec, member: int) -> None:
+        """Start to create the instance of an episode that is played soon."""
+        self.prepared.prepare(spec, member)
+
+    async def enter(self, stack: AsyncExitStack, spec: GroupSpec, member: int) -> AsyncEpisode:
+        """Return the episode, with a prepared instance if there is one; the stack releases it."""
+        prepared = await self.prepared.take(spec, member)
+        return await stack.enter_async_context(prepared or self.open(spec))
+
+    def release(self, episode: AsyncEpisode) -> None:
+        """Start to release an episode's instance."""
+        self.releases.release(episode)
+
+    async def close(self) -> None:
+        """Release instances that are not used, and wait for releases in progress."""
+        await self.prepared.close()
+        await self.releases.close()

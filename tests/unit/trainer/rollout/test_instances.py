@@ -48,7 +48,7 @@ async def test_what_could_not_be_prepared_is_created_when_the_episode_begins():
         player = player_of(client)
         player.prepare(SPEC, 0)
         await until(lambda: service.bodies("create_instance"))
-        await until(lambda: not len(player.prepared))
+        await until(lambda: not len(player.instances.prepared))
         service.refuses = {}
         assert (await player.play(SPEC, 0, SamplingConfig())).scored
         await player.close()
@@ -62,7 +62,7 @@ async def test_what_nobody_takes_is_released(ends):
         await late.wait()
 
     async with service.client() as client:
-        prepared = PreparedInstances(player_of(client).open_episode, create_s=5.0, sleep=sleep)
+        prepared = PreparedInstances(player_of(client).instances.open, create_s=5.0, sleep=sleep)
         prepared.prepare(SPEC, 0)
         await until(lambda: service.live)
         if ends == "forgotten":

@@ -19,7 +19,7 @@ async def test_a_trajectory_does_not_wait_for_the_release_of_its_instance():
         played = await player.play(spec, 0, SamplingConfig())
         assert played.scored
         assert service.bodies("release_instance") == []
-        assert len(player.releases) == 1
+        assert len(player.instances.releases) == 1
         await player.close()
         assert [body["instance_id"] for body in service.bodies("release_instance")] == [played.instance_id]
-        assert len(player.releases) == 0
+        assert len(player.instances.releases) == 0

@@ -1,0 +1,114 @@
+"""Settings of a run's agent: who plays the episodes in place of the trainer's own loop."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from sandbox_settings import Branch, Positive, Seconds
+
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_URL = re.compile(r"https?://[^/\s]+")
+_KINDS = {"function": "function", "command": "command", "url": "remote"}
+"""Kinds by the setting that tells them."""
+
+
+class _Agent(Branch):
+    prompts: Literal["splice", "render"] = "splice"
+    """splice: sampled tokens are kept and only new messages are tokenised, so that an episode is one
+    sequence. render: the chat template renders every call anew, and each may be a sequence of its own.
+    """
+    max_calls: Positive | None = None
+    """Answered calls of the model per episode; by default ``rollout.max_turns``, or the curriculum's
+    horizon.
+    """
+    sampled_tokens: Positive | None = None
+    """Sampled tokens per episode, over all calls."""
+    concurrent_calls: Positive = 16
+    """Calls of one episode in progress at a time; further ones are answered 429."""
+    timeout_s: Seconds | None = None
+    """Time limit of the agent; ``rollout.episode_timeout_s`` by default. The agent is then ended with all its
+    processes, and the episode is graded.
+    """
+    start_timeout_s: Seconds = 120.0
+    """Time limit for importing a function, or for reaching a URL, before the run begins."""
+    model_name: str = "policy"
+    """Name of the model. Calls of any other model are refused, unless it is ``*``."""
+
+
+class _Local(_Agent):
+    processes: Positive = 1
+    """Processes that run agents, beside each process that plays episodes."""
+    working_folder: Path | None = None
+    """Where agents run and where functions are imported from, before the installed packages; by default the
+    folder that the command was started in.
+    """
+    environment: dict[str, str] = {}
+    """Further environment variables of agents."""
+
+
+class FunctionAgent(_Local):
+    """A Python function, called once per episode."""
+
+    kind: Literal["function"] = "function"
+    function: str
+    """``module:function``. An async function gets an ``AgentEpisode`` and shares an event loop with other
+    episodes; any other gets a ``SyncAgentEpisode`` and a thread.
+    """
+
+    @field_validator("function")
+    @classmethod
+    def _names_a_function(cls, name: str) -> str:
+        if not _FUNCTION.fullmatch(name):
+            raise ValueError(
+                f"{name!r} is no agent: write a function as 'module:function', a command as the list of its "
+                "words, or a URL"
+            )
+        return name
+
+
+class CommandAgent(_Local):
+    """A command, started once per episode."""
+
+    kind: Literal["command"] = "command"
+    command: tuple[str, ...] = Field(min_length=1)
+    """The program and its arguments; ``{task}`` in an argument becomes the text of the task."""
+
+
+class RemoteAgent(_Agent):
+    """An HTTP server that is asked to play each episode."""
+
+    kind: Literal["remote"] = "remote"
+    url: str
+    """Address that each episode is posted to."""
+    api_key_variable: str | None = None
+    """Environment variable with the key that is sent to it as bearer token."""
+    gateway_host: str = "127.0.0.1"
+    """Address of this machine at which the agent reaches the model."""
+
+    @field_validator("url")
+    @classmethod
+    def _is_an_address(cls, url: str) -> str:
+        if not _URL.match(url):
+            raise ValueError(f"{url!r} is no HTTP address such as http://127.0.0.1:9000/play")
+        return url
+
+
+def _in_full(given: object) -> object:
+    """Return the settings that a text or a list stands for."""
+    if isinstance(given, str) and given != "none":
+        return {"kind": "remote", "url": given} if "://" in given else {"kind": "function", "function": given}
+    if isinstance(given, list | tuple):
+        return {"kind": "command", "command": given}
+    if isinstance(given, dict) and "kind" not in given:
+        kinds = [kind for name, kind in _KINDS.items() if name in given]
+        return {"kind": kinds[0], **given} if kinds else given
+    return given
+
+
+AgentKind: TypeAlias = Annotated[FunctionAgent | CommandAgent | RemoteAgent, Field(discriminator="kind")]
+AgentConfig: TypeAlias = Annotated[AgentKind, BeforeValidator(_in_full)]
+"""A table, or in short ``"module:function"``, a list of a command's words, or a URL."""
