@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, assert_never
 from trainer.tasks.curriculum import make_sampler
 
 from .events import Assembled, Ended, GroupFate, Issued, TasksListed
-from .replay import Replay, Replayable
+from .replay import ReplayBuffer, Replayable
 
 if TYPE_CHECKING:
     from trainer.config import TasksConfig
@@ -45,7 +45,7 @@ class Ledger:
         self.tasks: tuple[TaskRef, ...] = listed.tasks
         self.held_out: tuple[TaskRef, ...] = listed.held_out
         self.sampler: Sampler = make_sampler(listed.tasks, tasks.curriculum, seed)
-        self.replay = Replay(tasks.replay, groups)
+        self.replay = ReplayBuffer(tasks.replay, groups)
         self.issued: dict[int, GroupSpec] = {}
         """Groups that were not played to their end, by index."""
         self.ready: dict[int, Replayable] = {}

@@ -25,7 +25,7 @@ class Replayable:
     """Times that it was used again."""
 
 
-class Replay:
+class ReplayBuffer:
     """The groups that may be used again."""
 
     def __init__(self, config: ReplayConfig, groups: int) -> None:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from trainer.batches.replay import Replay, Replayable
+from trainer.batches.replay import ReplayBuffer, Replayable
 from trainer.config import ReplayConfig
 
 
 def replay(**settings):
-    return Replay(ReplayConfig(**({"share": 0.5} | settings)), groups=4)
+    return ReplayBuffer(ReplayConfig(**({"share": 0.5} | settings)), groups=4)
 
 
 def used(index, version, signal=0.5):
