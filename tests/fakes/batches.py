@@ -12,7 +12,7 @@ from pathlib import Path
 from sandbox_contract.episodes import EnvProfile
 from sandbox_contract.inspection import Stats
 from trainer.batches.dependencies import Dependencies
-from trainer.batches.journal import Journal
+from trainer.batches.journal import BatchJournal
 from trainer.batches.producer import BatchProducer
 from trainer.config import RunConfig
 from trainer.reward.compose import score
@@ -189,7 +189,7 @@ def batch_producer(
         "tracker": FakeTracker(),
         "sleep": no_sleep,
         "tick_s": 0.002,
-        "journal": Journal,
+        "journal": BatchJournal,
         **parts,
     }
     return BatchProducer(config, folder, Dependencies(**given))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from trainer.rollout.backpressure import StatsService
 from trainer.tasks.catalog import TaskService
 
-from .journal import Journal
+from .journal import BatchJournal
 
 if TYPE_CHECKING:
     from trainer.rollout.attempts import AttemptPlayer
@@ -50,7 +50,7 @@ class Dependencies:
     """Plays the demonstrations, when they are first asked for."""
     close: Callable[[], Awaitable[None]] | None = None
     """Closes client and policy."""
-    journal: Callable[[Path], Journal] = Journal
+    journal: Callable[[Path], BatchJournal] = BatchJournal
     """Opens the journal."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     tick_s: float = 1.0

@@ -19,7 +19,7 @@ from .payloads import group_to_json
 if TYPE_CHECKING:
     from .assemble import ScoredGroup
     from .events import Assembled
-    from .journal import Journal
+    from .journal import BatchJournal
 
 
 CONSUMED = "consumed.jsonl"
@@ -32,7 +32,7 @@ Kept: TypeAlias = Literal["all", "scored", "none"]
 class Exports:
     """``consumed.jsonl`` and ``trajectories.jsonl`` in a run's folder."""
 
-    def __init__(self, folder: Path, journal: Journal, kept: Kept) -> None:
+    def __init__(self, folder: Path, journal: BatchJournal, kept: Kept) -> None:
         self._folder = folder
         self._journal = journal
         self._kept = kept

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trainer.types import Sample, TrajectoryGroup
 
     from .assemble import Score
-    from .journal import Journal
+    from .journal import BatchJournal
     from .writer import JournalWriter
 
 
@@ -66,7 +66,7 @@ class GroupCache:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _read(self, index: int) -> ScoredGroup:
-        def read(journal: Journal) -> ScoredGroup:
+        def read(journal: BatchJournal) -> ScoredGroup:
             return self.scored(journal.group(index))
 
         return await self._writer.call(read)

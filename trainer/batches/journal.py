@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS engines (only INTEGER PRIMARY KEY CHECK (only = 0), v
 """
 
 
-class Journal:
+class BatchJournal:
     """One SQLite file, used by one process and one thread at a time."""
 
     def __init__(self, file: Path) -> None:

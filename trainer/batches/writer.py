@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trainer.types import TrajectoryGroup
 
     from .events import Event
-    from .journal import Journal
+    from .journal import BatchJournal
 
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class _Entry:
 class _Call(Generic[T]):
     """Something else that is to be done with the journal."""
 
-    def __init__(self, what: Callable[[Journal], T], *, vital: bool) -> None:
+    def __init__(self, what: Callable[[BatchJournal], T], *, vital: bool) -> None:
         self.done: Future[T] = Future()
         self.vital = vital
         """Whether nothing more may be written when it fails."""
@@ -49,7 +49,7 @@ class _Call(Generic[T]):
 class JournalWriter:
     """Owns a journal; everything else reaches it through ``call``."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: BatchJournal) -> None:
         self._journal = journal
         self._queue: queue.SimpleQueue[_Entry | _Call[Any] | None] = queue.SimpleQueue()
         self._failure: BaseException | None = None
@@ -62,13 +62,13 @@ class JournalWriter:
             raise self._failure
         self._queue.put(_Entry(event, payload))
 
-    def post(self, what: Callable[[Journal], object]) -> None:
+    def post(self, what: Callable[[BatchJournal], object]) -> None:
         """Hand in something else whose failure ends all writing. Raises what made an earlier write fail."""
         if self._failure is not None:
             raise self._failure
         self._queue.put(_Call(what, vital=True))
 
-    def call(self, what: Callable[[Journal], T]) -> asyncio.Future[T]:
+    def call(self, what: Callable[[BatchJournal], T]) -> asyncio.Future[T]:
         """Have ``what`` called after everything handed in before; the future has its result or error."""
         asked = _Call(what, vital=False)
         self._queue.put(asked)

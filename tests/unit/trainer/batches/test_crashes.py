@@ -10,7 +10,7 @@ import pytest
 
 from tests.fakes.batches import FakePlayer, batch_producer, failure, run_config, trajectory
 from trainer.batches.events import Assembled, Ended, GroupFate, Issued
-from trainer.batches.journal import Journal
+from trainer.batches.journal import BatchJournal
 
 STEPS = 8
 EVERY = 3
@@ -46,7 +46,7 @@ class Executioner:
         raise Killed
 
 
-class MortalJournal(Journal):
+class MortalJournal(BatchJournal):
     """Every write may be the last; between a file and its mark, too."""
 
     executioner: Executioner
@@ -170,7 +170,7 @@ def audit(config, folder, learner, staleness):
     assert [line["step"] for line in lines] == list(range(len(lines)))
     fresh = [each for line in lines for each in line["trajectories"]]
     assert len(set(fresh)) == len(fresh)
-    journal = Journal(folder / "experience.sqlite")
+    journal = BatchJournal(folder / "experience.sqlite")
     _, *events = journal.events()
     journal.close()
     issued = [event.spec.index for event in events if isinstance(event, Issued)]

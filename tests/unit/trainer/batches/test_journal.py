@@ -11,7 +11,7 @@ import pytest
 
 from tests.fakes.batches import broken, failure, trajectory
 from trainer.batches.events import Assembled, Ended, GroupFate, Issued, TasksListed
-from trainer.batches.journal import Journal
+from trainer.batches.journal import BatchJournal
 from trainer.batches.payloads import group_from_json, group_from_payload, group_to_json, group_to_payload
 from trainer.errors import CheckpointError
 from trainer.types import GroupSpec, Segment, TaskRef, TrajectoryGroup
@@ -40,18 +40,18 @@ EVENTS = [
 
 
 def test_events_come_back_in_order_and_as_they_were(tmp_path):
-    journal = Journal(tmp_path / "journal.sqlite")
+    journal = BatchJournal(tmp_path / "journal.sqlite")
     for event in EVENTS:
         journal.append(event)
     journal.close()
-    assert list(Journal(tmp_path / "journal.sqlite").events()) == EVENTS
+    assert list(BatchJournal(tmp_path / "journal.sqlite").events()) == EVENTS
 
 
 def test_a_group_comes_back_to_the_last_digit(tmp_path):
-    journal = Journal(tmp_path / "journal.sqlite")
+    journal = BatchJournal(tmp_path / "journal.sqlite")
     journal.append(EVENTS[2], group(0))
     journal.close()
-    assert Journal(tmp_path / "journal.sqlite").group(0) == group(0)
+    assert BatchJournal(tmp_path / "journal.sqlite").group(0) == group(0)
 
 
 def test_infinite_log_probabilities_survive():
@@ -95,7 +95,7 @@ def test_episodes_that_an_older_journal_holds_as_json_are_read():
 
 
 def test_events_that_are_appended_together_are_there_all_or_none(tmp_path):
-    journal = Journal(tmp_path / "journal.sqlite")
+    journal = BatchJournal(tmp_path / "journal.sqlite")
     journal.append_all([(EVENTS[0], None), (EVENTS[2], group(0))])
     with pytest.raises(Exception, match="UNIQUE"):
         journal.append_all([(EVENTS[1], None), (EVENTS[2], group(0))])
@@ -103,7 +103,7 @@ def test_events_that_are_appended_together_are_there_all_or_none(tmp_path):
 
 
 def test_an_event_and_its_episodes_are_kept_together_or_not_at_all(tmp_path):
-    journal = Journal(tmp_path / "journal.sqlite")
+    journal = BatchJournal(tmp_path / "journal.sqlite")
     journal.append(EVENTS[2], group(0))
     with pytest.raises(Exception, match="UNIQUE"):
         journal.append(replace(EVENTS[2], index=1), group(0))
@@ -111,7 +111,7 @@ def test_an_event_and_its_episodes_are_kept_together_or_not_at_all(tmp_path):
 
 
 def test_what_is_not_kept_is_gone_for_good(tmp_path):
-    journal = Journal(tmp_path / "journal.sqlite")
+    journal = BatchJournal(tmp_path / "journal.sqlite")
     for index in range(3):
         journal.append(replace(EVENTS[2], index=index), group(index))
     journal.keep_only({1, 5})
@@ -121,7 +121,7 @@ def test_what_is_not_kept_is_gone_for_good(tmp_path):
 
 
 def test_what_was_never_closed_is_there_too(tmp_path):
-    killed = Journal(tmp_path / "journal.sqlite")
+    killed = BatchJournal(tmp_path / "journal.sqlite")
     killed.append(EVENTS[0])
-    assert list(Journal(tmp_path / "journal.sqlite").events()) == [EVENTS[0]]
+    assert list(BatchJournal(tmp_path / "journal.sqlite").events()) == [EVENTS[0]]
     killed.close()

@@ -6,10 +6,10 @@ import threading
 from tests.fakes.batches import FakePlayer, run_config
 from tests.harness.producer_steps import consumed, same, started, sync_weights
 from trainer.batches.events import Assembled
-from trainer.batches.journal import Journal
+from trainer.batches.journal import BatchJournal
 
 
-class CountingJournal(Journal):
+class CountingJournal(BatchJournal):
     """Counts reads of groups."""
 
     reads = 0
@@ -19,7 +19,7 @@ class CountingJournal(Journal):
         return super().group(index)
 
 
-class HeldJournal(Journal):
+class HeldJournal(BatchJournal):
     """Waits before it marks exports, or before it writes assembled batches, until it is let go."""
 
     def __init__(self, file, held):

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from trainer.batches.events import Issued
-from trainer.batches.journal import Journal
+from trainer.batches.journal import BatchJournal
 from trainer.batches.writer import JournalWriter
 from trainer.types import GroupSpec, TaskRef
 
@@ -16,7 +16,7 @@ def issued(index):
     return Issued(GroupSpec(index, TASK, 0, 2, 4))
 
 
-class CountedJournal(Journal):
+class CountedJournal(BatchJournal):
     """Waits for the test before it writes, and may have no room."""
 
     def __init__(self, file):
@@ -40,13 +40,13 @@ async def test_events_that_wait_together_are_committed_together_and_in_order(tmp
         writer.append(issued(index))
     journal.go.set()
     await writer.flush()
-    assert list(Journal(tmp_path / "journal.sqlite").events()) == [issued(index) for index in range(20)]
+    assert list(BatchJournal(tmp_path / "journal.sqlite").events()) == [issued(index) for index in range(20)]
     assert journal.transactions <= 2
     writer.close()
 
 
 async def test_a_call_sees_what_was_handed_in_before_it(tmp_path):
-    writer = JournalWriter(Journal(tmp_path / "journal.sqlite"))
+    writer = JournalWriter(BatchJournal(tmp_path / "journal.sqlite"))
     writer.append(issued(0))
     assert await writer.call(lambda journal: list(journal.events())) == [issued(0)]
     writer.close()
@@ -66,11 +66,11 @@ async def test_after_a_write_that_failed_nothing_more_is_written_and_everybody_h
     with pytest.raises(OSError, match="no space left"):
         await writer.call(lambda _: None)
     writer.close()
-    assert list(Journal(tmp_path / "journal.sqlite").events()) == []
+    assert list(BatchJournal(tmp_path / "journal.sqlite").events()) == []
 
 
 async def test_a_failed_read_is_the_readers_alone_and_a_failed_file_ends_all_writing(tmp_path):
-    writer = JournalWriter(Journal(tmp_path / "journal.sqlite"))
+    writer = JournalWriter(BatchJournal(tmp_path / "journal.sqlite"))
     with pytest.raises(ZeroDivisionError):
         await writer.call(lambda _: 1 / 0)
     writer.append(issued(0))
@@ -84,7 +84,7 @@ async def test_a_failed_read_is_the_readers_alone_and_a_failed_file_ends_all_wri
 
 
 async def test_what_waits_at_the_end_is_written(tmp_path):
-    writer = JournalWriter(Journal(tmp_path / "journal.sqlite"))
+    writer = JournalWriter(BatchJournal(tmp_path / "journal.sqlite"))
     writer.append(issued(0))
     writer.close()
-    assert list(Journal(tmp_path / "journal.sqlite").events()) == [issued(0)]
+    assert list(BatchJournal(tmp_path / "journal.sqlite").events()) == [issued(0)]
