@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.fakes.told_service import ToldService, observed
 from tests.harness.tiny_chat import tiny_chat
-from trainer.config.rollout import RolloutConfig, SamplingConfig, ServiceConfig
+from trainer.config.rollout import RolloutConfig, SamplingConfig, SandboxServiceConfig
 from trainer.rollout.episode import EpisodePlayer
 from trainer.rollout.scripted import ScriptedPolicy
 from trainer.types import GroupSpec, TaskRef, Trajectory
@@ -32,7 +32,7 @@ async def play(
     """Member 2 of a group. ``parts``: policy, service_times, transport, watch."""
     tokenizer = tiny_chat(**(chat or {}))
     policy = parts.pop("policy", None) or ScriptedPolicy({"t": lines}, tokenizer)
-    times = ServiceConfig.model_validate(parts.pop("service_times", {}))
+    times = SandboxServiceConfig.model_validate(parts.pop("service_times", {}))
     async with service.client(**parts.pop("transport", {})) as client:
         player = EpisodePlayer(
             client, policy, tokenizer, RolloutConfig.model_validate(config or {}), times, **parts

@@ -22,7 +22,7 @@ from .producer import BatchProducer
 from .workers import WorkerPlayer
 
 if TYPE_CHECKING:
-    from trainer.config import RewardConfig, RunConfig, ServiceConfig
+    from trainer.config import RewardConfig, RunConfig, SandboxServiceConfig
     from trainer.engines.generation import Policy
     from trainer.reward.compose import Scored
     from trainer.types import Trajectory
@@ -39,7 +39,7 @@ def freeze_startup_objects() -> None:
     gc.freeze()
 
 
-def open_client(service: ServiceConfig, url: str, api_key: str | None = None) -> AsyncSandboxClient:
+def open_client(service: SandboxServiceConfig, url: str, api_key: str | None = None) -> AsyncSandboxClient:
     """A client of the run's service."""
     limits = ClientLimits(in_flight=service.in_flight, creating=service.creating)
     return AsyncSandboxClient(url, api_key, limits=limits)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .machine import GIB
 
 if TYPE_CHECKING:
-    from trainer.config import Hardware, ServiceConfig
+    from trainer.config import Hardware, SandboxServiceConfig
     from trainer.update.memory import RankMemory
     from trainer.weight_sync.choice import Device
 
@@ -31,7 +31,7 @@ _LOADED = 2
 """A worker reads its part of the weights while it still has the part that it replaces."""
 
 
-def boxes_of(service: ServiceConfig) -> int:
+def boxes_of(service: SandboxServiceConfig) -> int:
     """Return the sandboxes of a service that the run starts, as far as its settings name a number."""
     return sum(int(number) for number in _BOXES.findall(" ".join(service.start)))
 

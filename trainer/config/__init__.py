@@ -9,7 +9,7 @@ from .model import ChatConfig, LoraConfig, ModelConfig, PretrainedModel, TinyMod
 from .outputs import RayConfig, TrackingConfig
 from .parts import EngineSettings, Hardware, LearnerSettings, LoopSettings, SyncSettings
 from .reward import RewardConfig, TermWeights
-from .rollout import RolloutConfig, SamplingConfig, ServiceConfig
+from .rollout import RolloutConfig, SamplingConfig, SandboxServiceConfig
 from .run import RunConfig
 from .stages import EvaluationConfig, WarmStartConfig
 from .tasks import CurriculumConfig, HorizonConfig, ReplayConfig, TasksConfig
@@ -37,7 +37,7 @@ __all__ = [
     "RolloutConfig",
     "RunConfig",
     "SamplingConfig",
-    "ServiceConfig",
+    "SandboxServiceConfig",
     "SyncConfig",
     "SyncSettings",
     "TasksConfig",

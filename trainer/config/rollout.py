@@ -11,7 +11,7 @@ from sandbox_settings import Branch, Count, NonNegative, Positive, Seconds, Shar
 _ADDRESS = frozenset({"server", "server.host", "server.port", "--host", "--port"})
 
 
-class ServiceConfig(Branch):
+class SandboxServiceConfig(Branch):
     """The sandbox service that episodes are played in."""
 
     url: str | None = None

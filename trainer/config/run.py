@@ -17,7 +17,7 @@ from .model import ChatConfig, ModelConfig, TinyModel
 from .outputs import RayConfig, TrackingConfig
 from .parts import EngineSettings, Hardware, LearnerSettings, LoopSettings, SyncSettings
 from .reward import RewardConfig
-from .rollout import RolloutConfig, ServiceConfig
+from .rollout import RolloutConfig, SandboxServiceConfig
 from .stages import EvaluationConfig, WarmStartConfig
 from .tasks import TasksConfig
 
@@ -32,7 +32,7 @@ class RunConfig(Branch):
     seed: int = 0
     steps: Count = 100
     """Updates by reinforcement learning."""
-    service: ServiceConfig = ServiceConfig()
+    service: SandboxServiceConfig = SandboxServiceConfig()
     model: ModelConfig = TinyModel()
     chat: ChatConfig = ChatConfig()
     tasks: TasksConfig = TasksConfig()

@@ -19,7 +19,7 @@ from local_processes.waiting import Deadline, wait_until
 from trainer.errors import ServiceUnavailable
 
 if TYPE_CHECKING:
-    from trainer.config import ServiceConfig
+    from trainer.config import SandboxServiceConfig
 
 
 _STOP_S = 60.0
@@ -27,7 +27,7 @@ _POLL_S = 0.25
 
 
 @contextlib.contextmanager
-def sandbox_service(settings: ServiceConfig, environment: str, logs: Path) -> Iterator[str]:
+def sandbox_service(settings: SandboxServiceConfig, environment: str, logs: Path) -> Iterator[str]:
     """Yield the URL of a ready service with this environment. Raises ServiceUnavailable."""
     if settings.url is not None:
         _await_ready(settings.url, settings.start_timeout_s, None, None)
@@ -58,7 +58,7 @@ def _command() -> list[str]:
     return [str(beside)] if beside.exists() else ["sandbox-service"]
 
 
-def _arguments(settings: ServiceConfig, environment: str) -> list[str]:
+def _arguments(settings: SandboxServiceConfig, environment: str) -> list[str]:
     arguments = list(settings.start)
     if not any(argument.startswith("environments.enabled=") for argument in arguments):
         arguments.append(f'environments.enabled=["{environment}"]')

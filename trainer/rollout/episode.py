@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sandbox_contract.episodes import EvaluateResult, StepResult
     from sandbox_contract.messages import Message, Tool
     from trainer.chat import ChatTokenizer
-    from trainer.config.rollout import RolloutConfig, SamplingConfig, ServiceConfig
+    from trainer.config.rollout import RolloutConfig, SamplingConfig, SandboxServiceConfig
     from trainer.engines.generation import Generation, Policy
     from trainer.types import FailureNote, GroupSpec
 
@@ -80,7 +80,7 @@ class EpisodePlayer:
         policy: Policy,
         chat: ChatTokenizer,
         config: RolloutConfig,
-        service: ServiceConfig,
+        service: SandboxServiceConfig,
         watch: ProgressMonitor | None = None,
         grace_s: float = _GRACE_S,
     ) -> None:

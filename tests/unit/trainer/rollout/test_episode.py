@@ -5,7 +5,7 @@ import pytest
 from tests.fakes.told_service import ToldService, observed
 from tests.harness.scripted_episodes import END, PROGRAM, SUBMIT, TASK, play, spoken
 from tests.harness.tiny_chat import tiny_chat
-from trainer.config.rollout import RolloutConfig, ServiceConfig
+from trainer.config.rollout import RolloutConfig, SandboxServiceConfig
 from trainer.engines.generation import Finish, Generation
 from trainer.errors import ConfigError
 from trainer.rollout.episode import EpisodePlayer
@@ -189,7 +189,7 @@ async def test_an_unknown_context_is_an_error_of_the_configuration() -> None:
 
     async with ToldService([]).client() as client:
         with pytest.raises(ConfigError, match="max_context_tokens"):
-            EpisodePlayer(client, ScriptedPolicy({}, chat), Boundless(), config, ServiceConfig())  # type: ignore[arg-type]
+            EpisodePlayer(client, ScriptedPolicy({}, chat), Boundless(), config, SandboxServiceConfig())  # type: ignore[arg-type]
 
 
 async def test_all_turns_of_the_first_groups_are_checked_for_drift_and_then_one_in_so_many() -> None:

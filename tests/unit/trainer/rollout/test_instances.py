@@ -9,7 +9,7 @@ from tests.fakes.told_service import ToldService
 from tests.harness.scripted_episodes import END, SUBMIT, TASK
 from tests.harness.tiny_chat import tiny_chat
 from tests.harness.waiting import until
-from trainer.config.rollout import RolloutConfig, SamplingConfig, ServiceConfig
+from trainer.config.rollout import RolloutConfig, SamplingConfig, SandboxServiceConfig
 from trainer.rollout.episode import EpisodePlayer
 from trainer.rollout.instances import PreparedInstances
 from trainer.rollout.scripted import ScriptedPolicy
@@ -21,7 +21,7 @@ SPEC = GroupSpec(index=3, task=TASK, seed=40, size=2, max_turns=8)
 def player_of(client):
     chat = tiny_chat()
     policy = ScriptedPolicy({"t": (SUBMIT,)}, chat)
-    return EpisodePlayer(client, policy, chat, RolloutConfig(), ServiceConfig())
+    return EpisodePlayer(client, policy, chat, RolloutConfig(), SandboxServiceConfig())
 
 
 async def test_an_episode_is_played_in_the_instance_that_was_prepared_for_it():

@@ -3,7 +3,7 @@
 from tests.fakes.told_service import ToldService
 from tests.harness.scripted_episodes import END, SUBMIT, TASK
 from tests.harness.tiny_chat import tiny_chat
-from trainer.config.rollout import RolloutConfig, SamplingConfig, ServiceConfig
+from trainer.config.rollout import RolloutConfig, SamplingConfig, SandboxServiceConfig
 from trainer.rollout.episode import EpisodePlayer
 from trainer.rollout.scripted import ScriptedPolicy
 from trainer.types import GroupSpec
@@ -14,7 +14,7 @@ async def test_a_trajectory_does_not_wait_for_the_release_of_its_instance():
     chat = tiny_chat()
     async with service.client() as client:
         policy = ScriptedPolicy({"t": (SUBMIT,)}, chat)
-        player = EpisodePlayer(client, policy, chat, RolloutConfig(), ServiceConfig())
+        player = EpisodePlayer(client, policy, chat, RolloutConfig(), SandboxServiceConfig())
         spec = GroupSpec(index=3, task=TASK, seed=40, size=1, max_turns=8)
         played = await player.play(spec, 0, SamplingConfig())
         assert played.scored
