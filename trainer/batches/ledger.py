@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, assert_never
 from trainer.tasks.curriculum import make_sampler
 
 from .events import Assembled, Ended, GroupFate, Issued, TasksListed
-from .replay import ReplayBuffer, Replayable
+from .replay import Replayable, ReplayBuffer
 
 if TYPE_CHECKING:
     from trainer.config import TasksConfig

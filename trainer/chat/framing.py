@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 SAID = "WHAT-WAS-SAID"
 """Placeholder for the end of an assistant's turn."""
-HEARD = "WHAT-WAS-HEARD"
+ANSWERED = "WHAT-WAS-ANSWERED"
 TOOL_NAME = "made_up_tool"
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class TurnEnding:
     """How a template ends one kind of turn."""
 
     end: str
@@ -55,8 +55,8 @@ class Marks:
         self._special = frozenset(str(token.content) for token in added if token.special)
         self._ends = frozenset(ends)
 
-    def frame(self, alone: str, followed: str, *, calls: bool, end: str = "") -> Frame:
-        """Return the frame of a placeholder turn.
+    def turn_ending(self, alone: str, followed: str, *, calls: bool, end: str = "") -> TurnEnding:
+        """Return how a placeholder turn ends.
 
         Args:
             alone: the text after the placeholder when nothing follows the turn.
@@ -73,12 +73,12 @@ class Marks:
             known = [piece for piece in known[::-1] if alone.rstrip().endswith(piece)]
         found = declared or next(iter(known), "")
         if found:
-            return Frame(found, frozenset({found}), followed.partition(found)[0])
+            return TurnEnding(found, frozenset({found}), followed.partition(found)[0])
         here, there = (pieces[len(alike)] if len(pieces) > len(alike) else "" for pieces in (first, second))
         closing = "".join(alike)
         if here in self._special and there in self._special:
-            return Frame(there, frozenset({here, there}), closing)
-        return Frame("", frozenset(), alone)
+            return TurnEnding(there, frozenset({here, there}), closing)
+        return TurnEnding("", frozenset(), alone)
 
     def behind(self, head: str, whole: str) -> str:
         """Return the part of a text after its common prefix with another one, without splitting added
@@ -98,19 +98,19 @@ class Marks:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class PlaceholderExchange:
     """A placeholder exchange that ends with a turn, which ends with the placeholder."""
 
     messages: tuple[Message, ...]
     calls: bool
 
 
-def spoken() -> Exchange:
+def spoken() -> PlaceholderExchange:
     """Return a turn of plain text."""
-    return Exchange((_ASKED, Message(role="assistant", content=SAID)), calls=False)
+    return PlaceholderExchange((_ASKED, Message(role="assistant", content=SAID)), calls=False)
 
 
-def calling(answers: Sequence[Message]) -> Exchange:
+def calling(answers: Sequence[Message]) -> PlaceholderExchange:
     """Return a turn with the calls that the tools' answers belong to; the last call holds the placeholder."""
     calls = tuple(
         ToolCall(
@@ -122,12 +122,14 @@ def calling(answers: Sequence[Message]) -> Exchange:
         )
         for answer in answers
     )
-    return Exchange((_ASKED, Message(role="assistant", content=None, tool_calls=calls)), calls=True)
+    return PlaceholderExchange(
+        (_ASKED, Message(role="assistant", content=None, tool_calls=calls)), calls=True
+    )
 
 
 def tool_answer() -> Message:
     """Return a placeholder answer of a tool."""
-    return Message(role="tool", content=HEARD, tool_call_id="000000000", name=TOOL_NAME)
+    return Message(role="tool", content=ANSWERED, tool_call_id="000000000", name=TOOL_NAME)
 
 
 _ASKED = Message(role="user", content=".")

@@ -18,7 +18,7 @@ from trainer.errors import ConfigError
 
 from .containment import missing
 from .forms import Dialect, Form, forms
-from .framing import HEARD, SAID, TOOL_NAME, Frame, Marks, calling, spoken, tool_answer
+from .framing import ANSWERED, SAID, TOOL_NAME, Marks, TurnEnding, calling, spoken, tool_answer
 from .literals import Literals
 from .thoughts import CLOSE, opened
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
     from transformers import PreTrainedTokenizerBase
 
-    from .framing import Exchange
+    from .framing import PlaceholderExchange
 
 
 _REFUSALS = (TemplateError, TypeError, ValueError, KeyError, AttributeError)
@@ -76,7 +76,7 @@ class Template:
         for tools in ((), (_TOOL,)):
             self._unasked = tools
             self._dialect = self._found_dialect()
-            plain = plain or self._frame(spoken(), Message(role="user", content=HEARD))
+            plain = plain or self._turn_ending(spoken(), Message(role="user", content=ANSWERED))
             if plain is not None:
                 break
         else:
@@ -85,8 +85,10 @@ class Template:
                 "message; set chat.template to one that does"
             )
         self._plain = plain
-        self._calls: Frame | None = None
-        self._calls = self._frame(calling([tool_answer()]), tool_answer()) if self._dialect.calls else None
+        self._calls: TurnEnding | None = None
+        self._calls = (
+            self._turn_ending(calling([tool_answer()]), tool_answer()) if self._dialect.calls else None
+        )
 
     @property
     def ends(self) -> tuple[str, ...]:
@@ -95,10 +97,10 @@ class Template:
 
     def end(self, *, calls: bool) -> str:
         """Return the token that the model itself writes at the end of a turn, with calls or without."""
-        frame = self._calls if calls and self._calls is not None else self._plain
-        if frame.end:
-            return next(iter(frame.ends - {frame.end}), frame.end)
-        answer = tool_answer() if calls else Message(role="user", content=HEARD)
+        ending = self._calls if calls and self._calls is not None else self._plain
+        if ending.end:
+            return next(iter(ending.ends - {ending.end}), ending.end)
+        answer = tool_answer() if calls else Message(role="user", content=ANSWERED)
         return self._marks.first(self.following([answer], None))
 
     @property
@@ -141,13 +143,13 @@ class Template:
         messages = self._literals.hidden(messages)
         for form in forms(self._dialect, messages):
             prepared = form.messages(messages, self._written)
-            for frame, exchange in self._exchanges(prepared):
+            for ending, exchange in self._exchanges(prepared):
                 text, refused = self._attempt(form, [*exchange.messages, *prepared], self._unasked, True)
-                behind = frame.behind(text.partition(SAID)[2])
+                behind = ending.behind(text.partition(SAID)[2])
                 lost = "an assistant's turn" if behind is None else missing(behind, prepared)
                 refused = refused or _left_out(lost)
                 if behind is not None and not refused:
-                    return self._joined(frame, behind, last)
+                    return self._joined(ending, behind, last)
                 refusal = refusal or refused
         raise _refusal(refusal)
 
@@ -185,7 +187,7 @@ class Template:
         """Return the tokens of a text that the template rendered."""
         return self._literals.encode(rendered, encode)
 
-    def _exchanges(self, messages: Sequence[Message]) -> Iterator[tuple[Frame, Exchange]]:
+    def _exchanges(self, messages: Sequence[Message]) -> Iterator[tuple[TurnEnding, PlaceholderExchange]]:
         """Yield exchanges that may precede the messages; templates want calls before a tool's message, or
         none.
         """
@@ -195,11 +197,11 @@ class Template:
             yield self._calls, calling(answers[:1])
         yield self._plain, spoken()
 
-    def _joined(self, frame: Frame, behind: str, last: str | None) -> str:
-        if not frame.end:
+    def _joined(self, ending: TurnEnding, behind: str, last: str | None) -> str:
+        if not ending.end:
             # The next role's token ends the turn; if it was sampled, do not add it again.
             return behind.removeprefix(last) if last and last == self._marks.first(behind) else behind
-        return behind if last is None or last in frame.ends else frame.end + behind
+        return behind if last is None or last in ending.ends else ending.end + behind
 
     def _attempt(
         self, form: Form, messages: Sequence[Message], tools: Sequence[Tool], generation: bool
@@ -219,16 +221,16 @@ class Template:
             return "", f"{error}"
         return str(rendered), ""
 
-    def _frame(self, exchange: Exchange, answer: Message) -> Frame | None:
+    def _turn_ending(self, exchange: PlaceholderExchange, answer: Message) -> TurnEnding | None:
         form = Form(self._dialect)
         alone, refused = self._attempt(form, exchange.messages, self._unasked, False)
         followed, refused_too = self._attempt(form, [*exchange.messages, answer], self._unasked, True)
-        if refused or refused_too or SAID not in alone or SAID not in followed or HEARD not in followed:
+        if refused or refused_too or SAID not in alone or SAID not in followed or ANSWERED not in followed:
             return None
         end = self._plain.end if exchange.calls else ""
         tails = (text.partition(SAID)[2] for text in (alone, followed))
-        frame = self._marks.frame(*tails, calls=exchange.calls, end=end)
-        return None if exchange.calls and self._ends_each_call(frame.end) else frame
+        ending = self._marks.turn_ending(*tails, calls=exchange.calls, end=end)
+        return None if exchange.calls and self._ends_each_call(ending.end) else ending
 
     def _ends_each_call(self, end: str) -> bool:
         """Return whether a token ends calls but not the turn: the template omits the turn's own end."""
@@ -246,12 +248,12 @@ class Template:
                 prepared = [*calling([answer]).messages, *answers]
                 text, _ = self._attempt(Form(dialect), prepared, self._unasked, False)
                 if SAID in text and TOOL_NAME in text:
-                    return replace(dialect, tool_role=HEARD in text or self._hears(dialect))
-        return replace(plain, calls=False, tool_role=self._hears(plain))
+                    return replace(dialect, tool_role=ANSWERED in text or self._shows_answer(dialect))
+        return replace(plain, calls=False, tool_role=self._shows_answer(plain))
 
-    def _hears(self, dialect: Dialect) -> bool:
+    def _shows_answer(self, dialect: Dialect) -> bool:
         text, _ = self._attempt(Form(dialect), [*spoken().messages, tool_answer()], self._unasked, True)
-        return HEARD in text
+        return ANSWERED in text
 
 
 def template_source(tokenizer: PreTrainedTokenizerBase, *, tools: bool) -> str | None:

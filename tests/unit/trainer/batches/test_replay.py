@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainer.batches.replay import ReplayBuffer, Replayable
+from trainer.batches.replay import Replayable, ReplayBuffer
 from trainer.config import ReplayConfig
 
 
