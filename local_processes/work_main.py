@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 
-from .work_messages import Message, receive, send
+from .work_messages import WorkMessage, receive, send
 
 _NICENESS = 5
 """Below the owner and its neighbours: what is large waits for what is small, not the other way round."""
@@ -28,14 +28,14 @@ def main(descriptor: int) -> None:
             send(connection, _done(receive(connection)))
 
 
-def _done(work: Message) -> Message:
+def _done(work: WorkMessage) -> WorkMessage:
     failed, result = False, None
     try:
         function, arguments = work.load()
         result = function(*arguments)
     except Exception as error:  # noqa: BLE001 - capture point: the owner raises it again
         failed, result = True, error
-    return Message.of((failed, result))
+    return WorkMessage.of((failed, result))
 
 
 if __name__ == "__main__":

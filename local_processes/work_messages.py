@@ -24,14 +24,14 @@ _LONG = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class WorkMessage:
     """A value on its way."""
 
     pickled: bytes
     beside: Sequence[bytes] = field(default=())
 
     @classmethod
-    def of(cls, value: object) -> Message:
+    def of(cls, value: object) -> WorkMessage:
         """Pickle a value."""
         file = io.BytesIO()
         pickler = _Pickler(file)
@@ -64,7 +64,7 @@ class _Unpickler(pickle.Unpickler):
         return self._beside[int(number)]
 
 
-def send(connection: socket.socket, message: Message, timeout_s: float | None = None) -> None:
+def send(connection: socket.socket, message: WorkMessage, timeout_s: float | None = None) -> None:
     """Send a message. Raises TimeoutError, and OSError when the other end is gone."""
     lengths = b"".join(_LENGTH.pack(len(each)) for each in message.beside)
     head = _COUNTS.pack(len(message.pickled), len(message.beside))
@@ -76,13 +76,13 @@ def send(connection: socket.socket, message: Message, timeout_s: float | None = 
         raise TimeoutError("the other end does not read") from error
 
 
-def receive(connection: socket.socket, timeout_s: float | None = None) -> Message:
+def receive(connection: socket.socket, timeout_s: float | None = None) -> WorkMessage:
     """Return the next message. Raises TimeoutError, and EOFError when the other end is gone."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     length, count = _COUNTS.unpack(_exactly(connection, _COUNTS.size, deadline))
     lengths = _exactly(connection, count * _LENGTH.size, deadline)
     pickled = _exactly(connection, length, deadline)
-    return Message(
+    return WorkMessage(
         pickled, [_exactly(connection, size, deadline) for (size,) in _LENGTH.iter_unpack(lengths)]
     )
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from .work_messages import Message, receive, send
+from .work_messages import WorkMessage, receive, send
 
 _T = TypeVar("_T")
 
@@ -71,7 +71,7 @@ class WorkProcess:
         self._thread.shutdown(wait=False)
 
     def _run(self, function: Callable[..., _T], arguments: tuple[object, ...]) -> _T:
-        work = Message.of((function, arguments))
+        work = WorkMessage.of((function, arguments))
         for _ in range(_TRIES):
             child = self._child
             if child is None or child.process.poll() is not None:
@@ -123,7 +123,7 @@ class _Child:
         # It ends by itself when the socket is closed, which the kernel does when the gateway is killed.
         self.end = weakref.finalize(self, _end, self.process, ours)
 
-    def exchange(self, work: Message, timeout_s: float) -> Message:
+    def exchange(self, work: WorkMessage, timeout_s: float) -> WorkMessage:
         send(self._socket, work, timeout_s)
         return receive(self._socket, timeout_s)
 
