@@ -24,7 +24,7 @@ from .errors import SandboxError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ._calls import Call
+    from ._calls import ApiCall
     from ._retry import RetryPolicy
     from ._wire import Exchange, Wire
     from .limits import ClientLimits
@@ -75,7 +75,7 @@ class AsyncSender:
             return False
         return True
 
-    async def send(self, call: Call[ResultT]) -> ResultT:
+    async def send(self, call: ApiCall[ResultT]) -> ResultT:
         """Send until it succeeds or the policy gives up; a wait holds no slot."""
         attempt, elapsed = 0, 0.0
         slots = self._slots[call.lane]
@@ -94,7 +94,7 @@ class AsyncSender:
             await asyncio.sleep(wait)
             elapsed += wait
 
-    async def _attempt(self, call: Call[ResultT]) -> ResultT:
+    async def _attempt(self, call: ApiCall[ResultT]) -> ResultT:
         if call.instances_made is None:
             return await self._exchange(call)
         # A cancelled create would leave an instance that nobody knows; it is seen through, and undone.
@@ -114,7 +114,7 @@ class AsyncSender:
             for instance_id in instances_of(await made):
                 await self.send(release_instance(instance_id, None))
 
-    async def _exchange(self, call: Call[ResultT]) -> ResultT:
+    async def _exchange(self, call: ApiCall[ResultT]) -> ResultT:
         started = time.monotonic()
         response: httpx.Response | None = None
         try:

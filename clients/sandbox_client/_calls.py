@@ -1,4 +1,4 @@
-"""The API as values: each verb becomes a ``Call``, which says what to send and how to read the answer.
+"""The API as values: each verb becomes a ``ApiCall``, which says what to send and how to read the answer.
 
 Every call that changes something is given an idempotency key here, unless its caller brought one.
 """
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from sandbox_contract.batches import BatchOperation
 
-__all__ = ["Action", "Call", "Lane"]
+__all__ = ["Action", "ApiCall", "Lane"]
 
 ResultT = TypeVar("ResultT")
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -72,7 +72,7 @@ class Lane(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[ResultT]):
+class ApiCall(Generic[ResultT]):
     """One request, complete but for the address and the credentials."""
 
     verb: str
@@ -102,7 +102,9 @@ def keyed(request: Keyed) -> Keyed:
     return request.model_copy(update={"idempotency_key": new_key()})
 
 
-def get_env_profile(environment: str, split: str | None, offset: int, limit: int | None) -> Call[EnvProfile]:
+def get_env_profile(
+    environment: str, split: str | None, offset: int, limit: int | None
+) -> ApiCall[EnvProfile]:
     request = _build(GetEnvProfileRequest, environment=environment, split=split, offset=offset, limit=limit)
     return _post("get_env_profile", request, EnvProfile)
 
@@ -115,7 +117,7 @@ def create_instance(
     params: Mapping[str, JsonValue] | None,
     fresh: bool,
     idempotency_key: str | None,
-) -> Call[CreateInstanceResult]:
+) -> ApiCall[CreateInstanceResult]:
     request = _build(
         CreateInstanceRequest,
         environment=environment,
@@ -148,13 +150,13 @@ def step_request(
     )
 
 
-def step(request: StepRequest) -> Call[StepResult]:
+def step(request: StepRequest) -> ApiCall[StepResult]:
     return _post("step", request, StepResult, timeout_s=request.timeout_s)
 
 
 def evaluate(
     instance_id: str, params: Mapping[str, JsonValue] | None, idempotency_key: str | None
-) -> Call[EvaluateResult]:
+) -> ApiCall[EvaluateResult]:
     request = _build(
         EvaluateRequest,
         instance_id=instance_id,
@@ -164,20 +166,20 @@ def evaluate(
     return _post("evaluate", request, EvaluateResult)
 
 
-def release_instance(instance_id: str, idempotency_key: str | None) -> Call[ReleaseInstanceResult]:
+def release_instance(instance_id: str, idempotency_key: str | None) -> ApiCall[ReleaseInstanceResult]:
     key = idempotency_key or new_key()
     request = _build(ReleaseInstanceRequest, instance_id=instance_id, idempotency_key=key)
     return _post("release_instance", request, ReleaseInstanceResult)
 
 
-def fork_instance(instance_id: str, count: int, idempotency_key: str | None) -> Call[ForkInstanceResult]:
+def fork_instance(instance_id: str, count: int, idempotency_key: str | None) -> ApiCall[ForkInstanceResult]:
     key = idempotency_key or new_key()
     request = _build(ForkInstanceRequest, instance_id=instance_id, count=count, idempotency_key=key)
     call = _post("fork_instance", request, ForkInstanceResult, Lane.ADMISSION)
     return replace(call, instances_made=lambda result: result.instance_ids)
 
 
-def batch(operations: Sequence[BatchOperation]) -> Call[BatchResult]:
+def batch(operations: Sequence[BatchOperation]) -> ApiCall[BatchResult]:
     """The batch, each operation with a key of its own; one that creates anything waits with the creates."""
     keys = [operation.model_copy(update={"request": keyed(operation.request)}) for operation in operations]
     request = _build(BatchRequest, operations=tuple(keys))
@@ -187,19 +189,19 @@ def batch(operations: Sequence[BatchOperation]) -> Call[BatchResult]:
     return _post("batch", request, BatchResult, lane, timeout_s=longest or None)
 
 
-def environments() -> Call[Environments]:
+def environments() -> ApiCall[Environments]:
     return _get("environments", "/v1/environments", Environments)
 
 
-def instances(cursor: str | None = None) -> Call[Instances]:
+def instances(cursor: str | None = None) -> ApiCall[Instances]:
     return _get("instances", f"/v1/instances{_from(cursor)}", Instances)
 
 
-def instance(instance_id: str) -> Call[InstanceStatus]:
+def instance(instance_id: str) -> ApiCall[InstanceStatus]:
     return _get("instance", _instance_path(instance_id), InstanceStatus)
 
 
-def trajectory(instance_id: str, cursor: str | None = None) -> Call[Trajectory]:
+def trajectory(instance_id: str, cursor: str | None = None) -> ApiCall[Trajectory]:
     return _get("trajectory", _instance_path(instance_id, f"/trajectory{_from(cursor)}"), Trajectory)
 
 
@@ -214,21 +216,23 @@ def whole_trajectory(pages: Sequence[Trajectory]) -> Trajectory:
     return pages[-1].model_copy(update={"events": events, "next_cursor": None})
 
 
-def stats() -> Call[Stats]:
+def stats() -> ApiCall[Stats]:
     return _get("stats", "/v1/stats", Stats)
 
 
-def list_files(instance_id: str, path: str) -> Call[FileList]:
+def list_files(instance_id: str, path: str) -> ApiCall[FileList]:
     query = f"?{urlencode({'path': path})}" if path else ""
     return _get("list_files", _instance_path(instance_id, f"/files{query}"), FileList)
 
 
-def read_file(instance_id: str, path: str) -> Call[bytes]:
-    return Call(verb="read_file", method="GET", path=_file_path(instance_id, path), read=bytes)
+def read_file(instance_id: str, path: str) -> ApiCall[bytes]:
+    return ApiCall(verb="read_file", method="GET", path=_file_path(instance_id, path), read=bytes)
 
 
-def write_file(instance_id: str, path: str, content: bytes, idempotency_key: str | None) -> Call[FileEntry]:
-    return Call(
+def write_file(
+    instance_id: str, path: str, content: bytes, idempotency_key: str | None
+) -> ApiCall[FileEntry]:
+    return ApiCall(
         verb="write_file",
         method="PUT",
         path=_file_path(instance_id, path),
@@ -239,9 +243,9 @@ def write_file(instance_id: str, path: str, content: bytes, idempotency_key: str
     )
 
 
-def probe(path: str) -> Call[None]:
+def probe(path: str) -> ApiCall[None]:
     """A call of ``/healthz`` or ``/readyz``: the status is the answer."""
-    return Call(verb=path.lstrip("/"), method="GET", path=path, read=_nothing)
+    return ApiCall(verb=path.lstrip("/"), method="GET", path=path, read=_nothing)
 
 
 def _nothing(_: bytes) -> None:
@@ -280,8 +284,8 @@ def _post(
     result: type[ModelT],
     lane: Lane = Lane.WORK,
     timeout_s: float | None = None,
-) -> Call[ModelT]:
-    return Call(
+) -> ApiCall[ModelT]:
+    return ApiCall(
         verb=verb,
         method="POST",
         path=f"/v1/{verb}",
@@ -292,5 +296,5 @@ def _post(
     )
 
 
-def _get(verb: str, path: str, result: type[ModelT]) -> Call[ModelT]:
-    return Call(verb=verb, method="GET", path=path, read=result.model_validate_json)
+def _get(verb: str, path: str, result: type[ModelT]) -> ApiCall[ModelT]:
+    return ApiCall(verb=verb, method="GET", path=path, read=result.model_validate_json)

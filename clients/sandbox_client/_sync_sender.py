@@ -16,7 +16,7 @@ from .errors import SandboxError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ._calls import Call
+    from ._calls import ApiCall
     from ._retry import RetryPolicy
     from ._wire import Exchange, Wire
     from .limits import ClientLimits
@@ -58,7 +58,7 @@ class Sender:
             return False
         return True
 
-    def send(self, call: Call[ResultT]) -> ResultT:
+    def send(self, call: ApiCall[ResultT]) -> ResultT:
         """Send until it succeeds or the policy gives up; a wait holds no slot."""
         attempt, elapsed = 0, 0.0
         slots = self._slots[call.lane]
@@ -77,7 +77,7 @@ class Sender:
             time.sleep(wait)
             elapsed += wait
 
-    def _exchange(self, call: Call[ResultT]) -> ResultT:
+    def _exchange(self, call: ApiCall[ResultT]) -> ResultT:
         started = time.monotonic()
         response: httpx.Response | None = None
         try:

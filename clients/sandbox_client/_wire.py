@@ -20,7 +20,7 @@ from .errors import Failure, TransportError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ._calls import Call
+    from ._calls import ApiCall
     from .limits import ClientLimits
 
 __all__ = ["Exchange", "Wire", "transport_error"]
@@ -70,7 +70,7 @@ class Wire:
         """The service's address."""
         return self._base
 
-    def request(self, call: Call[ResultT]) -> httpx.Request:
+    def request(self, call: ApiCall[ResultT]) -> httpx.Request:
         """The HTTP request of a call."""
         headers = self._headers
         if call.body:
@@ -87,7 +87,7 @@ class Wire:
             extensions={"timeout": timeout},
         )
 
-    def _url(self, call: Call[ResultT]) -> httpx.URL:
+    def _url(self, call: ApiCall[ResultT]) -> httpx.URL:
         # Parsing a URL costs as much as a tenth of the whole call; the verbs' are always the same.
         if call.method != "POST":
             return httpx.URL(self._base + call.path)
@@ -96,7 +96,7 @@ class Wire:
             url = self._urls[call.path] = httpx.URL(self._base + call.path)
         return url
 
-    def result(self, call: Call[ResultT], response: httpx.Response, body: bytes) -> ResultT:
+    def result(self, call: ApiCall[ResultT], response: httpx.Response, body: bytes) -> ResultT:
         """The result in an answer. Raises the typed error that it stands for."""
         if not 200 <= response.status_code < 300:
             raise problem_error(response, body)
@@ -106,7 +106,7 @@ class Wire:
             detail = f"{call.verb} was answered with something else than its result: {error}"
             raise invalid_response(response, detail) from error
 
-    def exchange(self, call: Call[ResultT], elapsed_s: float, response: httpx.Response | None) -> Exchange:
+    def exchange(self, call: ApiCall[ResultT], elapsed_s: float, response: httpx.Response | None) -> Exchange:
         """What an observer is told about one attempt."""
         if response is None:
             return Exchange(call.verb, elapsed_s, None, {}, None)
@@ -115,7 +115,7 @@ class Wire:
         return Exchange(call.verb, elapsed_s, response.status_code, timing, request_id)
 
 
-def transport_error(call: Call[ResultT], error: Exception) -> TransportError:
+def transport_error(call: ApiCall[ResultT], error: Exception) -> TransportError:
     """The typed error of a connection that failed, broke or fell silent."""
     reason = str(error) or type(error).__name__
     detail = f"{call.verb} had no answer: {reason}"
