@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class Process(NamedTuple):
+class ProcessEntry(NamedTuple):
     """One line of the process table."""
 
     pid: int
@@ -18,9 +18,9 @@ class Process(NamedTuple):
     zombie: bool
 
 
-def snapshot() -> dict[int, Process]:
+def snapshot() -> dict[int, ProcessEntry]:
     """Return every process of the process table, by pid."""
-    found: dict[int, Process] = {}
+    found: dict[int, ProcessEntry] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit():
             process = look_up(int(name))
@@ -29,7 +29,7 @@ def snapshot() -> dict[int, Process]:
     return found
 
 
-def look_up(pid: int) -> Process | None:
+def look_up(pid: int) -> ProcessEntry | None:
     """Return one process, or None."""
     text = read_proc(f"/proc/{pid}/status")
     if not text:
@@ -44,10 +44,10 @@ def look_up(pid: int) -> Process | None:
         elif line.startswith(b"Uid:"):
             uids = frozenset(map(int, line.split()[1:5]))
             break
-    return Process(pid, parent, uids, zombie)
+    return ProcessEntry(pid, parent, uids, zombie)
 
 
-def descendants(processes: dict[int, Process], roots: Iterable[int]) -> set[int]:
+def descendants(processes: dict[int, ProcessEntry], roots: Iterable[int]) -> set[int]:
     """Those of ``roots`` that live, and everything below them."""
     below: dict[int, list[int]] = {}
     for process in processes.values():

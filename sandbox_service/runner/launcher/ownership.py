@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_service.runner.kernel import killing
 from sandbox_service.runner.kernel.privileges import Identity, ProcessLimits
-from sandbox_service.runner.kernel.procfs import Process, children, descendants, look_up, snapshot
+from sandbox_service.runner.kernel.procfs import ProcessEntry, children, descendants, look_up, snapshot
 
 from .spawn import ChildContext, fork_child
 from .storage import Storage
@@ -119,7 +119,7 @@ class Ownership:
         """The launcher's children that are no orphans."""
         return self._processes.keys() | self._storage.processes.pids
 
-    def _orphans(self, processes: dict[int, Process]) -> set[int]:
+    def _orphans(self, processes: dict[int, ProcessEntry]) -> set[int]:
         if self.forks_in_progress:
             return set()
         own = os.getpid()

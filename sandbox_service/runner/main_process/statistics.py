@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from sandbox_service.runner.kernel.procfs import Process, descendants, memory, snapshot
+from sandbox_service.runner.kernel.procfs import ProcessEntry, descendants, memory, snapshot
 
 if TYPE_CHECKING:
     from sandbox_service.runner.messages.codec import JsonObject
@@ -21,7 +21,7 @@ def describe_processes(known: dict[int, str]) -> list[JsonObject]:
     ]
 
 
-def _role(process: Process, roles: dict[int, str]) -> str:
+def _role(process: ProcessEntry, roles: dict[int, str]) -> str:
     if process.pid in roles:
         return roles[process.pid]
     return "worker" if roles.get(process.parent) == "zygote" else "agent"
