@@ -34,8 +34,8 @@ from sandbox_contract.inspection import (
     FileList,
     Instances,
     InstanceStatus,
+    InstanceTrajectory,
     Stats,
-    Trajectory,
 )
 from sandbox_contract.messages import Message
 from sandbox_contract.problems import ErrorCode, FailureClass
@@ -201,8 +201,8 @@ def instance(instance_id: str) -> ApiCall[InstanceStatus]:
     return _get("instance", _instance_path(instance_id), InstanceStatus)
 
 
-def trajectory(instance_id: str, cursor: str | None = None) -> ApiCall[Trajectory]:
-    return _get("trajectory", _instance_path(instance_id, f"/trajectory{_from(cursor)}"), Trajectory)
+def trajectory(instance_id: str, cursor: str | None = None) -> ApiCall[InstanceTrajectory]:
+    return _get("trajectory", _instance_path(instance_id, f"/trajectory{_from(cursor)}"), InstanceTrajectory)
 
 
 def all_instances(pages: Sequence[Instances]) -> Instances:
@@ -210,7 +210,7 @@ def all_instances(pages: Sequence[Instances]) -> Instances:
     return Instances(instances=tuple(status for page in pages for status in page.instances))
 
 
-def whole_trajectory(pages: Sequence[Trajectory]) -> Trajectory:
+def whole_trajectory(pages: Sequence[InstanceTrajectory]) -> InstanceTrajectory:
     """The pages of a trajectory as one."""
     events = tuple(event for page in pages for event in page.events)
     return pages[-1].model_copy(update={"events": events, "next_cursor": None})

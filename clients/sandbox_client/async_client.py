@@ -40,8 +40,8 @@ if TYPE_CHECKING:
         FileList,
         Instances,
         InstanceStatus,
+        InstanceTrajectory,
         Stats,
-        Trajectory,
     )
 
     from ._calls import Action
@@ -155,11 +155,11 @@ class AsyncSandboxClient:
         """One instance."""
         return await self._sender.send(_calls.instance(instance_id))
 
-    async def trajectory(self, instance_id: str) -> Trajectory:
+    async def trajectory(self, instance_id: str) -> InstanceTrajectory:
         """The recorded history of an instance, all pages of it."""
         return _calls.whole_trajectory([page async for page in self.trajectory_pages(instance_id)])
 
-    async def trajectory_pages(self, instance_id: str) -> AsyncIterator[Trajectory]:
+    async def trajectory_pages(self, instance_id: str) -> AsyncIterator[InstanceTrajectory]:
         """The recorded history of an instance a page at a time, for those that do not fit into memory."""
         page = await self._sender.send(_calls.trajectory(instance_id))
         yield page

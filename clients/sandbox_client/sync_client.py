@@ -40,8 +40,8 @@ if TYPE_CHECKING:
         FileList,
         Instances,
         InstanceStatus,
+        InstanceTrajectory,
         Stats,
-        Trajectory,
     )
 
     from ._calls import Action
@@ -155,11 +155,11 @@ class SandboxClient:
         """One instance."""
         return self._sender.send(_calls.instance(instance_id))
 
-    def trajectory(self, instance_id: str) -> Trajectory:
+    def trajectory(self, instance_id: str) -> InstanceTrajectory:
         """The recorded history of an instance, all pages of it."""
         return _calls.whole_trajectory(list(self.trajectory_pages(instance_id)))
 
-    def trajectory_pages(self, instance_id: str) -> Iterator[Trajectory]:
+    def trajectory_pages(self, instance_id: str) -> Iterator[InstanceTrajectory]:
         """The recorded history of an instance a page at a time, for those that do not fit into memory."""
         page = self._sender.send(_calls.trajectory(instance_id))
         yield page

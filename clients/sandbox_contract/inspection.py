@@ -15,12 +15,12 @@ __all__ = [
     "FileEntry",
     "FileList",
     "InstanceStatus",
+    "InstanceTrajectory",
     "Instances",
     "PoolStats",
     "Split",
     "Stats",
     "SupervisorStats",
-    "Trajectory",
 ]
 
 
@@ -155,7 +155,7 @@ class Event(Result):
     """Milliseconds by phase."""
 
 
-class Trajectory(Result):
+class InstanceTrajectory(Result):
     """The recorded history of an instance, or a page of it."""
 
     instance_id: InstanceId

@@ -12,9 +12,9 @@ from sandbox_contract.inspection import (
     Environments,
     Instances,
     InstanceStatus,
+    InstanceTrajectory,
     Stats,
     SupervisorStats,
-    Trajectory,
 )
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
@@ -172,7 +172,7 @@ class InspectionRoutes:
             ("/v1/environments", self.environments, Environments, ()),
             ("/v1/instances", self.instances, Instances, fleet),
             ("/v1/instances/{instance_id}", self.instance, InstanceStatus, one),
-            ("/v1/instances/{instance_id}/trajectory", self.trajectory, Trajectory, one),
+            ("/v1/instances/{instance_id}/trajectory", self.trajectory, InstanceTrajectory, one),
             ("/v1/stats", self.stats, Stats, fleet),
         ):
             router.add_api_route(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sandbox_contract.inspection import Event, Trajectory
+from sandbox_contract.inspection import Event, InstanceTrajectory
 
 from .bodies import json_object_of, object_of
 from .records import EventKind, public_id
@@ -37,9 +37,9 @@ class EpisodeOutcome:
         return sum(self.step_rewards) if self.score is None else self.score
 
 
-def trajectory_of(record: InstanceRecord, events: Sequence[EventRecord]) -> Trajectory:
+def trajectory_of(record: InstanceRecord, events: Sequence[EventRecord]) -> InstanceTrajectory:
     """Return the trajectory that the service's API shows."""
-    return Trajectory(
+    return InstanceTrajectory(
         instance_id=public_id(record.instance_id),
         environment=record.environment,
         task_id=record.task_id,

@@ -22,7 +22,7 @@ from .run import report, run_policy
 from .terminal import explained, fail, notes, notes_line
 
 if TYPE_CHECKING:
-    from sandbox_contract.inspection import Trajectory
+    from sandbox_contract.inspection import InstanceTrajectory
     from sandbox_service.config import ServiceConfig
     from service_cli.policies.outcomes import PlayedOutcome
 
@@ -75,12 +75,12 @@ def unsolved(outcomes: Sequence[PlayedOutcome]) -> list[str]:
     ]
 
 
-def _play(config: ServiceConfig, concurrency: int) -> tuple[PolicyRun, Trajectory | None]:
+def _play(config: ServiceConfig, concurrency: int) -> tuple[PolicyRun, InstanceTrajectory | None]:
     choice = PolicyChoice("reference")
     splits = (*_SPLITS, *(file.stem for file in config.environments.code.task_files))
     played = PolicyRun("code", splits, choice.name, make_policy(choice, "code", config), concurrency)
     limits = ClientLimits(in_flight=max(64, concurrency), creating=concurrency)
-    shown: Trajectory | None = None
+    shown: InstanceTrajectory | None = None
     notes().print("starting the service ...")
     with run_service(config) as service:
         notes().print(f"ready: {service.url}, {config.sandbox.kind} sandboxes")

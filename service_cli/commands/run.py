@@ -54,7 +54,7 @@ from .terminal import FAILED, INTERRUPTED, WRONG, explained, fail, notes, result
 from .trajectory_view import trajectory_panels
 
 if TYPE_CHECKING:
-    from sandbox_contract.inspection import Trajectory
+    from sandbox_contract.inspection import InstanceTrajectory
     from service_cli.policies.outcomes import PlayedOutcome
 
 
@@ -150,7 +150,7 @@ async def run_policy(
     *,
     limit: int | None = None,
     show: bool = False,
-) -> Trajectory | None:
+) -> InstanceTrajectory | None:
     """Play the split with a progress bar; with ``show``, return a trajectory."""
     client = AsyncSandboxClient(server, api_key, limits=limits, observer=played.recorder)
     async with client:
@@ -185,7 +185,7 @@ def _progress() -> Progress:
     return Progress(*columns, TimeElapsedColumn(), console=notes())
 
 
-async def _trajectory(client: AsyncSandboxClient, played: PolicyRun) -> Trajectory | None:
+async def _trajectory(client: AsyncSandboxClient, played: PolicyRun) -> InstanceTrajectory | None:
     """Return the trajectory of the longest graded episode."""
     graded = [outcome for outcome in played.outcomes if outcome.instance_id and outcome.failed is None]
     if not graded:
@@ -198,7 +198,7 @@ async def _trajectory(client: AsyncSandboxClient, played: PolicyRun) -> Trajecto
         return None
 
 
-def report(played: PolicyRun, shown: Trajectory | None, *, as_json: bool) -> None:
+def report(played: PolicyRun, shown: InstanceTrajectory | None, *, as_json: bool) -> None:
     """Print a run as tables, or as JSON."""
     summary = played.summary()
     if as_json:

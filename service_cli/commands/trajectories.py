@@ -30,7 +30,7 @@ from .trajectory_view import instances_list, trajectory_panels
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
 
-    from sandbox_contract.inspection import Trajectory
+    from sandbox_contract.inspection import InstanceTrajectory
 
 
 _DEFAULT_URL = StoreConfig().url
@@ -157,7 +157,7 @@ def export_episodes(
     notes().print(f"{written} {rows.value} written to {output}")
 
 
-def _stored(url: str, instance_id: str, tenant: str | None) -> Trajectory:
+def _stored(url: str, instance_id: str, tenant: str | None) -> InstanceTrajectory:
     with _store(url) as engine, engine.connect() as connection:
         named = reader.instances_named(connection, instance_id)
         found = [each.record for each in named if tenant in (None, each.record.tenant)]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
     from rich.console import RenderableType
 
-    from sandbox_contract.inspection import Event, Trajectory
+    from sandbox_contract.inspection import Event, InstanceTrajectory
     from sandbox_service.trajectories.reader import StoredInstance
     from sandbox_service.trajectories.view import EpisodeOutcome
 
@@ -34,7 +34,7 @@ def plain(text: str) -> str:
     return text.translate(_CONTROLS)
 
 
-def trajectory_panels(trajectory: Trajectory, *, most_characters: int | None = None) -> Group:
+def trajectory_panels(trajectory: InstanceTrajectory, *, most_characters: int | None = None) -> Group:
     """Return the whole trajectory; messages are cut at ``most_characters`` if it is set."""
     parts: list[RenderableType] = [_heading(trajectory)]
     for event in trajectory.events:
@@ -64,7 +64,7 @@ def instances_list(rows: Iterable[tuple[StoredInstance, EpisodeOutcome]]) -> Tex
     return text
 
 
-def _heading(trajectory: Trajectory) -> Text:
+def _heading(trajectory: InstanceTrajectory) -> Text:
     facts = [
         f"environment {trajectory.environment}",
         f"task {trajectory.task_id}",

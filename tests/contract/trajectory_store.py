@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
-from sandbox_contract.inspection import Trajectory
+from sandbox_contract.inspection import InstanceTrajectory
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import Durability, StoreConfig
 from sandbox_service.errors import ServiceError
@@ -30,7 +30,7 @@ async def page_of(store, instance_id, bounds):
     while len(document) < total:
         part = await store.page("acme", instance_id, bounds, len(document))
         document, total = document + part.data, part.total
-    return Trajectory.model_validate_json(document)
+    return InstanceTrajectory.model_validate_json(document)
 
 
 async def pages_of(store, instance_id, bounds):

@@ -10,7 +10,7 @@ import pytest
 
 from sandbox_client.async_client import AsyncSandboxClient
 from sandbox_client.errors import ConflictError, NotFoundError
-from sandbox_contract.inspection import Trajectory
+from sandbox_contract.inspection import InstanceTrajectory
 from sandbox_service.config import PoolConfig, ServerConfig
 from sandbox_service.gateway.app import build_app
 from tests.fakes.environments import fake_registry
@@ -113,7 +113,7 @@ async def test_a_history_of_megabytes_arrives_whole(client, http):
     answer = await http.get(path)
     assert int(answer.headers["content-length"]) == len(answer.content)
     assert answer.headers["content-type"] == "application/json"
-    events = Trajectory.model_validate_json(answer.content).events
+    events = InstanceTrajectory.model_validate_json(answer.content).events
     assert [event.operation for event in events] == ["create", "step"]
     assert events[1].request is not None
     assert events[1].request["message"] == {"role": "assistant", "content": said}

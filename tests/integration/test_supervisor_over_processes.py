@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox_contract.inspection import Trajectory
+from sandbox_contract.inspection import InstanceTrajectory
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import CodeConfig, PoolConfig, SandboxConfig, ServiceConfig, StoreConfig
 from sandbox_service.environments.code.service.catalog import CodeCatalog
@@ -114,7 +114,7 @@ async def _play(node: Node) -> dict[str, object]:
 async def test_an_episode_of_code_is_solved_graded_and_recorded(node: Node) -> None:
     assert (await _play(node))["success"] is True
     (instance,) = await node.states()
-    trajectory = Trajectory.model_validate(await node.ask(Op.TRAJECTORY, instance))
+    trajectory = InstanceTrajectory.model_validate(await node.ask(Op.TRAJECTORY, instance))
     operations = [event.operation for event in trajectory.events]
     assert (operations[0], operations[-2:]) == ("create", ["evaluate", "release"])
 

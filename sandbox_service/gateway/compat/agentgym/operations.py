@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from sandbox_contract.episodes import CreateInstanceRequest, ReleaseInstanceRequest, StepRequest
-from sandbox_contract.inspection import Trajectory
+from sandbox_contract.inspection import InstanceTrajectory
 from sandbox_contract.messages import Message
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
@@ -229,13 +229,13 @@ class AgentGymOperations:
         exchange.instance_id = instance_id
         return await act(instance_id)
 
-    async def _history(self, exchange: Exchange, instance_id: str) -> Trajectory:
+    async def _history(self, exchange: Exchange, instance_id: str) -> InstanceTrajectory:
         """Return the whole trajectory."""
         events: list[Event] = []
         cursor: str | None = None
         while True:
             parts = await trajectory_page(self._dispatcher, exchange, instance_id, cursor)
-            page = await self._parser.apply(Trajectory.model_validate_json, b"".join(parts))
+            page = await self._parser.apply(InstanceTrajectory.model_validate_json, b"".join(parts))
             events += page.events
             cursor = page.next_cursor
             if cursor is None:

@@ -16,7 +16,7 @@ from sandbox_contract.episodes import (
     GetEnvProfileRequest,
     ReleaseInstanceRequest,
 )
-from sandbox_contract.inspection import Trajectory
+from sandbox_contract.inspection import InstanceTrajectory
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.gateway.bodies import json_object
@@ -179,7 +179,7 @@ class CompatRoutes:
 
 def _offered_tools(page: bytes) -> JsonValue:
     """The tools of the create with which a page of a trajectory begins."""
-    created = Trajectory.model_validate_json(page).events
+    created = InstanceTrajectory.model_validate_json(page).events
     return (created[0].result or {}).get("tools") if created else None
 
 

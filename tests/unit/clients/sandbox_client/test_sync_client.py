@@ -23,7 +23,7 @@ QUICK = RetryPolicy(base_s=0.0, attempts=3)
 RENAMED = {"aclose": "close"}
 RETURNS = {
     "AsyncEpisode": "Episode",
-    "AsyncIterator[Trajectory]": "Iterator[Trajectory]",
+    "AsyncIterator[InstanceTrajectory]": "Iterator[InstanceTrajectory]",
     "tuple[AsyncEpisode, ...]": "tuple[Episode, ...]",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox_contract.inspection import Environments, Instances, InstanceStatus, Stats, Trajectory
+from sandbox_contract.inspection import Environments, Instances, InstanceStatus, InstanceTrajectory, Stats
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.wire.frames import Op
@@ -24,7 +24,7 @@ async def test_instances_are_listed_and_looked_at(client, instance):
 
 async def test_a_trajectory_is_passed_on(client, instance):
     reply = await client.get(f"/v1/instances/{instance}/trajectory")
-    assert Trajectory.model_validate(reply.json()).tenant == "local"
+    assert InstanceTrajectory.model_validate(reply.json()).tenant == "local"
 
 
 @pytest.mark.parametrize("path", ["/v1/instances", "/v1/instances/i/trajectory"])

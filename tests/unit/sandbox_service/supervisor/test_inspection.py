@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sandbox_contract.inspection import Instances, Trajectory
+from sandbox_contract.inspection import Instances, InstanceTrajectory
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.trajectories.records import EventKind, EventRecord
 from sandbox_service.wire.frames import MAX_BODY, Op
@@ -35,7 +35,7 @@ async def test_a_trajectory_tells_the_whole_episode() -> None:
         await service.step(instance, "hello")
         await service.evaluate(instance)
         await service.release(instance)
-        trajectory = Trajectory.model_validate(await service.ask(Op.TRAJECTORY, instance))
+        trajectory = InstanceTrajectory.model_validate(await service.ask(Op.TRAJECTORY, instance))
         assert (trajectory.tenant, trajectory.task_id, trajectory.seed) == ("ada", "echo-1", 7)
         assert [event.operation for event in trajectory.events] == ["create", "step", "evaluate", "release"]
         step = trajectory.events[1]
@@ -49,7 +49,7 @@ async def test_a_loss_is_told_with_its_reason() -> None:
     async with supervised() as service:
         instance = await service.create("diary")
         service.factory.home_of(instance).die()
-        trajectory = Trajectory.model_validate(await service.ask(Op.TRAJECTORY, instance))
+        trajectory = InstanceTrajectory.model_validate(await service.ask(Op.TRAJECTORY, instance))
         last = trajectory.events[-1]
         assert last.operation == "lost"
         assert last.result is not None
@@ -62,7 +62,7 @@ async def test_a_trajectory_of_a_chosen_id_is_the_tenants_own_and_names_it_as_ch
         for tenant, content in ((service, "hello"), (eve, "other")):
             await tenant.create(instance_id="mine")
             await tenant.step("mine", content)
-        trajectory = Trajectory.model_validate(await eve.ask(Op.TRAJECTORY, "mine"))
+        trajectory = InstanceTrajectory.model_validate(await eve.ask(Op.TRAJECTORY, "mine"))
         assert (trajectory.tenant, trajectory.instance_id) == ("eve", "mine")
         step = trajectory.events[1].request
         assert step is not None
@@ -107,9 +107,9 @@ async def test_a_trajectory_comes_in_pages() -> None:
         instance = await service.create(task_id="echo-10")
         for number in range(5):
             await service.step(instance, f"m{number}")
-        first = Trajectory.model_validate(await service.ask(Op.TRAJECTORY, instance, limit=4))
+        first = InstanceTrajectory.model_validate(await service.ask(Op.TRAJECTORY, instance, limit=4))
         assert ([event.sequence for event in first.events], first.next_cursor) == ([0, 1, 2, 3], "3")
-        rest = Trajectory.model_validate(await service.ask(Op.TRAJECTORY, instance, limit=4, after=3))
+        rest = InstanceTrajectory.model_validate(await service.ask(Op.TRAJECTORY, instance, limit=4, after=3))
         assert ([event.sequence for event in rest.events], rest.next_cursor) == ([4, 5], None)
 
 
@@ -123,5 +123,5 @@ async def test_a_page_of_one_event_that_is_longer_than_a_frame_comes_in_several(
             reply = await service.call(Op.TRAJECTORY, instance, after=0, offset=len(document))
             assert len(reply.body) < MAX_BODY
             document, total = document + reply.body, reply.meta["total"]
-        (event,) = Trajectory.model_validate_json(document).events
+        (event,) = InstanceTrajectory.model_validate_json(document).events
         assert event.request == {"a": "x" * MAX_BODY}

@@ -1,6 +1,6 @@
 """Trajectories, conversations and outcomes out of recorded events."""
 
-from sandbox_contract.inspection import Trajectory
+from sandbox_contract.inspection import InstanceTrajectory
 from sandbox_service.trajectories.pages import EventPage
 from sandbox_service.trajectories.records import EventKind
 from sandbox_service.trajectories.view import (
@@ -85,7 +85,7 @@ def test_a_page_is_the_trajectory_of_its_events_with_a_cursor():
         event(sequence=9, kind=EventKind.RELEASE, timing_ms={"run": 2.0}),
     )
     record = instance(tenant='"events":[]')
-    page = Trajectory.model_validate_json(trajectory_page(record, EventPage(events, more=True)))
+    page = InstanceTrajectory.model_validate_json(trajectory_page(record, EventPage(events, more=True)))
     assert page == trajectory_of(record, events).model_copy(update={"next_cursor": "9"})
-    last = Trajectory.model_validate_json(trajectory_page(record, EventPage((), more=False)))
+    last = InstanceTrajectory.model_validate_json(trajectory_page(record, EventPage((), more=False)))
     assert (last.events, last.next_cursor) == ((), None)
