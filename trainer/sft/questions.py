@@ -62,7 +62,7 @@ class _Call:
         return f"{fence}python\n{code}\n{fence}"
 
 
-class Question(BaseModel):
+class QuestionRow(BaseModel):
     """One line of the source."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -141,12 +141,12 @@ class Converted:
     with_program: int
 
 
-def read_questions(path: Path) -> tuple[tuple[str, Question], ...]:
+def read_questions(path: Path) -> tuple[tuple[str, QuestionRow], ...]:
     """Return the task ids and questions of a file. Raises DataError naming file, line and field."""
-    found: dict[str, Question] = {}
+    found: dict[str, QuestionRow] = {}
     for number, row in json_rows(path):
         try:
-            question = Question.model_validate(row)
+            question = QuestionRow.model_validate(row)
         except ValidationError as error:
             raise invalid_line(f"{path}:{number}", error) from None
         task_id = question.id or f"{_plain(path.stem)}/{number}"
