@@ -1,7 +1,7 @@
 """The service's own exceptions; every one is an error code with a sentence.
 
-    ServiceError            anything that has a problem document
-      CapacityError         no room now; carries retry_after_s
+    ServiceError          anything that has a problem document
+      OverCapacityError   no room now; carries retry_after_s
 
 Inside the service one class is enough: the code says which boundary failed, and the gateway turns it
 into an RFC 9457 problem. Exceptions stay picklable, since some cross a Ray call.
@@ -31,11 +31,11 @@ class ServiceError(Exception):
         )
 
 
-class CapacityError(ServiceError):
+class OverCapacityError(ServiceError):
     """No room now: the queue is full, the quota is used up, or the node drains."""
 
     def __init__(self, detail: str, retry_after_s: float, code: ErrorCode = ErrorCode.QUEUE_FULL) -> None:
         super().__init__(code, detail, retry_after_s)
 
-    def __reduce__(self) -> tuple[type[CapacityError], tuple[str, float | None, ErrorCode]]:
+    def __reduce__(self) -> tuple[type[OverCapacityError], tuple[str, float | None, ErrorCode]]:
         return (type(self), (self.detail, self.retry_after_s, self.code))

@@ -12,7 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import CapacityError, ServiceError
+from sandbox_service.errors import OverCapacityError, ServiceError
 
 if TYPE_CHECKING:
     from starlette.types import Receive
@@ -56,8 +56,8 @@ class BodyReader:
     async def read(self, exchange: Exchange, receive: Receive) -> bytes:
         """Return the whole body, which counts until ``release``.
 
-        Raises ServiceError(BODY_TOO_LARGE) before a byte over the limit is kept, CapacityError(QUEUE_FULL)
-        over the bound of the tenant or of all tenants, ServiceError(MALFORMED_HTTP) after the timeout, and
+        Raises ServiceError(BODY_TOO_LARGE) before a byte over the limit is kept, ServiceError(MALFORMED_HTTP)
+        after the timeout, OverCapacityError(QUEUE_FULL) over the bound of the tenant or of all tenants, and
         ClientDisconnected.
         """
         announced = exchange.headers.get(b"content-length", b"")
@@ -122,9 +122,9 @@ class BodyReader:
         self._all += size
         exchange.body_bytes += size
 
-    def _no_room(self, whose: str, most: int, setting: str) -> CapacityError:
+    def _no_room(self, whose: str, most: int, setting: str) -> OverCapacityError:
         detail = f"the request bodies of {whose} that are being processed fill {most // _MIB} MiB ({setting})"
-        return CapacityError(detail, _RETRY_S)
+        return OverCapacityError(detail, _RETRY_S)
 
     def _too_large(self) -> ServiceError:
         detail = f"the request body is larger than {self._limit} bytes (server.max_body_bytes)"

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import CapacityError
+from sandbox_service.errors import OverCapacityError
 
 if TYPE_CHECKING:
     from sandbox_service.config import QuotaConfig
@@ -75,7 +75,7 @@ class FairQueue:
         return sum(map(len, self._queues.values()))
 
     async def acquire(self, tenant: str) -> Permit:
-        """Return a permit for the tenant, if necessary after waiting. Raises CapacityError(QUEUE_FULL)."""
+        """Return a permit for the tenant, after waiting if need be. Raises OverCapacityError(QUEUE_FULL)."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         self._expire(now)
@@ -88,7 +88,7 @@ class FairQueue:
             queue = self._queues[tenant] = deque()
         if len(queue) >= self._most_waiting:
             detail = f"{len(queue)} requests of this tenant are queued already (quota.requests_waiting)"
-            raise CapacityError(detail, _RETRY_S)
+            raise OverCapacityError(detail, _RETRY_S)
         waiter = _Waiter(now, loop.create_future())
         queue.append(waiter)
         self._set_timer(loop)
@@ -181,6 +181,6 @@ class FairQueue:
                 waiter = queue.popleft()
                 if not waiter.permit.done():
                     detail = f"the request was queued for {_LONGEST_WAIT_S:g} s behind others of its tenant"
-                    waiter.permit.set_exception(CapacityError(detail, _RETRY_S, ErrorCode.QUEUE_FULL))
+                    waiter.permit.set_exception(OverCapacityError(detail, _RETRY_S, ErrorCode.QUEUE_FULL))
             if not queue:
                 del self._queues[tenant]

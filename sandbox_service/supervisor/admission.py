@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import CapacityError, ServiceError
+from sandbox_service.errors import OverCapacityError, ServiceError
 
 if TYPE_CHECKING:
     from sandbox_service.config import ServiceConfig
@@ -42,7 +42,7 @@ class Admission:
             raise ServiceError(ErrorCode.DRAINING, retry_after_s=1.0)
 
     def check_quota(self, tenant: str, environment: str, wanted: int) -> None:
-        """Raise CapacityError(QUOTA_EXCEEDED) if the tenant may not have that many further instances."""
+        """Raise OverCapacityError(QUOTA_EXCEEDED) if the tenant may not have that many further instances."""
         config, have = self._config, self._table.count(tenant)
         limit = config.pool_of(environment).max_instances_per_tenant
         if limit is not None and have + wanted > limit:
@@ -59,9 +59,9 @@ class Admission:
                 f"{most} MiB of the tenant's requests and results were recorded within 24 hours, which is "
                 "what quota.stored_mib_per_day allows; live instances go on, new ones have to wait"
             )
-            raise CapacityError(detail, wait, ErrorCode.QUOTA_EXCEEDED)
+            raise OverCapacityError(detail, wait, ErrorCode.QUOTA_EXCEEDED)
 
 
-def _too_many(have: int, limit: int, setting: str) -> CapacityError:
+def _too_many(have: int, limit: int, setting: str) -> OverCapacityError:
     detail = f"the tenant has {have} of {limit} live instances ({setting}); release some"
-    return CapacityError(detail, _RELEASE_WAIT_S, ErrorCode.QUOTA_EXCEEDED)
+    return OverCapacityError(detail, _RELEASE_WAIT_S, ErrorCode.QUOTA_EXCEEDED)

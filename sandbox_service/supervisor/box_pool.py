@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_contract.inspection import PoolStats
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import CapacityError, ServiceError
+from sandbox_service.errors import OverCapacityError, ServiceError
 from sandbox_service.pool.decisions import assign, has_place_for
 from sandbox_service.pool.fairness import Waiter
 from sandbox_service.pool.policy import PoolPolicy, Sharing
@@ -116,11 +116,11 @@ class BoxPool:
             self.decide()
 
     def admit_copy(self, box: PooledBox, instance_id: str) -> None:
-        """Take a slot in the box of a fork's source. Raises CapacityError(QUOTA_EXCEEDED)."""
+        """Take a slot in the box of a fork's source. Raises OverCapacityError(QUOTA_EXCEEDED)."""
         if box.discarded:
             raise ServiceError(ErrorCode.SANDBOX_FAILED, "the sandbox has been destroyed")
         if not self.state.admit_copy(box.serial, instance_id):
-            raise CapacityError(
+            raise OverCapacityError(
                 "the sandbox of the instance holds as many copies as it may", 1.0, ErrorCode.QUOTA_EXCEEDED
             )
 
@@ -178,7 +178,7 @@ class BoxPool:
         waiting = queues.waiting(tenant)
         if waiting >= policy.queue_limit and not has_place_for(self.state, tenant, fresh=fresh):
             wait = self.state.pace.retry_after_s(waiting, len(queues.tenants()))
-            raise CapacityError(
+            raise OverCapacityError(
                 f"{waiting} creates of the tenant already wait for a sandbox of {self._spec.name}", wait
             )
         now = self._clock.monotonic()
@@ -221,7 +221,7 @@ class BoxPool:
             f"{state.policy.tenant_boxes} of {state.policy.max_boxes} at once (quota.box_share), of which "
             "the last are kept for tenants that use none; release instances"
         )
-        return CapacityError(detail, wait, ErrorCode.QUOTA_EXCEEDED)
+        return OverCapacityError(detail, wait, ErrorCode.QUOTA_EXCEEDED)
 
     def _follow(self, serial: int, state: BoxState | None) -> None:
         if state is BoxState.RESETTING:

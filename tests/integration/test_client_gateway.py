@@ -20,7 +20,7 @@ from sandbox_client import (
 )
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import ServerConfig
-from sandbox_service.errors import CapacityError as ServiceFull
+from sandbox_service.errors import OverCapacityError
 from sandbox_service.gateway.app import build_app
 from sandbox_service.wire.frames import Op
 from tests.fakes.backend import EchoBackend
@@ -109,7 +109,7 @@ async def test_a_wrong_role_is_refused(client: AsyncSandboxClient) -> None:
 
 
 async def test_a_full_fleet_is_asked_again_until_the_deadline(backend: EchoBackend) -> None:
-    backend.failures[Op.CREATE] = ServiceFull("full", retry_after_s=0.01)
+    backend.failures[Op.CREATE] = OverCapacityError("full", retry_after_s=0.01)
     transport = httpx.ASGITransport(build_app(ServerConfig(), make_registry(), backend))
     policy = RetryPolicy(base_s=0.0, total_s=0.1)
     async with AsyncSandboxClient("http://localhost", transport=transport, retry=policy) as client:

@@ -12,7 +12,7 @@ import pytest
 from local_processes.process_tree import process_of
 from local_processes.work_process import WorkProcess
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import CapacityError, ServiceError
+from sandbox_service.errors import OverCapacityError, ServiceError
 from sandbox_service.gateway.schema_errors import SchemaError
 from tests.harness.waiting import until
 
@@ -60,7 +60,7 @@ class _Missing:
     [
         ServiceError(ErrorCode.JSON_TOO_DEEP, "deep"),
         SchemaError.of_field("a.b", "is no"),
-        CapacityError("full", 2.0),
+        OverCapacityError("full", 2.0),
     ],
     ids=lambda error: type(error).__name__,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sandbox_contract.batches import MAX_BATCH, BatchResult
-from sandbox_service.errors import CapacityError
+from sandbox_service.errors import OverCapacityError
 from sandbox_service.wire.frames import Op
 
 
@@ -48,7 +48,7 @@ async def test_a_step_has_the_same_bytes_in_a_batch_as_on_its_own(client, backen
 
 
 async def test_refused_operations_harm_no_other(client, backend, instance):
-    backend.failures[Op.CREATE] = CapacityError("full", 1.0)
+    backend.failures[Op.CREATE] = OverCapacityError("full", 1.0)
     backend.failures[Op.EVALUATE] = RuntimeError("secret")
     operations = [
         {"operation": "create_instance", "request": {"environment": "echo", "task_id": "echo-1"}},

@@ -10,7 +10,7 @@ import pytest
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import QuotaConfig, ServerConfig
-from sandbox_service.errors import CapacityError, ServiceError
+from sandbox_service.errors import OverCapacityError, ServiceError
 from sandbox_service.gateway.app import build_app
 from sandbox_service.gateway.body_reader import BodyReader, ClientDisconnected
 from sandbox_service.gateway.exchange import Exchange
@@ -66,8 +66,8 @@ async def test_a_client_that_leaves_in_mid_body_is_answered_with_nothing():
         await reader().read(request(), receiver(chunk(b"a"), {"type": "http.disconnect"}))
 
 
-async def refused(bodies: BodyReader, exchange: Exchange, *messages: dict[str, object]) -> CapacityError:
-    with pytest.raises(CapacityError) as caught:
+async def refused(bodies: BodyReader, exchange: Exchange, *messages: dict[str, object]) -> OverCapacityError:
+    with pytest.raises(OverCapacityError) as caught:
         await bodies.read(exchange, receiver(*messages))
     bodies.release(exchange)
     return caught.value

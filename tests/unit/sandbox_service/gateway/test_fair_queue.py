@@ -10,7 +10,7 @@ import pytest
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import QuotaConfig, ServerConfig
-from sandbox_service.errors import CapacityError
+from sandbox_service.errors import OverCapacityError
 from sandbox_service.gateway.app import build_app
 from sandbox_service.gateway.fair_queue import FairQueue, Permit
 from sandbox_service.wire.frames import Frame, Op
@@ -100,7 +100,7 @@ async def test_a_tenant_alone_may_have_more_requests_at_once():
 async def test_a_request_over_the_bound_of_its_tenants_queue_is_refused_with_a_time_to_come_back():
     crowd = Crowd(requests_at_once=2, requests_waiting=3)
     await crowd.ask("quiet", *["greedy"] * 4)
-    with pytest.raises(CapacityError) as caught:
+    with pytest.raises(OverCapacityError) as caught:
         await crowd.queue.acquire("greedy")
     assert (caught.value.code, caught.value.retry_after_s) == (ErrorCode.QUEUE_FULL, 1.0)
     await crowd.ask("other")

@@ -15,7 +15,7 @@ from sandbox_contract.episodes import (
     StepResult,
 )
 from sandbox_contract.problems import ErrorCode, Problem
-from sandbox_service.errors import CapacityError, ServiceError
+from sandbox_service.errors import OverCapacityError, ServiceError
 from sandbox_service.wire.frames import Op
 
 CREATE = {"environment": "echo", "task_id": "echo-10"}
@@ -136,7 +136,7 @@ async def test_every_error_of_the_fleet_becomes_its_problem(client, backend, ins
 
 
 async def test_a_full_queue_says_when_to_come_back(client, backend):
-    backend.failures[Op.CREATE] = CapacityError("the queue is full", retry_after_s=1.2)
+    backend.failures[Op.CREATE] = OverCapacityError("the queue is full", retry_after_s=1.2)
     reply = await client.post("/v1/create_instance", json=CREATE)
     assert (reply.status_code, reply.headers["retry-after"], reply.json()["retry_after_s"]) == (429, "2", 1.2)
 

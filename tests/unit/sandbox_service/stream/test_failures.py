@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sandbox_contract.problems import ErrorCode
-from sandbox_service.errors import CapacityError, ServiceError
+from sandbox_service.errors import OverCapacityError, ServiceError
 from sandbox_service.stream.failures import error_frame, error_of, reply_or_raise
 from sandbox_service.wire.frames import Frame, Op
 
@@ -23,7 +23,7 @@ def test_every_error_survives_the_stream(error):
 
 
 def test_a_capacity_error_keeps_its_wait():
-    assert error_of(error_frame(REQUEST, CapacityError("full", 3.0))).retry_after_s == 3.0
+    assert error_of(error_frame(REQUEST, OverCapacityError("full", 3.0))).retry_after_s == 3.0
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import ServerConfig
-from sandbox_service.errors import CapacityError, ServiceError
+from sandbox_service.errors import OverCapacityError, ServiceError
 from sandbox_service.gateway.app import build_app
 from sandbox_service.wire.frames import Op
 from tests.fakes.agentgym_clients import CLIENTS, AlfWorld, BabyAI, SciWorld, TextCraft, WebShop
@@ -213,7 +213,7 @@ async def test_errors_are_sentences_with_status_200(http, backend):
 
 async def test_a_lost_or_full_sandbox_is_told_as_such_and_never_as_a_reward(http, backend):
     client = await made(BabyAI, http)
-    backend.failures[Op.CREATE] = CapacityError("no room", 2.0)
+    backend.failures[Op.CREATE] = OverCapacityError("no room", 2.0)
     assert (await client.post("reset", data_idx=0))["failure_class"] == "capacity"
     del backend.failures[Op.CREATE]
     await client.reset(0)
@@ -224,7 +224,7 @@ async def test_a_lost_or_full_sandbox_is_told_as_such_and_never_as_a_reward(http
 
 async def test_webshops_client_is_told_to_come_again_when_there_is_no_room(http, backend):
     client = await made(WebShop, http)
-    backend.failures[Op.CREATE] = CapacityError("no room", 2.0)
+    backend.failures[Op.CREATE] = OverCapacityError("no room", 2.0)
     reply = await http.post("/agentgym/webshop/reset", json={"env_idx": client.env_id, "session_id": 0})
     assert (reply.status_code, reply.headers["retry-after"]) == (503, "2")
 

@@ -9,7 +9,7 @@ import pytest
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.config import ServerConfig
-from sandbox_service.errors import CapacityError, ServiceError
+from sandbox_service.errors import OverCapacityError, ServiceError
 from sandbox_service.wire.frames import Op
 from tests.harness.gateway import make_client
 
@@ -269,7 +269,7 @@ async def test_evaluating_early_does_not_disturb_the_episode(client):
 async def test_failures_keep_their_status_and_lose_their_inside(client, backend):
     instance_id = (await created(client))["info"]["instance_id"]
     for error, status in (
-        (CapacityError("full", 1.0), 429),
+        (OverCapacityError("full", 1.0), 429),
         (ServiceError(ErrorCode.INSTANCE_LOST), 410),
         (ServiceError(ErrorCode.STEP_TIMEOUT), 504),
         (RuntimeError("secret"), 500),
