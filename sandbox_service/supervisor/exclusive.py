@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .journal import Journal
     from .takeover import Takeover
 
-    Operation = Callable[[Instance, "Invocation"], Awaitable["OperationResult"]]
+    Operation = Callable[[Instance, "Invocation"], Awaitable["ExecutedOperation"]]
 
 
 _FINAL = (ErrorCode.STEP_TIMEOUT, ErrorCode.TASK_INVALID, ErrorCode.GRADER_FAILED)
@@ -46,7 +46,7 @@ class Invocation:
 
 
 @dataclass(frozen=True, slots=True)
-class OperationResult:
+class ExecutedOperation:
     """The outcome of an operation that was executed: its key stands for it from now on."""
 
     frame: Frame
@@ -118,7 +118,7 @@ class ExclusiveExecutor:
         Never raises, so that all calls that join it get the same answer.
         """
         frame = invocation.frame
-        result: OperationResult | None = None
+        result: ExecutedOperation | None = None
         try:
             try:
                 result = await operation(instance, invocation)
@@ -138,14 +138,14 @@ class ExclusiveExecutor:
             self._table.end_use(instance)
         return result.frame
 
-    def _final_result(self, instance: Instance, frame: Frame, error: ServiceError) -> OperationResult:
+    def _final_result(self, instance: Instance, frame: Frame, error: ServiceError) -> ExecutedOperation:
         """Return the result of an operation whose error stays the answer to its key; raise all others."""
         if error.code not in _FINAL or frame.op not in (Op.STEP, Op.EVALUATE):
             raise error
         # A timeout was recorded when it happened, before the instance ended with it.
         timeout = error.code is ErrorCode.STEP_TIMEOUT
         event = None if timeout else self._journal.failure(instance, frame, error)
-        return OperationResult(error_frame(frame, error), event)
+        return ExecutedOperation(error_frame(frame, error), event)
 
     async def _answer_of_key(
         self, instance: Instance, key: str, frame: Frame, request: bytes, digest: bytes

@@ -12,7 +12,7 @@ from sandbox_service.trajectories.records import EventKind
 from sandbox_service.wire.frames import Frame, Op
 
 from .calls import parse_request
-from .exclusive import OperationResult
+from .exclusive import ExecutedOperation
 from .instances import InstanceState
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Forks:
         self._calls = calls
         self._replay = replay
 
-    async def fork(self, instance: Instance, invocation: Invocation) -> OperationResult:
+    async def fork(self, instance: Instance, invocation: Invocation) -> ExecutedOperation:
         """Copy an instance."""
         frame = invocation.frame
         request = parse_request(ForkInstanceRequest, frame.body)
@@ -105,7 +105,9 @@ class Forks:
                 self._journal.write_off(copy)
             raise
 
-    def _answer(self, instance: Instance, invocation: Invocation, copies: list[Instance]) -> OperationResult:
+    def _answer(
+        self, instance: Instance, invocation: Invocation, copies: list[Instance]
+    ) -> ExecutedOperation:
         frame = invocation.frame
         timing = invocation.timer.split()
         result = ForkInstanceResult(
@@ -122,4 +124,6 @@ class Forks:
             key=frame.meta.get("key"),
             timing_ms=timing,
         )
-        return OperationResult(Frame(Op.REPLY, frame.request_id, instance.public_id, {**timing}, body), event)
+        return ExecutedOperation(
+            Frame(Op.REPLY, frame.request_id, instance.public_id, {**timing}, body), event
+        )

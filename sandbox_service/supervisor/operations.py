@@ -15,7 +15,7 @@ from sandbox_service.stream.failures import reply_or_raise
 from sandbox_service.wire.frames import Frame, Op
 
 from .calls import NotStartedError, parse_request
-from .exclusive import OperationResult
+from .exclusive import ExecutedOperation
 from .idempotency import RECORDED_AS
 from .instances import InstanceState
 
@@ -49,7 +49,7 @@ class InstanceOperations:
         self._calls = calls
         self._replay = replay
 
-    async def step(self, instance: Instance, invocation: Invocation) -> OperationResult:
+    async def step(self, instance: Instance, invocation: Invocation) -> ExecutedOperation:
         """Take one action."""
         frame = invocation.frame
         if instance.state is InstanceState.FINISHED:
@@ -67,7 +67,7 @@ class InstanceOperations:
             instance.state = InstanceState.FINISHED
         return self._recorded(instance, invocation, reply, reply.meta.get("reward"))
 
-    async def evaluate(self, instance: Instance, invocation: Invocation) -> OperationResult:
+    async def evaluate(self, instance: Instance, invocation: Invocation) -> ExecutedOperation:
         """Grade the instance."""
         frame = invocation.frame
         request = parse_request(EvaluateRequest, frame.body)
@@ -78,17 +78,17 @@ class InstanceOperations:
         reply = await self._request_box(instance, frame, {"deadline_s": limit}, body, limit)
         return self._recorded(instance, invocation, reply, reply.meta.get("score"))
 
-    async def read_files(self, instance: Instance, invocation: Invocation) -> OperationResult:
+    async def read_files(self, instance: Instance, invocation: Invocation) -> ExecutedOperation:
         """Read a file or list a directory."""
         frame = invocation.frame
         reply = await self._request_files(instance, frame)
         invocation.timer.add_run(reply)
         meta = {**reply.meta, **invocation.timer.split()}
-        return OperationResult(
+        return ExecutedOperation(
             Frame(Op.REPLY, frame.request_id, instance.public_id, meta, reply.body), recorded=False
         )
 
-    async def write_file(self, instance: Instance, invocation: Invocation) -> OperationResult:
+    async def write_file(self, instance: Instance, invocation: Invocation) -> ExecutedOperation:
         """Write a file."""
         # The content is not recorded, so a replay would not have it.
         instance.replayable = False
@@ -122,7 +122,7 @@ class InstanceOperations:
 
     def _recorded(
         self, instance: Instance, invocation: Invocation, reply: Frame, reward: float | None
-    ) -> OperationResult:
+    ) -> ExecutedOperation:
         frame = invocation.frame
         invocation.timer.add_run(reply)
         timing = invocation.timer.split()
@@ -135,6 +135,6 @@ class InstanceOperations:
             reward=reward,
             timing_ms=timing,
         )
-        return OperationResult(
+        return ExecutedOperation(
             Frame(Op.REPLY, frame.request_id, instance.public_id, {**timing}, reply.body), event
         )
