@@ -140,7 +140,7 @@ def test_no_memory_of_an_agents_process_holds_a_task_or_the_token(act: Any, box:
         "        for match in pattern.finditer(data):\n"
         "            if hashlib.sha256(match[1]).hexdigest() == digest:\n"
         "                found.add(length); break\n"
-        "names = ('Box', 'Server', 'Episode', 'Worker')\n"
+        "names = ('Server', 'WorldEpisode', 'Worker')\n"
         f"len([o for o in gc.get_objects() if type(o).__name__ in names]), found == {{{lengths[2]}}}"
     )
     assert act(do="python", code=code)["output"] == "(0, True)\n"

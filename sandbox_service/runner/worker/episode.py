@@ -48,7 +48,7 @@ class Refusal(Exception):  # noqa: N818  # an answer, not a fault
         self.detail = detail
 
 
-class Episode:
+class WorldEpisode:
     """A world with its step count. Operations that are not possible raise Refusal."""
 
     def __init__(
@@ -177,9 +177,9 @@ class Episode:
         self._last = None
         self.world.context = Context(instance_id, old.seed, old.params, self.agent)
 
-    def twin(self, instance_id: str) -> Episode:
+    def twin(self, instance_id: str) -> WorldEpisode:
         """Return a copy in the same process, for worlds that are pure data."""
-        twin = object.__new__(Episode)
+        twin = object.__new__(WorldEpisode)
         twin.__dict__ = dict(self.__dict__)
         twin.instance_id = instance_id
         twin._last = None

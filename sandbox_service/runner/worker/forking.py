@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sandbox_service.wire.frames import Frame
 
     from .agent import BoxAgent
-    from .episode import Episode
+    from .episode import WorldEpisode
     from .session_client import SessionClient
 
 
@@ -32,7 +32,7 @@ def _begin(agent: BoxAgent, serial: int) -> SessionClient | None:
 
 
 def copy_process(
-    frame: Frame, source: Episode, end: socket.socket, control: socket.socket | None
+    frame: Frame, source: WorldEpisode, end: socket.socket, control: socket.socket | None
 ) -> int | None:
     """Copy this process and the instance in it: the copy's pid, and None in the copy.
 

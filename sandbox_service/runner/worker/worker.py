@@ -18,7 +18,7 @@ from sandbox_service.wire.frames import Decoder, Frame, FrameError, Op
 
 from .agent import BoxAgent
 from .control import ControlSocket
-from .episode import Episode, Refusal
+from .episode import Refusal, WorldEpisode
 from .file_frames import serve_file_frame
 from .forking import copy_process
 
@@ -37,7 +37,7 @@ class Worker:
         self.end = end
         self._world_class = world_class
         self._many = many
-        self.episodes: dict[str, Episode] = {}
+        self.episodes: dict[str, WorldEpisode] = {}
         self._descriptors: list[int] = []
         self._decoder = Decoder()
         self._handlers: dict[Op, Callable[[Frame], Frame | None]] = {
@@ -96,7 +96,7 @@ class Worker:
             code = BoxErrorCode.SANDBOX_FAILED
         return frame.error(code, f"the environment raised {type(error).__name__}").encode()
 
-    def _episode(self, frame: Frame) -> Episode:
+    def _episode(self, frame: Frame) -> WorldEpisode:
         try:
             return self.episodes[frame.instance_id]
         except KeyError:
@@ -109,7 +109,7 @@ class Worker:
         if "workspace" in frame.meta:
             control = ControlSocket(socket.socket(fileno=self._descriptors.pop(0)))
             agent = BoxAgent(control, str(frame.meta["workspace"]))
-        episode = Episode(frame, self._world_class, agent, _SHARED_STEP_CPU_S if self._many else None)
+        episode = WorldEpisode(frame, self._world_class, agent, _SHARED_STEP_CPU_S if self._many else None)
         reply = episode.start(frame)
         self.episodes[frame.instance_id] = episode
         return reply
