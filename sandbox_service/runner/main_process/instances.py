@@ -15,7 +15,7 @@ from sandbox_service.runner.io.frame_connection import QueuedBytes
 from sandbox_service.wire.codes import BoxErrorCode
 from sandbox_service.wire.frames import Frame, Op
 
-from .releases import Releases
+from .releases import BoxReleases
 from .statistics import describe_processes
 from .workers import Workers
 
@@ -65,7 +65,7 @@ class BoxInstances:
         self.gauge = QueuedBytes()
         self.workers = Workers(loop, zygote, self.gauge, self._worker_lost)
         self.instances: dict[str, BoxInstance] = {}
-        self._releases = Releases(self.workers, launcher, config.many_per_worker)
+        self._releases = BoxReleases(self.workers, launcher, config.many_per_worker)
         self._shared: WorkerProcess | None = None
         self._serial = 0
         self._resetting = False

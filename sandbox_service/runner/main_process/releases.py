@@ -20,7 +20,7 @@ _REMEMBERED = 4096
 """Lost instances whose release has not come yet."""
 
 
-class Releases:
+class BoxReleases:
     """Releases under way, and cleanups of lost instances that no release has asked about."""
 
     def __init__(self, workers: Workers, launcher: LauncherClient, shared: bool) -> None:
