@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from sandbox_service.runner.messages.codec import Codec, Message, MessageError
+from sandbox_service.runner.messages.codec import Codec, MessageError, RunnerMessage
 
 from .message_socket import receive, send
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .event_loop import EventLoop
 
 
-M = TypeVar("M", bound=Message)
+M = TypeVar("M", bound=RunnerMessage)
 
 
 class MessageConnection(Generic[M]):
@@ -36,11 +36,11 @@ class MessageConnection(Generic[M]):
         self._codec = codec
         self._on_message = on_message
         self._on_closed = on_closed
-        self._queue: deque[tuple[Message, tuple[socket.socket, ...]]] = deque()
+        self._queue: deque[tuple[RunnerMessage, tuple[socket.socket, ...]]] = deque()
         self._open = True
         loop.watch(end, self._read)
 
-    def send(self, message: Message, carried: tuple[socket.socket, ...] = ()) -> None:
+    def send(self, message: RunnerMessage, carried: tuple[socket.socket, ...] = ()) -> None:
         """Queue a message; ``carried`` travel with it and are closed here afterwards."""
         self._queue.append((message, carried))
         if len(self._queue) == 1:

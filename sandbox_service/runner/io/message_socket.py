@@ -10,11 +10,11 @@ import os
 import socket
 from typing import TypeVar
 
-from sandbox_service.runner.messages.codec import Codec, Message, MessageError, encode
+from sandbox_service.runner.messages.codec import Codec, MessageError, RunnerMessage, encode
 
 from .fds import receive_with_descriptors, send_with_descriptors
 
-M = TypeVar("M", bound=Message)
+M = TypeVar("M", bound=RunnerMessage)
 MAX_MESSAGE = 64 * 1024
 MAX_DESCRIPTORS = 8
 
@@ -24,7 +24,9 @@ def pair() -> tuple[socket.socket, socket.socket]:
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
-def send(end: socket.socket, message: Message, descriptors: tuple[int, ...] = (), wait: bool = True) -> None:
+def send(
+    end: socket.socket, message: RunnerMessage, descriptors: tuple[int, ...] = (), wait: bool = True
+) -> None:
     """Send one message. Raises BlockingIOError when ``wait`` is off and the peer does not keep up."""
     data = json.dumps(encode(message), separators=(",", ":")).encode()
     if len(data) > MAX_MESSAGE:

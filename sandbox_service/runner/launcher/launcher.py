@@ -35,7 +35,7 @@ from .ownership import Ownership
 from .requests import RequestHandler
 
 if TYPE_CHECKING:
-    from sandbox_service.runner.messages.codec import Message
+    from sandbox_service.runner.messages.codec import RunnerMessage
 
 
 _LONGEST_NAME = 700
@@ -61,7 +61,7 @@ class Launcher:
         self._ownership: Ownership | None = None
         self._handlers: dict[int, RequestHandler] = {}
         self._running = True
-        self._requests: dict[type[Message], Callable[[Any, list[int]], None]] = {
+        self._requests: dict[type[RunnerMessage], Callable[[Any, list[int]], None]] = {
             Configure: self._configure,
             MarkClean: self._mark_clean,
             OpenInstance: self._open,

@@ -43,7 +43,7 @@ from . import spawn
 if TYPE_CHECKING:
     import socket
 
-    from sandbox_service.runner.messages.codec import Message
+    from sandbox_service.runner.messages.codec import RunnerMessage
 
     from .ownership import Ownership
     from .spawn import ChildContext
@@ -60,7 +60,7 @@ class RequestHandler:
         self._ownership = ownership
         self.serial = serial
         self._copying = 0
-        self._actions: dict[type[Message], Callable[[Any, list[int]], Message | None]] = {
+        self._actions: dict[type[RunnerMessage], Callable[[Any, list[int]], RunnerMessage | None]] = {
             StartSession: lambda _, fds: self._start("session", spawn.run_session, fds),
             StartShell: lambda _, fds: self._start("shell", spawn.run_shell, fds),
             StartFiles: lambda _, fds: self._start("files", spawn.run_files, fds),
@@ -86,7 +86,7 @@ class RequestHandler:
             return True
         except (EOFError, OSError):
             return False
-        answer: Message | None
+        answer: RunnerMessage | None
         try:
             answer = self._actions[type(request)](request, descriptors)
         except OSError as error:
@@ -114,7 +114,7 @@ class RequestHandler:
         elif process.kind != "files":
             self._send(ProcessExited(process.pid, code))
 
-    def _send(self, message: Message) -> None:
+    def _send(self, message: RunnerMessage) -> None:
         # Never wait here: all other instances would wait, too. A worker that does not read is dead or dying,
         # and the main process kills it at its deadline.
         with contextlib.suppress(OSError):

@@ -19,17 +19,17 @@ class MessageError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class RunnerMessage:
     """Base of all messages."""
 
     kind: ClassVar[str]
     """Names the message on its connection."""
 
 
-M = TypeVar("M", bound=Message)
+M = TypeVar("M", bound=RunnerMessage)
 
 
-def encode(message: Message) -> JsonObject:
+def encode(message: RunnerMessage) -> JsonObject:
     """Return a message as a JSON object."""
     value: JsonObject = {"kind": message.kind}
     for field in fields(message):
@@ -62,7 +62,7 @@ class Codec(Generic[M]):
         return message(**{name: value[name] for name in allowed})
 
 
-def _field_types(message: type[Message]) -> dict[str, frozenset[type]]:
+def _field_types(message: type[RunnerMessage]) -> dict[str, frozenset[type]]:
     hints = get_type_hints(message)
     return {field.name: frozenset(_plain_types(hints[field.name])) for field in fields(message)}
 

@@ -8,32 +8,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .codec import Codec, Message
+from .codec import Codec, RunnerMessage
 
 
 @dataclass(frozen=True, slots=True)
-class StartSession(Message):
+class StartSession(RunnerMessage):
     """Start a Python session on the socket that comes with this."""
 
     kind: ClassVar[str] = "start_session"
 
 
 @dataclass(frozen=True, slots=True)
-class StartShell(Message):
+class StartShell(RunnerMessage):
     """Run the command in the first descriptor that comes with this; the second takes its output."""
 
     kind: ClassVar[str] = "start_shell"
 
 
 @dataclass(frozen=True, slots=True)
-class StartFiles(Message):
+class StartFiles(RunnerMessage):
     """Start a helper that answers one file request on the socket that comes with this."""
 
     kind: ClassVar[str] = "start_files"
 
 
 @dataclass(frozen=True, slots=True)
-class StartCandidate(Message):
+class StartCandidate(RunnerMessage):
     """Start a candidate, ``module:function``, on the socket that comes with this."""
 
     kind: ClassVar[str] = "start_candidate"
@@ -41,7 +41,7 @@ class StartCandidate(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class CopyWorkspace(Message):
+class CopyWorkspace(RunnerMessage):
     """Copy the workspace for a fork; ``CopyingStarted`` is the answer, and ``Copied`` follows."""
 
     kind: ClassVar[str] = "copy_workspace"
@@ -49,7 +49,7 @@ class CopyWorkspace(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class AdoptSession(Message):
+class AdoptSession(RunnerMessage):
     """End a fork: the session's copy, if there is one, becomes the other instance's."""
 
     kind: ClassVar[str] = "adopt_session"
@@ -58,7 +58,7 @@ class AdoptSession(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class EndProcess(Message):
+class EndProcess(RunnerMessage):
     """Kill a process of the instance with its descendants."""
 
     kind: ClassVar[str] = "end_process"
@@ -66,35 +66,35 @@ class EndProcess(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class KillAgent(Message):
+class KillAgent(RunnerMessage):
     """Kill all processes of the agent."""
 
     kind: ClassVar[str] = "kill_agent"
 
 
 @dataclass(frozen=True, slots=True)
-class FreezeAgent(Message):
+class FreezeAgent(RunnerMessage):
     """Stop all processes of the agent."""
 
     kind: ClassVar[str] = "freeze_agent"
 
 
 @dataclass(frozen=True, slots=True)
-class ThawAgent(Message):
+class ThawAgent(RunnerMessage):
     """Resume all processes of the agent."""
 
     kind: ClassVar[str] = "thaw_agent"
 
 
 @dataclass(frozen=True, slots=True)
-class EndCandidate(Message):
+class EndCandidate(RunnerMessage):
     """Kill the instance's candidate and remove what it wrote."""
 
     kind: ClassVar[str] = "end_candidate"
 
 
 @dataclass(frozen=True, slots=True)
-class Started(Message):
+class Started(RunnerMessage):
     """A process has been started, under ``uid`` unless user ids are not dropped."""
 
     kind: ClassVar[str] = "started"
@@ -103,14 +103,14 @@ class Started(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class CopyingStarted(Message):
+class CopyingStarted(RunnerMessage):
     """The launcher expects the session's copy from now on."""
 
     kind: ClassVar[str] = "copying_started"
 
 
 @dataclass(frozen=True, slots=True)
-class Copied(Message):
+class Copied(RunnerMessage):
     """The workspace has been copied, or could not be."""
 
     kind: ClassVar[str] = "copied"
@@ -118,7 +118,7 @@ class Copied(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Done(Message):
+class Done(RunnerMessage):
     """What was asked for has been done; ``clean`` is False when something is left or was not possible."""
 
     kind: ClassVar[str] = "done"
@@ -126,7 +126,7 @@ class Done(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused(Message):
+class Refused(RunnerMessage):
     """The launcher could not do it."""
 
     kind: ClassVar[str] = "refused"
@@ -134,7 +134,7 @@ class Refused(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessExited(Message):
+class ProcessExited(RunnerMessage):
     """A session, command or candidate has ended, and nothing that it left behind is alive."""
 
     kind: ClassVar[str] = "process_exited"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from .codec import Codec, JsonObject, Message
+from .codec import Codec, JsonObject, RunnerMessage
 
 
 @dataclass(frozen=True, slots=True)
-class ReadFile(Message):
+class ReadFile(RunnerMessage):
     """Send a file's first bytes back."""
 
     kind: ClassVar[str] = "read_file"
@@ -18,7 +18,7 @@ class ReadFile(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class WriteFiles(Message):
+class WriteFiles(RunnerMessage):
     """Write files, in order, from the bytes that come with this."""
 
     kind: ClassVar[str] = "write_files"
@@ -27,7 +27,7 @@ class WriteFiles(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class ListFiles(Message):
+class ListFiles(RunnerMessage):
     """List what is below a path."""
 
     kind: ClassVar[str] = "list_files"
@@ -36,14 +36,14 @@ class ListFiles(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class FilesDone(Message):
+class FilesDone(RunnerMessage):
     """The files are written, or the bytes of a file come with this."""
 
     kind: ClassVar[str] = "files_done"
 
 
 @dataclass(frozen=True, slots=True)
-class FilesListed(Message):
+class FilesListed(RunnerMessage):
     """Files by path, size and whether they are directories."""
 
     kind: ClassVar[str] = "files_listed"
@@ -51,7 +51,7 @@ class FilesListed(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class PathRefused(Message):
+class PathRefused(RunnerMessage):
     """A path that leads out of the workspace or is none."""
 
     kind: ClassVar[str] = "path_refused"
@@ -59,7 +59,7 @@ class PathRefused(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class FileFailure(Message):
+class FileFailure(RunnerMessage):
     """The kernel refused a file."""
 
     kind: ClassVar[str] = "file_failure"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .codec import Codec, JsonObject, Message
+from .codec import Codec, JsonObject, RunnerMessage
 
 
 @dataclass(frozen=True, slots=True)
-class Configure(Message):
+class Configure(RunnerMessage):
     """The box's configuration, as ``RunnerConfig.parse`` reads it; the first message."""
 
     kind: ClassVar[str] = "configure"
@@ -17,14 +17,14 @@ class Configure(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class MarkClean(Message):
+class MarkClean(RunnerMessage):
     """What lies in shared directories now belongs to the world: no cleanup removes it."""
 
     kind: ClassVar[str] = "mark_clean"
 
 
 @dataclass(frozen=True, slots=True)
-class OpenInstance(Message):
+class OpenInstance(RunnerMessage):
     """An instance begins; the control socket of its worker comes with this."""
 
     kind: ClassVar[str] = "open_instance"
@@ -33,7 +33,7 @@ class OpenInstance(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseInstance(Message):
+class ReleaseInstance(RunnerMessage):
     """Kill and clean an instance; ``Cleaned`` with the same request number follows."""
 
     kind: ClassVar[str] = "release_instance"
@@ -42,7 +42,7 @@ class ReleaseInstance(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class ResetBox(Message):
+class ResetBox(RunnerMessage):
     """Kill and clean all instances; ``Cleaned`` with the same request number follows."""
 
     kind: ClassVar[str] = "reset_box"
@@ -50,7 +50,7 @@ class ResetBox(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Cleaned(Message):
+class Cleaned(RunnerMessage):
     """The end of a release or reset; ``left`` names what could not be killed or removed."""
 
     kind: ClassVar[str] = "cleaned"

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .codec import Codec, JsonObject, JsonValue, Message
+from .codec import Codec, JsonObject, JsonValue, RunnerMessage
 
 
 @dataclass(frozen=True, slots=True)
-class RunCell(Message):
+class RunCell(RunnerMessage):
     """Run the code that comes with this; the descriptor beside it takes the output."""
 
     kind: ClassVar[str] = "run_cell"
@@ -22,14 +22,14 @@ class RunCell(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class ForkSession(Message):
+class ForkSession(RunnerMessage):
     """Leave a copy behind, which serves the socket that comes with this."""
 
     kind: ClassVar[str] = "fork_session"
 
 
 @dataclass(frozen=True, slots=True)
-class MoveSession(Message):
+class MoveSession(RunnerMessage):
     """Go from one workspace to the same place in another."""
 
     kind: ClassVar[str] = "move_session"
@@ -38,7 +38,7 @@ class MoveSession(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionAnswer(Message):
+class QuestionAnswer(RunnerMessage):
     """The world's answer to a question of a cell."""
 
     kind: ClassVar[str] = "question_answer"
@@ -48,7 +48,7 @@ class QuestionAnswer(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionRefused(Message):
+class QuestionRefused(RunnerMessage):
     """A question of a cell that the world was not asked."""
 
     kind: ClassVar[str] = "question_refused"
@@ -58,7 +58,7 @@ class QuestionRefused(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class CellDone(Message):
+class CellDone(RunnerMessage):
     """A cell is over; ``ok`` is False after an exception."""
 
     kind: ClassVar[str] = "cell_done"
@@ -67,7 +67,7 @@ class CellDone(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Question(Message):
+class Question(RunnerMessage):
     """A cell asks its world."""
 
     kind: ClassVar[str] = "question"
@@ -78,7 +78,7 @@ class Question(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class SessionForked(Message):
+class SessionForked(RunnerMessage):
     """The first message of a session's copy, over its own socket."""
 
     kind: ClassVar[str] = "session_forked"
@@ -86,7 +86,7 @@ class SessionForked(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Moved(Message):
+class Moved(RunnerMessage):
     """The session has gone to its workspace."""
 
     kind: ClassVar[str] = "moved"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .codec import Codec, Message
+from .codec import Codec, RunnerMessage
 
 
 @dataclass(frozen=True, slots=True)
-class ForkWorker(Message):
+class ForkWorker(RunnerMessage):
     """Fork a worker that serves the socket which comes with this."""
 
     kind: ClassVar[str] = "fork_worker"
@@ -17,7 +17,7 @@ class ForkWorker(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class AdoptWorker(Message):
+class AdoptWorker(RunnerMessage):
     """Take a child, which is a worker's copy of itself, for a worker."""
 
     kind: ClassVar[str] = "adopt_worker"
@@ -26,7 +26,7 @@ class AdoptWorker(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class EndWorker(Message):
+class EndWorker(RunnerMessage):
     """Kill a worker; ``WorkerGone`` follows."""
 
     kind: ClassVar[str] = "end_worker"
@@ -34,21 +34,21 @@ class EndWorker(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class EndAllWorkers(Message):
+class EndAllWorkers(RunnerMessage):
     """Kill all workers; ``AllEnded`` follows."""
 
     kind: ClassVar[str] = "end_all_workers"
 
 
 @dataclass(frozen=True, slots=True)
-class WorldReady(Message):
+class WorldReady(RunnerMessage):
     """The world is imported: workers can be forked."""
 
     kind: ClassVar[str] = "world_ready"
 
 
 @dataclass(frozen=True, slots=True)
-class WorldFailed(Message):
+class WorldFailed(RunnerMessage):
     """The world cannot be imported; the box is of no use."""
 
     kind: ClassVar[str] = "world_failed"
@@ -56,7 +56,7 @@ class WorldFailed(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerGone(Message):
+class WorkerGone(RunnerMessage):
     """A worker has ended, or could not be forked or adopted."""
 
     kind: ClassVar[str] = "worker_gone"
@@ -64,7 +64,7 @@ class WorkerGone(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class AllEnded(Message):
+class AllEnded(RunnerMessage):
     """No worker and no process of one is left, unless ``clean`` is False."""
 
     kind: ClassVar[str] = "all_ended"

@@ -29,7 +29,7 @@ from sandbox_service.runner.messages.files import (
 if TYPE_CHECKING:
     import socket
 
-    from sandbox_service.runner.messages.codec import Message
+    from sandbox_service.runner.messages.codec import RunnerMessage
 
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -42,7 +42,7 @@ def serve_files(control: socket.socket, workspace: str, enter: Callable[[], None
     """Answer one request: ``enter`` goes to the workspace, making it first where it is missing."""
     value, blob = receive_packet(control)
     request = REQUESTS.decode(value)
-    answer: Message = FilesDone()
+    answer: RunnerMessage = FilesDone()
     content = b""
     named = "" if isinstance(request, WriteFiles) else request.path
     try:

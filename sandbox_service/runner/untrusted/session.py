@@ -39,7 +39,7 @@ from sandbox_service.runner.messages.session import (
 from .ask_world import WORLD, CellQuestions
 
 if TYPE_CHECKING:
-    from sandbox_service.runner.messages.codec import Message
+    from sandbox_service.runner.messages.codec import RunnerMessage
 
 
 def serve_session(control: socket.socket) -> None:
@@ -53,7 +53,7 @@ class AgentSession:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._count = 0
-        self._handlers: dict[type[Message], Callable[[Any, bytes, list[int]], None]] = {
+        self._handlers: dict[type[RunnerMessage], Callable[[Any, bytes, list[int]], None]] = {
             RunCell: self._run_cell,
             ForkSession: self._fork,
             MoveSession: self._move,
@@ -87,7 +87,7 @@ class AgentSession:
                 continue
             self._handlers[type(request)](request, blob, descriptors)
 
-    def _reply(self, message: Message) -> None:
+    def _reply(self, message: RunnerMessage) -> None:
         with contextlib.suppress(EOFError):
             send_packet(self._control, encode(message))
 

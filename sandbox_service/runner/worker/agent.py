@@ -50,14 +50,14 @@ from .session_client import SessionClient
 
 if TYPE_CHECKING:
     from sandbox_service.runner.io.packets import JsonObject
-    from sandbox_service.runner.messages.codec import Message
+    from sandbox_service.runner.messages.codec import RunnerMessage
 
     from .control import ControlSocket
 
 
 _FILE_TIMEOUT_S = 30.0
 
-F = TypeVar("F", bound="Message")
+F = TypeVar("F", bound="RunnerMessage")
 
 
 class BoxAgent:
@@ -186,7 +186,7 @@ class BoxAgent:
         answer, _ = self._file(ListFiles(path, max_entries), FilesListed)
         return [FileInfo(entry["path"], entry["size"], entry["is_directory"]) for entry in answer.files]
 
-    def _file(self, request: Message, kind: type[F], data: bytes = b"") -> tuple[F, bytes]:
+    def _file(self, request: RunnerMessage, kind: type[F], data: bytes = b"") -> tuple[F, bytes]:
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:

@@ -11,10 +11,10 @@ from sandbox_service.runner.messages.control import ANSWERS, ProcessExited, Refu
 if TYPE_CHECKING:
     import socket
 
-    from sandbox_service.runner.messages.codec import Message
+    from sandbox_service.runner.messages.codec import RunnerMessage
 
 
-A = TypeVar("A", bound="Message")
+A = TypeVar("A", bound="RunnerMessage")
 
 
 class ControlSocket:
@@ -24,12 +24,12 @@ class ControlSocket:
         self.end = end
         self._exits: dict[int, int] = {}
 
-    def ask(self, request: Message, kind: type[A], descriptors: tuple[int, ...] = ()) -> A:
+    def ask(self, request: RunnerMessage, kind: type[A], descriptors: tuple[int, ...] = ()) -> A:
         """Send a request and wait for its answer. Raises OSError when the launcher could not do it."""
         self.send(request, descriptors)
         return self.answer(kind)
 
-    def send(self, request: Message, descriptors: tuple[int, ...] = ()) -> None:
+    def send(self, request: RunnerMessage, descriptors: tuple[int, ...] = ()) -> None:
         """Send a request whose answer is fetched later."""
         send(self.end, request, descriptors)
 

@@ -30,7 +30,7 @@ from sandbox_service.runner.messages.session import (
 
 if TYPE_CHECKING:
     from sandbox_service.runner.kernel.cpu_usage import CpuUsage
-    from sandbox_service.runner.messages.codec import Message
+    from sandbox_service.runner.messages.codec import RunnerMessage
 
     from .allowance import Allowance
     from .control import ControlSocket
@@ -118,7 +118,7 @@ class SessionClient:
 
         Raises TimeoutError when the cell does not fetch the answer, EOFError when the session is gone.
         """
-        reply: Message
+        reply: RunnerMessage
         if isinstance(question.request, dict):
             reply = QuestionAnswer(question.cell, question.question, serve(question.request))
         else:
@@ -127,7 +127,7 @@ class SessionClient:
             reply = QuestionRefused(question.cell, question.question, detail)
         send_packet(self._end, encode(reply), deadline=deadline)
 
-    def _receive(self, deadline: float, most: int = _MAX_REPLY) -> Message | None:
+    def _receive(self, deadline: float, most: int = _MAX_REPLY) -> RunnerMessage | None:
         """Return the session's next message, None for what is none. Raises EOFError or TimeoutError."""
         value, _ = receive_packet(self._end, deadline, most, 0)
         try:

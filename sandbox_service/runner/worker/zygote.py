@@ -40,7 +40,7 @@ from .worker import Worker
 
 if TYPE_CHECKING:
     from sandbox_service.runner.config import RunnerConfig
-    from sandbox_service.runner.messages.codec import Message
+    from sandbox_service.runner.messages.codec import RunnerMessage
     from sandbox_service.runner.world import World
 
 
@@ -93,7 +93,7 @@ class Zygote:
         self._many = many
         self._workers: dict[int, int] = {}
         self._selector = selectors.DefaultSelector()
-        self._handlers: dict[type[Message], Callable[[Any, list[int]], None]] = {
+        self._handlers: dict[type[RunnerMessage], Callable[[Any, list[int]], None]] = {
             ForkWorker: self._fork,
             AdoptWorker: self._adopt,
             EndWorker: self._end,
@@ -122,7 +122,7 @@ class Zygote:
                 del self._workers[number]
                 self._send(WorkerGone(number))
 
-    def _send(self, message: Message) -> None:
+    def _send(self, message: RunnerMessage) -> None:
         try:
             send(self._upstream, message)
         except OSError:

@@ -27,7 +27,7 @@ from sandbox_service.runner.messages.control import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sandbox_service.runner.messages.codec import Message
+    from sandbox_service.runner.messages.codec import RunnerMessage
 
 UNKNOWN = 12_345
 
@@ -53,7 +53,7 @@ def in_child(check: Callable[[], None]) -> None:
     ],
 )
 def test_an_unknown_instance_is_refused_and_the_launcher_goes_on(
-    tmp_path: Path, request_: Message, answers: list[type[Message]]
+    tmp_path: Path, request_: RunnerMessage, answers: list[type[RunnerMessage]]
 ) -> None:
     launcher, worker = pair()
     config = RunnerConfig(world_module="w", workspace_root=str(tmp_path))

@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from sandbox_service.runner.messages import control, files, launcher, session, zygote
-from sandbox_service.runner.messages.codec import Codec, Message, MessageError, encode
+from sandbox_service.runner.messages.codec import Codec, MessageError, RunnerMessage, encode
 
 CODECS = {
     "control requests": control.REQUESTS,
@@ -37,7 +37,7 @@ CODECS = {
     ],
     ids=repr,
 )
-def test_a_message_survives_its_way_over_a_socket(message: Message) -> None:
+def test_a_message_survives_its_way_over_a_socket(message: RunnerMessage) -> None:
     value = json.loads(json.dumps(encode(message)))
     [codec] = [each for each in CODECS.values() if type(message).kind in each.kinds]
     assert codec.decode(value) == message
@@ -45,7 +45,7 @@ def test_a_message_survives_its_way_over_a_socket(message: Message) -> None:
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 @pytest.mark.parametrize("kind", ["reboot", "", None, 1, ["fork_worker"], {"kind": "done"}])
-def test_an_unknown_kind_is_refused(codec: Codec[Message], kind: object) -> None:
+def test_an_unknown_kind_is_refused(codec: Codec[RunnerMessage], kind: object) -> None:
     with pytest.raises(MessageError, match="kind"):
         codec.decode({"kind": kind})
 
@@ -75,11 +75,11 @@ def test_a_request_of_another_connection_is_refused() -> None:
 
 def test_two_messages_of_one_connection_have_two_kinds() -> None:
     @dataclass(frozen=True, slots=True)
-    class Again(Message):
+    class Again(RunnerMessage):
         kind: ClassVar[str] = zygote.WorldReady.kind
 
     with pytest.raises(ValueError, match="same kind"):
-        Codec[Message](zygote.WorldReady, Again)
+        Codec[RunnerMessage](zygote.WorldReady, Again)
 
 
 def test_a_message_cannot_be_changed() -> None:
