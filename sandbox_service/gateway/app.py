@@ -25,7 +25,7 @@ from .compat.agentscope.manager_routes import ManagerRoutes
 from .compat.agentscope.openapi import compat_documentation
 from .compat.agentscope.routes import CompatRoutes
 from .dispatch import Deadlines, Dispatcher
-from .exchange import EXCHANGE, Exchange, begin
+from .exchange import EXCHANGE, HttpExchange, begin
 from .fair_queue import FairQueue
 from .files import FileRoutes
 from .health import OPEN_PATHS, HealthRoutes
@@ -95,7 +95,7 @@ class Gateway:
             self._metrics.request_finished(exchange)
             self._log.log_request(exchange)
 
-    async def _serve(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve(self, exchange: HttpExchange, scope: Scope, receive: Receive, send: Send) -> None:
         route = self._hot.get(exchange.path)
         if route is None:
             await self._serve_rest(exchange, scope, receive, send)
@@ -117,21 +117,21 @@ class Gateway:
             response = route.error_response(exchange, ServiceError(ErrorCode.INTERNAL))
         await send_response(send, exchange, response)
 
-    async def _handle(self, route: HotRoute, exchange: Exchange, receive: Receive) -> HttpResponse:
+    async def _handle(self, route: HotRoute, exchange: HttpExchange, receive: Receive) -> HttpResponse:
         self._authenticate(exchange)
         # The permit comes before the body: a queued request then holds no memory but its announced headers.
         if self._queue is not None:
             exchange.permit = await self._queue.acquire(exchange.tenant)
         return await route.handle(exchange, await self._bodies.read(exchange, receive))
 
-    def _authenticate(self, exchange: Exchange) -> None:
+    def _authenticate(self, exchange: HttpExchange) -> None:
         """Set the tenant of the exchange. Raises ServiceError for an unknown caller or a malformed id."""
         if exchange.id_is_malformed:
             raise SchemaError.of_field("X-Request-Id", "must be 1 to 128 visible ASCII characters")
         if exchange.path not in OPEN_PATHS:
             exchange.tenant = self._authenticator.authenticate(exchange.headers)
 
-    async def _serve_rest(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve_rest(self, exchange: HttpExchange, scope: Scope, receive: Receive, send: Send) -> None:
         inner = {**scope, "path": exchange.path, EXCHANGE: exchange}
         head = exchange.method == "HEAD"
         if head:

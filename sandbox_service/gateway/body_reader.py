@@ -17,7 +17,7 @@ from sandbox_service.errors import OverCapacityError, ServiceError
 if TYPE_CHECKING:
     from starlette.types import Receive
 
-    from .exchange import Exchange
+    from .exchange import HttpExchange
 
 
 _RETRY_S = 1.0
@@ -53,7 +53,7 @@ class BodyReader:
         """Bytes of all bodies that are being received or processed."""
         return self._all
 
-    async def read(self, exchange: Exchange, receive: Receive) -> bytes:
+    async def read(self, exchange: HttpExchange, receive: Receive) -> bytes:
         """Return the whole body, which counts until ``release``.
 
         Raises ServiceError(BODY_TOO_LARGE) before a byte over the limit is kept, ServiceError(MALFORMED_HTTP)
@@ -83,7 +83,7 @@ class BodyReader:
             detail = f"the body did not arrive within {self._timeout_s:g} s (server.body_timeout_s)"
             raise ServiceError(ErrorCode.MALFORMED_HTTP, detail) from None
 
-    def release(self, exchange: Exchange) -> None:
+    def release(self, exchange: HttpExchange) -> None:
         """Stop counting the body of an answered request. Idempotent."""
         size, exchange.body_bytes = exchange.body_bytes, 0
         if size:
@@ -92,7 +92,7 @@ class BodyReader:
             if not self._held[exchange.tenant]:
                 del self._held[exchange.tenant]
 
-    async def _read_rest(self, exchange: Exchange, receive: Receive, first: bytes) -> bytes:
+    async def _read_rest(self, exchange: HttpExchange, receive: Receive, first: bytes) -> bytes:
         chunks = [first]
         size = len(first)
         more = True
@@ -103,14 +103,14 @@ class BodyReader:
             chunks.append(chunk)
         return b"".join(chunks)
 
-    def _check(self, exchange: Exchange, size: int) -> None:
+    def _check(self, exchange: HttpExchange, size: int) -> None:
         if size > self._limit:
             exchange.hang_up = True
             raise self._too_large()
         if size > exchange.body_bytes:
             self._count(exchange, size - exchange.body_bytes)
 
-    def _count(self, exchange: Exchange, size: int) -> None:
+    def _count(self, exchange: HttpExchange, size: int) -> None:
         tenant = exchange.tenant
         if self._held[tenant] + size > self._most_of_one:
             exchange.hang_up = True

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sandbox_contract.base import Request
     from sandbox_service.config import DeadlineConfig
 
-    from .exchange import Exchange
+    from .exchange import HttpExchange
 
 
 _KEY: TypeAdapter[str] = TypeAdapter(IdempotencyKey)
@@ -137,11 +137,11 @@ class Dispatcher:
         self._backend = backend
         self._deadlines = deadlines
 
-    async def dispatch(self, exchange: Exchange, request: Request, key: str | None = None) -> Frame:
+    async def dispatch(self, exchange: HttpExchange, request: Request, key: str | None = None) -> Frame:
         """Encode and send a request; ``key`` is the idempotency key of the HTTP headers."""
         return await self.send(exchange, encode_request(request), key)
 
-    async def send(self, exchange: Exchange, request: EncodedRequest, key: str | None = None) -> Frame:
+    async def send(self, exchange: HttpExchange, request: EncodedRequest, key: str | None = None) -> Frame:
         """Send an encoded request; ``key`` is the idempotency key of the HTTP headers."""
         meta = {"tenant": exchange.tenant, "request_id": exchange.request_id, **request.meta}
         key = _common_key(request.key, key)
@@ -158,7 +158,7 @@ class Dispatcher:
 
     async def call_instance(
         self,
-        exchange: Exchange,
+        exchange: HttpExchange,
         op: Op,
         instance_id: str,
         details: Mapping[str, object] = MappingProxyType({}),
@@ -177,7 +177,7 @@ class Dispatcher:
 
     async def call_all(
         self,
-        exchange: Exchange,
+        exchange: HttpExchange,
         op: Op,
         timeout_s: float | None = None,
         details: Mapping[str, object] = MappingProxyType({}),
@@ -192,7 +192,7 @@ class Dispatcher:
         )
 
 
-def idempotency_header(exchange: Exchange) -> str | None:
+def idempotency_header(exchange: HttpExchange) -> str | None:
     """Return the Idempotency-Key header, if there is one. Raises SchemaError if it is malformed."""
     given = exchange.headers.get(b"idempotency-key")
     if given is None:

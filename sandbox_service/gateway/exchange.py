@@ -28,7 +28,7 @@ _SLASHES = re.compile("//+")
 
 
 @dataclass(slots=True)
-class Exchange:
+class HttpExchange:
     """The data that the parts of the gateway share about a request."""
 
     request_id: str
@@ -62,12 +62,12 @@ class Exchange:
         return time.perf_counter() - self.started
 
 
-def begin(scope: Scope) -> Exchange:
+def begin(scope: Scope) -> HttpExchange:
     """Return the exchange of a request; its id is the caller's if that is well formed."""
     headers = dict(scope["headers"])
     given = headers.get(b"x-request-id")
     usable = given is not None and _REQUEST_ID.fullmatch(given) is not None
-    return Exchange(
+    return HttpExchange(
         given.decode() if given is not None and usable else uuid.uuid4().hex,
         scope["method"],
         collapse_slashes(scope["path"]),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sandbox_contract.inspection import SupervisorStats
 
     from .dispatch import Dispatcher
-    from .exchange import Exchange
+    from .exchange import HttpExchange
     from .metrics import Metrics
 
 
@@ -70,7 +70,7 @@ class HealthRoutes:
         fleet = await self._fleet(exchange_of(request))
         return Response(self._metrics.exposition(fleet), media_type=METRICS_MEDIA_TYPE)
 
-    async def _fleet(self, exchange: Exchange) -> list[SupervisorStats]:
+    async def _fleet(self, exchange: HttpExchange) -> list[SupervisorStats]:
         """Return the statistics of the supervisors that answer, none if the fleet is unreachable."""
         try:
             return await fleet_stats(self._dispatcher, exchange, _FLEET_TIMEOUT_S)

@@ -20,7 +20,7 @@ from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.wire.frames import Op
 
-from .exchange import EXCHANGE, Exchange
+from .exchange import EXCHANGE, HttpExchange
 from .openapi import documented_problems
 from .operations import THROUGH_FLEET
 
@@ -67,14 +67,14 @@ _SUPERVISORS: TypeAdapter[SupervisorStats] = TypeAdapter(SupervisorStats)
 _LISTS: TypeAdapter[Instances] = TypeAdapter(Instances)
 
 
-def exchange_of(request: Request) -> Exchange:
+def exchange_of(request: Request) -> HttpExchange:
     """Return the exchange that the gateway put into the request's scope."""
-    exchange: Exchange = request.scope[EXCHANGE]
+    exchange: HttpExchange = request.scope[EXCHANGE]
     return exchange
 
 
 async def fleet_stats(
-    dispatcher: Dispatcher, exchange: Exchange, timeout_s: float | None = None
+    dispatcher: Dispatcher, exchange: HttpExchange, timeout_s: float | None = None
 ) -> list[SupervisorStats]:
     """Return the statistics of every supervisor that answers."""
     frames = await dispatcher.call_all(exchange, Op.STATS, timeout_s)
@@ -83,7 +83,7 @@ async def fleet_stats(
 
 async def instances_page(
     dispatcher: Dispatcher,
-    exchange: Exchange,
+    exchange: HttpExchange,
     cursor: str | None = None,
     limit: int = MOST_LISTED,
     prefix: str = "",
@@ -107,7 +107,7 @@ async def instances_page(
 
 
 async def list_all_instances(
-    dispatcher: Dispatcher, exchange: Exchange, prefix: str = ""
+    dispatcher: Dispatcher, exchange: HttpExchange, prefix: str = ""
 ) -> list[InstanceStatus]:
     """Return all of the calling tenant's instances whose id has the prefix, also recently ended ones."""
     page = await instances_page(dispatcher, exchange, prefix=prefix)
@@ -120,7 +120,7 @@ async def list_all_instances(
 
 async def trajectory_page(
     dispatcher: Dispatcher,
-    exchange: Exchange,
+    exchange: HttpExchange,
     instance_id: str,
     cursor: str | None = None,
     limit: int = MOST_LISTED,
@@ -147,7 +147,7 @@ def _places_of(cursor: str) -> dict[str, int]:
     return {name: int(number) for name, _, number in places}
 
 
-async def instance_status(dispatcher: Dispatcher, exchange: Exchange, instance_id: str) -> InstanceStatus:
+async def instance_status(dispatcher: Dispatcher, exchange: HttpExchange, instance_id: str) -> InstanceStatus:
     """Return the state of an instance. Raises ServiceError(UNKNOWN_INSTANCE)."""
     reply = await dispatcher.call_instance(exchange, Op.INSTANCES, instance_id)
     for status in _LISTS.validate_json(reply.body).instances:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from sandbox_contract.inspection import PoolStats, SupervisorStats
 
-    from .exchange import Exchange
+    from .exchange import HttpExchange
 
 
 METRICS_MEDIA_TYPE = CONTENT_TYPE_PLAIN_1_0_0
@@ -91,7 +91,7 @@ class Metrics:
         """Record how long a request was queued."""
         self._wait_seconds.observe(seconds)
 
-    def request_finished(self, exchange: Exchange) -> None:
+    def request_finished(self, exchange: HttpExchange) -> None:
         """Record a request that was answered or abandoned."""
         self._in_flight.dec()
         key = (exchange.route, exchange.status)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .bodies import BodyParser
     from .dispatch import Dispatcher
-    from .exchange import Exchange
+    from .exchange import HttpExchange
     from .fair_queue import FairQueue
     from .metrics import Metrics
     from .request_log import RequestLog
@@ -33,8 +33,8 @@ class HotRoute:
     """A route that is served without a framework: body bytes in, response out."""
 
     path: str
-    handle: Callable[[Exchange, bytes], Awaitable[HttpResponse]]
-    error_response: Callable[[Exchange, ServiceError], HttpResponse]
+    handle: Callable[[HttpExchange, bytes], Awaitable[HttpResponse]]
+    error_response: Callable[[HttpExchange, ServiceError], HttpResponse]
     """Makes the response of an error in the route's protocol."""
     method: str = "POST"
 
@@ -90,10 +90,10 @@ class NativeRoutes:
         for operation in INSTANCE_OPERATIONS.values():
             yield HotRoute(operation.path, self._handler(operation), problem_response)
 
-    def _handler(self, operation: Operation) -> Callable[[Exchange, bytes], Awaitable[HttpResponse]]:
+    def _handler(self, operation: Operation) -> Callable[[HttpExchange, bytes], Awaitable[HttpResponse]]:
         model = operation.request
 
-        async def handle(exchange: Exchange, body: bytes) -> HttpResponse:
+        async def handle(exchange: HttpExchange, body: bytes) -> HttpResponse:
             request = await self._parser.read(model, body, encode_request)
             exchange.instance_id = request.instance_id or None
             reply = await self._dispatcher.send(exchange, request, idempotency_header(exchange))
@@ -101,12 +101,12 @@ class NativeRoutes:
 
         return handle
 
-    async def profile(self, exchange: Exchange, body: bytes) -> HttpResponse:
+    async def profile(self, exchange: HttpExchange, body: bytes) -> HttpResponse:
         """Answer ``get_env_profile`` from the catalogs of this process, without a supervisor."""
         request = await self._parser.parse(GetEnvProfileRequest, body)
         return HttpResponse(200, env_profile(self._registry, request).model_dump_json().encode())
 
-    async def batch(self, exchange: Exchange, body: bytes) -> HttpResponse:
+    async def batch(self, exchange: HttpExchange, body: bytes) -> HttpResponse:
         """Run operations concurrently; the result of a failed one is its problem, and the others go on."""
         if b"idempotency-key" in exchange.headers:
             raise SchemaError.of_field(
@@ -119,7 +119,7 @@ class NativeRoutes:
         results = await asyncio.gather(*[self._run_item(exchange, item) for item in items])
         return HttpResponse(200, b'{"results":[%s]}' % b",".join(results))
 
-    async def _run_item(self, exchange: Exchange, item: _BatchItem) -> bytes:
+    async def _run_item(self, exchange: HttpExchange, item: _BatchItem) -> bytes:
         """Return an operation's JSON in the batch's result; the bytes of its own result are not parsed."""
         permit = None
         if isinstance(item.request, ServiceError):
@@ -140,7 +140,7 @@ class NativeRoutes:
         timing = ",".join(f'"{phase}":{ms:.3f}' for phase, ms in timing_of(reply.meta).items())
         return b'{"status":200,"body":%s,"timing":{%s}}' % (reply.body, timing.encode())
 
-    def _item_problem(self, exchange: Exchange, item: _BatchItem, error: ServiceError) -> bytes:
+    def _item_problem(self, exchange: HttpExchange, item: _BatchItem, error: ServiceError) -> bytes:
         self._metrics.count_operation(item.name, error.code)
         problem = error.problem(exchange.request_id, item.instance_id)
         body = problem.model_dump_json(exclude_none=True).encode()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sandbox_service.telemetry import get_logger
 
 if TYPE_CHECKING:
-    from .exchange import Exchange
+    from .exchange import HttpExchange
 
 logger = get_logger(__name__)
 
@@ -25,7 +25,7 @@ class RequestLog:
         self._sample_every = sample_every
         self._successes = 0
 
-    def log_request(self, exchange: Exchange) -> None:
+    def log_request(self, exchange: HttpExchange) -> None:
         """Log a request that was answered or abandoned, if it failed or is sampled."""
         if exchange.error is None and not self._sampled():
             return
@@ -42,7 +42,7 @@ class RequestLog:
             ms=round(exchange.elapsed_s * 1000, 3),
         )
 
-    def log_defect(self, exchange: Exchange, error: Exception) -> None:
+    def log_defect(self, exchange: HttpExchange, error: Exception) -> None:
         """Log an unexpected error with its traceback, which is not sent to the client."""
         logger.error("defect", request_id=exchange.request_id, route=exchange.route, exc_info=error)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sandbox_contract.problems import Problem
     from sandbox_service.errors import ServiceError
 
-    from .exchange import Exchange
+    from .exchange import HttpExchange
 
 
 JSON = b"application/json"
@@ -34,7 +34,7 @@ class HttpResponse:
     headers: tuple[Header, ...] = ()
 
 
-def problem_response(exchange: Exchange, error: ServiceError) -> HttpResponse:
+def problem_response(exchange: HttpExchange, error: ServiceError) -> HttpResponse:
     """Return the RFC 9457 problem of an error, and note its code on the exchange."""
     problem = error.problem(exchange.request_id, exchange.instance_id)
     exchange.error = problem.code
@@ -52,7 +52,7 @@ def error_headers(problem: Problem) -> tuple[Header, ...]:
     return headers
 
 
-async def send_response(send: Send, exchange: Exchange, response: HttpResponse) -> None:
+async def send_response(send: Send, exchange: HttpExchange, response: HttpResponse) -> None:
     """Send a response with the request's id; a HEAD request gets the headers alone."""
     exchange.status = response.status
     headers = [

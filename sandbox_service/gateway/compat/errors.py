@@ -16,7 +16,7 @@ from sandbox_service.gateway.responses import HttpResponse, error_headers
 from sandbox_service.gateway.schema_errors import SchemaError
 
 if TYPE_CHECKING:
-    from sandbox_service.gateway.exchange import Exchange
+    from sandbox_service.gateway.exchange import HttpExchange
 
 
 _AS_BAD_REQUEST = frozenset(
@@ -52,7 +52,7 @@ class CompatFailure(BaseModel):
     """A message, or a list of field errors."""
 
 
-def error_response(exchange: Exchange, error: ServiceError) -> HttpResponse:
+def error_response(exchange: HttpExchange, error: ServiceError) -> HttpResponse:
     """Return the response of an error."""
     problem = error.problem(exchange.request_id)
     exchange.error = problem.code

@@ -22,7 +22,7 @@ from sandbox_service.gateway.inspection import LIVE_STATES, list_all_instances
 if TYPE_CHECKING:
     from sandbox_contract.inspection import InstanceStatus
     from sandbox_service.gateway.dispatch import Dispatcher
-    from sandbox_service.gateway.exchange import Exchange
+    from sandbox_service.gateway.exchange import HttpExchange
 
 
 FIRST = 0
@@ -56,36 +56,40 @@ class EnvironmentIds:
         self._dispatcher = dispatcher
         self._cached: OrderedDict[tuple[str, str, int], str | None] = OrderedDict()
 
-    def issue(self, exchange: Exchange, server: str) -> int:
+    def issue(self, exchange: HttpExchange, server: str) -> int:
         """Return a new id without an instance."""
         number = secrets.randbits(_NUMBER_BITS)
         place = number << _CHECK_BITS | _check(exchange.tenant, server, number)
         self._keep(exchange, server, place, None)
         return place
 
-    def require_valid(self, exchange: Exchange, server: str, place: int) -> None:
+    def require_valid(self, exchange: HttpExchange, server: str, place: int) -> None:
         """Raise ServiceError(UNKNOWN_INSTANCE) for an id that create did not issue to this tenant."""
         number = place >> _CHECK_BITS
         if place != (number << _CHECK_BITS | _check(exchange.tenant, server, number)):
             raise ServiceError(ErrorCode.UNKNOWN_INSTANCE, f"The id {place} is not valid.")
 
-    def is_unused(self, exchange: Exchange, server: str, place: int) -> bool:
+    def is_unused(self, exchange: HttpExchange, server: str, place: int) -> bool:
         """Return whether this replica issued the id and created no instance; another one may have."""
         return self._cached.get((exchange.tenant, server, place), "") is None
 
-    def cached_instance(self, exchange: Exchange, server: str, place: int) -> str | None:
+    def cached_instance(self, exchange: HttpExchange, server: str, place: int) -> str | None:
         """Return the cached instance, if any."""
         return self._cached.get((exchange.tenant, server, place))
 
-    def cache_instance(self, exchange: Exchange, server: str, place: int, instance_id: str | None) -> None:
+    def cache_instance(
+        self, exchange: HttpExchange, server: str, place: int, instance_id: str | None
+    ) -> None:
         """Cache the live instance of an id, or None if it has none yet."""
         self._keep(exchange, server, place, instance_id)
 
-    def drop_cached(self, exchange: Exchange, server: str, place: int) -> None:
+    def drop_cached(self, exchange: HttpExchange, server: str, place: int) -> None:
         """Drop the cached instance of an id."""
         self._cached.pop((exchange.tenant, server, place), None)
 
-    async def list_instances(self, exchange: Exchange, server: str, place: int) -> Sequence[InstanceStatus]:
+    async def list_instances(
+        self, exchange: HttpExchange, server: str, place: int
+    ) -> Sequence[InstanceStatus]:
         """Return every instance of the id that the fleet knows, the latest last."""
         prefix = instance_name(server, place, 0)[:-1]
         found = [
@@ -95,7 +99,7 @@ class EnvironmentIds:
         ]
         return sorted(found, key=lambda status: _number(status.instance_id) or 0)
 
-    async def find_live(self, exchange: Exchange, server: str, place: int) -> str:
+    async def find_live(self, exchange: HttpExchange, server: str, place: int) -> str:
         """Return the live instance from the fleet. Raises ServiceError with the reason if there is none."""
         found = await self.list_instances(exchange, server, place)
         for status in reversed(found):
@@ -110,7 +114,7 @@ class EnvironmentIds:
         code, detail = _ENDINGS.get(found[-1].state, deleted)
         raise ServiceError(code, detail.format(id=place))
 
-    async def list_live_ids(self, exchange: Exchange, server: str) -> list[int]:
+    async def list_live_ids(self, exchange: HttpExchange, server: str) -> list[int]:
         """Return the ids with a live instance."""
         places = {
             place
@@ -119,7 +123,7 @@ class EnvironmentIds:
         }
         return sorted(places)
 
-    def _keep(self, exchange: Exchange, server: str, place: int, instance_id: str | None) -> None:
+    def _keep(self, exchange: HttpExchange, server: str, place: int, instance_id: str | None) -> None:
         key = (exchange.tenant, server, place)
         self._cached[key] = instance_id
         self._cached.move_to_end(key)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sandbox_service.environments.registry import Registry
     from sandbox_service.gateway.bodies import BodyParser
     from sandbox_service.gateway.dispatch import Dispatcher
-    from sandbox_service.gateway.exchange import Exchange
+    from sandbox_service.gateway.exchange import HttpExchange
 
     from .dialects import Payload, ReadRoute, ServerDialect
 
@@ -68,7 +68,7 @@ class AgentGymOperations:
             self._orders[environment] = task_order(self._registry, environment)
         return self._orders[environment]
 
-    async def create(self, exchange: Exchange, dialect: ServerDialect) -> Payload:
+    async def create(self, exchange: HttpExchange, dialect: ServerDialect) -> Payload:
         """Issue an environment id, and start its first episode if the server's create does."""
         order = self.order(dialect.environment)
         place = self._ids.issue(exchange, dialect.name)
@@ -76,7 +76,7 @@ class AgentGymOperations:
             return await self._open(exchange, dialect, place, place % len(order))
         return place if dialect.plain else {"id": place}
 
-    async def reset(self, exchange: Exchange, dialect: ServerDialect, request: BaseModel) -> Payload:
+    async def reset(self, exchange: HttpExchange, dialect: ServerDialect, request: BaseModel) -> Payload:
         """Start the task with the requested number."""
         place = _place_of(request)
         self._ids.require_valid(exchange, dialect.name, place)
@@ -96,7 +96,7 @@ class AgentGymOperations:
             await self._release_current(exchange, dialect, place)
         return await self._open(exchange, dialect, place, wanted)
 
-    async def step(self, exchange: Exchange, dialect: ServerDialect, request: BaseModel) -> Payload:
+    async def step(self, exchange: HttpExchange, dialect: ServerDialect, request: BaseModel) -> Payload:
         """Send one action as the assistant's message."""
         message = Message(role="assistant", content=getattr(request, "action", ""))
 
@@ -113,7 +113,7 @@ class AgentGymOperations:
         return await self._on_instance(exchange, dialect, _place_of(request), act)
 
     async def read_state(
-        self, exchange: Exchange, dialect: ServerDialect, read: ReadRoute, request: BaseModel
+        self, exchange: HttpExchange, dialect: ServerDialect, read: ReadRoute, request: BaseModel
     ) -> Payload:
         """Return the state of the episode, computed from its trajectory."""
         place = _place_of(request)
@@ -137,7 +137,7 @@ class AgentGymOperations:
             self._ids.require_valid(exchange, dialect.name, place)
             return read.unopened
 
-    async def close(self, exchange: Exchange, dialect: ServerDialect, request: BaseModel) -> Payload:
+    async def close(self, exchange: HttpExchange, dialect: ServerDialect, request: BaseModel) -> Payload:
         """Release the environment's instance; return false if there is none any more."""
         place = _place_of(request)
         try:
@@ -146,11 +146,11 @@ class AgentGymOperations:
             return False
         return await self._release_current(exchange, dialect, place)
 
-    async def list_live(self, exchange: Exchange, dialect: ServerDialect) -> Payload:
+    async def list_live(self, exchange: HttpExchange, dialect: ServerDialect) -> Payload:
         """Return the environment ids with a live episode."""
         return list[JsonValue](await self._ids.list_live_ids(exchange, dialect.name))
 
-    async def _open(self, exchange: Exchange, dialect: ServerDialect, place: int, index: int) -> Payload:
+    async def _open(self, exchange: HttpExchange, dialect: ServerDialect, place: int, index: int) -> Payload:
         """Create the instance of a task.
 
         The first instance of an id has a fixed number. If two replicas create it at once, the second gets
@@ -169,7 +169,7 @@ class AgentGymOperations:
         return await self._create(exchange, dialect, EnvironmentTask(place, index), later_number())
 
     async def _create(
-        self, exchange: Exchange, dialect: ServerDialect, task: EnvironmentTask, number: int
+        self, exchange: HttpExchange, dialect: ServerDialect, task: EnvironmentTask, number: int
     ) -> Payload:
         name = instance_name(dialect.name, task.id, number)
         exchange.instance_id = name
@@ -181,7 +181,7 @@ class AgentGymOperations:
         self._ids.cache_instance(exchange, dialect.name, task.id, name)
         return dialect.render_reset(task, state_after_create(result))
 
-    async def _release_current(self, exchange: Exchange, dialect: ServerDialect, place: int) -> bool:
+    async def _release_current(self, exchange: HttpExchange, dialect: ServerDialect, place: int) -> bool:
         """Release the cached instance, or those that the fleet has. Return false if all had ended."""
         cached = self._ids.cached_instance(exchange, dialect.name, place)
         if cached is not None and await self._release(exchange, cached):
@@ -196,7 +196,7 @@ class AgentGymOperations:
         released = await asyncio.gather(*[self._release(exchange, name) for name in live])
         return any(released)
 
-    async def _release(self, exchange: Exchange, instance_id: str) -> bool:
+    async def _release(self, exchange: HttpExchange, instance_id: str) -> bool:
         try:
             result = await self._run(exchange, ReleaseInstanceRequest(instance_id=instance_id))
         except ServiceError as error:
@@ -207,7 +207,7 @@ class AgentGymOperations:
 
     async def _on_instance(
         self,
-        exchange: Exchange,
+        exchange: HttpExchange,
         dialect: ServerDialect,
         place: int,
         act: Callable[[str], Awaitable[Payload]],
@@ -224,12 +224,12 @@ class AgentGymOperations:
         return await self._act(exchange, await self._ids.find_live(exchange, dialect.name, place), act)
 
     async def _act(
-        self, exchange: Exchange, instance_id: str, act: Callable[[str], Awaitable[Payload]]
+        self, exchange: HttpExchange, instance_id: str, act: Callable[[str], Awaitable[Payload]]
     ) -> Payload:
         exchange.instance_id = instance_id
         return await act(instance_id)
 
-    async def _history(self, exchange: Exchange, instance_id: str) -> InstanceTrajectory:
+    async def _history(self, exchange: HttpExchange, instance_id: str) -> InstanceTrajectory:
         """Return the whole trajectory."""
         events: list[Event] = []
         cursor: str | None = None
@@ -245,7 +245,7 @@ class AgentGymOperations:
         order = self.order(dialect.environment)
         return order.index(task_id) if task_id in order else -1
 
-    async def _run(self, exchange: Exchange, native: Request, key: str | None = None) -> JsonObject:
+    async def _run(self, exchange: HttpExchange, native: Request, key: str | None = None) -> JsonObject:
         reply = await self._dispatcher.dispatch(exchange, native, key)
         return await self._parser.apply(json_object, reply.body)
 

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from sandbox_service.errors import ServiceError
     from sandbox_service.gateway.bodies import BodyParser
     from sandbox_service.gateway.dispatch import Dispatcher
-    from sandbox_service.gateway.exchange import Exchange
+    from sandbox_service.gateway.exchange import HttpExchange
 
     from .dialects import Payload, ReadRoute, ServerDialect
 
-    Operation: TypeAlias = Callable[[Exchange, ServerDialect, BaseModel], Awaitable[Payload]]
+    Operation: TypeAlias = Callable[[HttpExchange, ServerDialect, BaseModel], Awaitable[Payload]]
 
 
 _KEEP_STATUS = frozenset(
@@ -64,14 +64,14 @@ class AgentGymRoutes:
         path = f"/agentgym/{dialect.name}"
 
         def route(
-            method: str, name: str, handle: Callable[[Exchange, bytes], Awaitable[Payload]]
+            method: str, name: str, handle: Callable[[HttpExchange, bytes], Awaitable[Payload]]
         ) -> HotRoute:
-            async def respond(exchange: Exchange, body: bytes) -> HttpResponse:
+            async def respond(exchange: HttpExchange, body: bytes) -> HttpResponse:
                 return _response(await handle(exchange, body))
 
             return HotRoute(path + name, respond, _error_response_of(dialect), method)
 
-        async def hello(exchange: Exchange, body: bytes) -> Payload:
+        async def hello(exchange: HttpExchange, body: bytes) -> Payload:
             return dialect.hello
 
         yield route("GET", "", hello)
@@ -90,16 +90,16 @@ class AgentGymRoutes:
 
     def _post_handler(
         self, dialect: ServerDialect, model: type[BaseModel], operation: Operation
-    ) -> Callable[[Exchange, bytes], Awaitable[Payload]]:
-        async def handle(exchange: Exchange, body: bytes) -> Payload:
+    ) -> Callable[[HttpExchange, bytes], Awaitable[Payload]]:
+        async def handle(exchange: HttpExchange, body: bytes) -> Payload:
             return await operation(exchange, dialect, await self._parser.parse(model, body))
 
         return handle
 
     def _read_handler(
         self, dialect: ServerDialect, read: ReadRoute
-    ) -> Callable[[Exchange, bytes], Awaitable[Payload]]:
-        async def handle(exchange: Exchange, body: bytes) -> Payload:
+    ) -> Callable[[HttpExchange, bytes], Awaitable[Payload]]:
+        async def handle(exchange: HttpExchange, body: bytes) -> Payload:
             return await self._operations.read_state(
                 exchange, dialect, read, _parse_query(dialect.id_request, exchange.query)
             )
@@ -122,10 +122,10 @@ def _response(payload: Payload) -> HttpResponse:
     return HttpResponse(200, json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode())
 
 
-def _error_response_of(dialect: ServerDialect) -> Callable[[Exchange, ServiceError], HttpResponse]:
+def _error_response_of(dialect: ServerDialect) -> Callable[[HttpExchange, ServiceError], HttpResponse]:
     """Return the function that makes a server's error responses."""
 
-    def error_response(exchange: Exchange, error: ServiceError) -> HttpResponse:
+    def error_response(exchange: HttpExchange, error: ServiceError) -> HttpResponse:
         problem = error.problem(exchange.request_id, exchange.instance_id)
         if isinstance(error, SchemaError) or problem.code in _KEEP_STATUS:
             return errors.error_response(exchange, error)

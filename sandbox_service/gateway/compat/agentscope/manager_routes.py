@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sandbox_service.environments.registry import Registry
     from sandbox_service.gateway.bodies import BodyParser
     from sandbox_service.gateway.dispatch import Dispatcher
-    from sandbox_service.gateway.exchange import Exchange
+    from sandbox_service.gateway.exchange import HttpExchange
     from sandbox_service.gateway.responses import HttpResponse
 
     from .routes import CompatRoutes
@@ -55,13 +55,13 @@ class ManagerRoutes:
         yield HotRoute("/mgr/call_tool", self.call_tool, error_response)
         yield HotRoute("/mgr/release", self.release, error_response)
 
-    async def create_from_pool(self, exchange: Exchange, body: bytes) -> HttpResponse:
+    async def create_from_pool(self, exchange: HttpExchange, body: bytes) -> HttpResponse:
         """Issue a sandbox id; boxes are assigned when instances are created."""
         environment = (await self._parser.parse(ManagerCreate, body)).sandbox_type.strip().lower()
         self._registry.catalog(environment)
         return json_response({"data": f"box-{environment}-{secrets.token_hex(16)}"})
 
-    async def call_tool(self, exchange: Exchange, body: bytes) -> HttpResponse:
+    async def call_tool(self, exchange: HttpExchange, body: bytes) -> HttpResponse:
         """Call a method of the box class."""
         call = await self._parser.parse(ManagerCall, body)
         environment = _environment_of(call.identity)
@@ -84,7 +84,7 @@ class ManagerRoutes:
                 data = await self._compat.release(exchange, _compat_request(environment, arguments))
         return json_response({"data": data})
 
-    async def release(self, exchange: Exchange, body: bytes) -> HttpResponse:
+    async def release(self, exchange: HttpExchange, body: bytes) -> HttpResponse:
         """Release the live instances of the sandbox."""
         identity = (await self._parser.parse(ManagerRelease, body)).identity
         if not _SANDBOX_ID.fullmatch(identity):

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from sandbox_service.environments.registry import Registry
     from sandbox_service.gateway.bodies import BodyParser
     from sandbox_service.gateway.dispatch import Dispatcher
-    from sandbox_service.gateway.exchange import Exchange
+    from sandbox_service.gateway.exchange import HttpExchange
 
 
 class CompatRoutes:
@@ -70,30 +70,30 @@ class CompatRoutes:
         yield HotRoute("/release", self._handle_release, error_response)
 
     def _handler(
-        self, operation: Callable[[Exchange, CompatRequest], Awaitable[JsonValue]]
-    ) -> Callable[[Exchange, bytes], Awaitable[HttpResponse]]:
-        async def handle(exchange: Exchange, body: bytes) -> HttpResponse:
+        self, operation: Callable[[HttpExchange, CompatRequest], Awaitable[JsonValue]]
+    ) -> Callable[[HttpExchange, bytes], Awaitable[HttpResponse]]:
+        async def handle(exchange: HttpExchange, body: bytes) -> HttpResponse:
             data = await operation(exchange, await self._parser.parse(CompatRequest, body))
             return HttpResponse(200, success(data))
 
         return handle
 
-    async def _handle_step(self, exchange: Exchange, body: bytes) -> HttpResponse:
+    async def _handle_step(self, exchange: HttpExchange, body: bytes) -> HttpResponse:
         step = await self._parser.read(CompatRequest, body, encode_step)
         reply = await self._dispatcher.send(exchange, step, idempotency_header(exchange))
         return HttpResponse(200, await self._parser.apply(step_body, reply.body))
 
-    async def _handle_release(self, exchange: Exchange, body: bytes) -> HttpResponse:
+    async def _handle_release(self, exchange: HttpExchange, body: bytes) -> HttpResponse:
         released = await self.release(exchange, await self._parser.parse(CompatRequest, body))
         return json_response({"success": released, "data": None})
 
-    async def get_env_profile(self, exchange: Exchange, request: CompatRequest) -> JsonValue:
+    async def get_env_profile(self, exchange: HttpExchange, request: CompatRequest) -> JsonValue:
         """Return the task ids of a split, by default of ``train``."""
         split = (request.params or {}).get("split") or "train"
         wanted = native_request(GetEnvProfileRequest, environment=_environment_of(request), split=split)
         return list(env_profile(self._registry, wanted).task_ids)
 
-    async def create(self, exchange: Exchange, request: CompatRequest) -> JsonValue:
+    async def create(self, exchange: HttpExchange, request: CompatRequest) -> JsonValue:
         """Start an episode. A repeated create of a chosen id returns the first result again."""
         name = _environment_of(request)
         environment = self._registry.catalog(name).describe()
@@ -114,12 +114,12 @@ class CompatRoutes:
         state = opening_of(messages_of(result), tools, environment.action_format)
         return {"state": state, "info": info}
 
-    async def step(self, exchange: Exchange, request: CompatRequest) -> JsonValue:
+    async def step(self, exchange: HttpExchange, request: CompatRequest) -> JsonValue:
         """Take one assistant message."""
         reply = await self._dispatcher.send(exchange, encode_step(request), idempotency_header(exchange))
         return await self._parser.apply(step_data, reply.body)
 
-    async def evaluate(self, exchange: Exchange, request: CompatRequest) -> JsonValue:
+    async def evaluate(self, exchange: HttpExchange, request: CompatRequest) -> JsonValue:
         """Grade the instance: return a number if ``sparse`` is true, an object otherwise."""
         sparse = (request.params or {}).get("sparse") is True
         instance_id = required(request.instance_id, "instance_id")
@@ -131,7 +131,7 @@ class CompatRoutes:
             return result["score"]
         return {**_object(result.get("details")), "score": result["score"], "success": result["success"]}
 
-    async def get_info(self, exchange: Exchange, request: CompatRequest) -> JsonValue:
+    async def get_info(self, exchange: HttpExchange, request: CompatRequest) -> JsonValue:
         """Return the instance's state and the tools that its create offered."""
         instance_id = required(request.instance_id, "instance_id")
         status = await instance_status(self._dispatcher, exchange, instance_id)
@@ -144,7 +144,7 @@ class CompatRoutes:
             "tools": offered or _dumped(environment.tools),
         }
 
-    async def release(self, exchange: Exchange, request: CompatRequest) -> bool:
+    async def release(self, exchange: HttpExchange, request: CompatRequest) -> bool:
         """Release the instance; return false if there is none, which is not an error in this protocol."""
         instance_id = required(request.instance_id, "instance_id")
         try:
@@ -158,7 +158,7 @@ class CompatRoutes:
             raise
         return bool(result["released"])
 
-    async def _check_live(self, exchange: Exchange, instance_id: str) -> None:
+    async def _check_live(self, exchange: HttpExchange, instance_id: str) -> None:
         """Raise ServiceError(DUPLICATE_INSTANCE) if a repeated create returned an instance that has ended."""
         try:
             state = (await instance_status(self._dispatcher, exchange, instance_id)).state
@@ -170,7 +170,7 @@ class CompatRoutes:
             detail = f"the instance {instance_id!r} has ended; choose another id"
             raise ServiceError(ErrorCode.DUPLICATE_INSTANCE, detail)
 
-    async def _run(self, exchange: Exchange, native: Request, *, keyed: bool = True) -> JsonObject:
+    async def _run(self, exchange: HttpExchange, native: Request, *, keyed: bool = True) -> JsonObject:
         reply = await self._dispatcher.dispatch(
             exchange, native, idempotency_header(exchange) if keyed else None
         )

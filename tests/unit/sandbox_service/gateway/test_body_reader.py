@@ -13,7 +13,7 @@ from sandbox_service.config import QuotaConfig, ServerConfig
 from sandbox_service.errors import OverCapacityError, ServiceError
 from sandbox_service.gateway.app import build_app
 from sandbox_service.gateway.body_reader import BodyReader, ClientDisconnected
-from sandbox_service.gateway.exchange import Exchange
+from sandbox_service.gateway.exchange import HttpExchange
 from tests.fakes.backend import EchoBackend
 from tests.harness.gateway import digest, make_registry
 from tests.harness.waiting import settle
@@ -34,9 +34,9 @@ def chunk(body: bytes, more: bool = True) -> dict[str, object]:
     return {"type": "http.request", "body": body, "more_body": more}
 
 
-def request(tenant: str = "ada", length: object = None) -> Exchange:
+def request(tenant: str = "ada", length: object = None) -> HttpExchange:
     headers = {} if length is None else {b"content-length": str(length).encode()}
-    return Exchange("r", "POST", "/v1/step", headers, tenant=tenant)
+    return HttpExchange("r", "POST", "/v1/step", headers, tenant=tenant)
 
 
 def reader(limit: int = 4, most: int = 100, of_one: int = 100, timeout_s: float = 60.0) -> BodyReader:
@@ -66,7 +66,9 @@ async def test_a_client_that_leaves_in_mid_body_is_answered_with_nothing():
         await reader().read(request(), receiver(chunk(b"a"), {"type": "http.disconnect"}))
 
 
-async def refused(bodies: BodyReader, exchange: Exchange, *messages: dict[str, object]) -> OverCapacityError:
+async def refused(
+    bodies: BodyReader, exchange: HttpExchange, *messages: dict[str, object]
+) -> OverCapacityError:
     with pytest.raises(OverCapacityError) as caught:
         await bodies.read(exchange, receiver(*messages))
     bodies.release(exchange)

@@ -9,7 +9,7 @@ from sandbox_service.gateway.compat.agentgym.environment_ids import (
     instance_name,
     later_number,
 )
-from sandbox_service.gateway.exchange import Exchange
+from sandbox_service.gateway.exchange import HttpExchange
 from sandbox_service.wire.frames import Frame, Op
 
 
@@ -30,7 +30,7 @@ class Fleet:
 
 
 def exchange(tenant="a"):
-    made = Exchange("r", "POST", "/", {})
+    made = HttpExchange("r", "POST", "/", {})
     made.tenant = tenant
     return made
 
