@@ -6,6 +6,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 COMPOSITION = {
+    "trainer/batches/actor.py",
+    "trainer/batches/build.py",
+    "trainer/batches/simulation.py",
+    "trainer/batches/worker_actor.py",
     "trainer/capacity/needs.py",
     "trainer/capacity/plan.py",
     "trainer/cli/driver.py",
@@ -22,16 +26,9 @@ COMPOSITION = {
     "trainer/launch/simulation.py",
     "trainer/launch/gpu_selection.py",
     "trainer/loop/worker.py",
+    "trainer/report/run_data.py",
 }
-"""Modules that compose a run, plan it or keep its configuration."""
-
-WITHOUT_SETTINGS_OF_THEIR_OWN = (
-    "trainer/batches/",
-    "trainer/report/",
-    "trainer/sft/",
-    "trainer/tracking/",
-)
-"""Packages with modules that still take the whole configuration. Add none."""
+"""Modules that compose a run or one of its processes, plan it, or keep or show its configuration."""
 
 
 def _imports_run_config(path: Path) -> bool:
@@ -47,4 +44,4 @@ def test_only_the_composition_of_a_run_imports_its_whole_configuration() -> None
     found = {
         str(path.relative_to(ROOT)) for path in (ROOT / "trainer").rglob("*.py") if _imports_run_config(path)
     }
-    assert {name for name in found if not name.startswith(WITHOUT_SETTINGS_OF_THEIR_OWN)} == COMPOSITION
+    assert found == COMPOSITION

@@ -192,4 +192,4 @@ def batch_producer(
         "journal": BatchJournal,
         **parts,
     }
-    return BatchProducer(config, folder, Dependencies(**given))
+    return BatchProducer(config.batch_settings, folder, Dependencies(**given))

@@ -83,18 +83,21 @@ async def build(
         own = EpisodePlayer(client, policy_of(chat), chat, config.rollout, config.service, watch)
         player = WorkerPlayer(workers, watch) if workers else own
         players.append(player)
-        warm_start = partial(prepare_warm_start, config, folder, client, chat, watch)
+        settings = config.warm_start_settings
+        demonstrations = (
+            None if settings is None else partial(prepare_warm_start, settings, folder, client, chat, watch)
+        )
         parts = Dependencies(
             service=client,
             player=player,
             watch=watch,
             score=partial(_score, config.reward, own.context_tokens),
-            tracker=open_tracker(config, folder),
+            tracker=open_tracker(config.tracker_settings, folder),
             prepare=player.prepare,
-            warm_start=warm_start if config.warm_start is not None else None,
+            warm_start=demonstrations,
             close=let_go,
         )
-        producer = BatchProducer(config, folder, parts)
+        producer = BatchProducer(config.batch_settings, folder, parts)
         unless_started.push_async_callback(producer.close)
         await producer.start(go_on=go_on)
         unless_started.pop_all()

@@ -38,7 +38,7 @@ from .waiting import ProgressWaiter
 from .writer import JournalWriter
 
 if TYPE_CHECKING:
-    from trainer.config import RunConfig
+    from trainer.config import BatchSettings
 
     from .dependencies import DemonstrationBatches, Dependencies
 
@@ -49,9 +49,9 @@ logger = logging.getLogger(__name__)
 class BatchProducer:
     """The batch producer of one run, for one event loop. Call ``start`` first."""
 
-    def __init__(self, config: RunConfig, folder: Path, parts: Dependencies) -> None:
-        rollout = config.rollout
-        self._config = config
+    def __init__(self, settings: BatchSettings, folder: Path, parts: Dependencies) -> None:
+        rollout = settings.rollout
+        self._settings = settings
         self._folder = folder
         self._parts = parts
         self._journal = parts.journal(folder / "experience.sqlite")
@@ -85,12 +85,12 @@ class BatchProducer:
         listed, *events = list(self._journal.events()) or [await self._first_event()]
         if not isinstance(listed, TasksListed):
             raise CheckpointError(f"the journal in {self._folder} does not begin with its tasks")
-        config = self._config
-        self._ledger = Ledger(listed, config.tasks, config.rollout.groups, config.seed)
+        settings = self._settings
+        self._ledger = Ledger(listed, settings.tasks, settings.rollout.groups, settings.seed)
         for event in events:
             self._ledger.apply(event)
         version = self._journal.version() if go_on else None
-        self._exports = Exports(self._folder, self._journal, config.tracking.trajectories)
+        self._exports = Exports(self._folder, self._journal, settings.trajectories)
         self._exports.recover(
             self._ledger.batches,
             lambda index: ScoredGroup.of(self._journal.group(index), self._parts.score),
@@ -105,13 +105,13 @@ class BatchProducer:
         )
         self._held_out = HeldOut(
             self._attempts,
-            config.evaluation,
-            config.rollout,
+            settings.evaluation,
+            settings.rollout,
             self._ledger.held_out,
             self._folder / "evaluations.jsonl",
-            seed=config.seed,
-            steps=config.steps,
-            warm_start_steps=config.warm_start.steps if config.warm_start else 0,
+            seed=settings.seed,
+            steps=settings.steps,
+            warm_start_steps=settings.warm_start.steps if settings.warm_start else 0,
         )
         if version is not None:
             await self.weights_synced(version)
@@ -126,7 +126,7 @@ class BatchProducer:
             return await self._demonstrations(step)
         if step > self._ledger.next_step:
             raise CheckpointError(f"batch {step} was asked for, and the next one is {self._ledger.next_step}")
-        total_s = self._config.learner.batch_timeout_s
+        total_s = self._settings.batch_timeout_s
         while True:
             await self._waiter.wait_until(f"batch {step}", lambda: self._is_ready(step) or None, total_s)
             async with self._serving:
@@ -168,7 +168,7 @@ class BatchProducer:
         Of one checkpoint more than are kept: a learner that dies now may not find the newest one yet.
         """
         self._commits.append(step)
-        kept = self._config.checkpoint.keep + 1
+        kept = self._settings.checkpoints_kept + 1
         if len(self._commits) >= kept:
             needed = self._ledger.needed(self._commits[-kept])
             await self._writer.call(lambda journal: journal.keep_only(needed))
@@ -179,7 +179,7 @@ class BatchProducer:
             return {}
         if step not in self._evaluations:
             self._evaluations[step] = asyncio.create_task(self._held_out.evaluate(step))
-        total_s = self._config.evaluation.timeout_s
+        total_s = self._settings.evaluation.timeout_s
         return await self._waiter.wait_for(f"evaluation {step}", self._evaluations[step], total_s)
 
     async def record(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -211,13 +211,15 @@ class BatchProducer:
         await asyncio.to_thread(self._writer.close)
 
     async def _first_event(self) -> TasksListed:
-        config = self._config
-        listed = await list_run(self._parts.service, config.tasks, config.evaluation, config.rollout.params)
+        settings = self._settings
+        listed = await list_run(
+            self._parts.service, settings.tasks, settings.evaluation, settings.rollout.params
+        )
         self._journal.append(listed)
         return listed
 
     async def _demonstrations(self, step: int) -> Batch:
-        warm_start = self._config.warm_start
+        warm_start = self._settings.warm_start
         if self._parts.warm_start is None or warm_start is None:
             raise DataError("the run has no warm start")
         if self._warm_start is None:
@@ -226,10 +228,15 @@ class BatchProducer:
         return batches.batch(step)
 
     def _group_settings(self) -> GroupSettings:
-        config = self._config
-        limits = AdmissionLimits.of(config.rollout, config.tasks.replay, config.sync.every)
+        settings = self._settings
+        limits = AdmissionLimits.of(settings.rollout, settings.tasks.replay, settings.sync_every)
         return GroupSettings(
-            config.rollout, config.tasks.curriculum, config.algorithm, limits, config.steps, config.seed
+            settings.rollout,
+            settings.tasks.curriculum,
+            settings.algorithm,
+            limits,
+            settings.steps,
+            settings.seed,
         )
 
     def _is_ready(self, step: int) -> bool:
@@ -274,7 +281,7 @@ class BatchProducer:
     async def _load(self, indices: Sequence[int]) -> list[ScoredGroup]:
         loading = asyncio.ensure_future(self._groups.load(indices))
         try:
-            total_s = self._config.learner.batch_timeout_s
+            total_s = self._settings.batch_timeout_s
             return await self._waiter.wait_for("groups from the journal", loading, total_s)
         finally:
             loading.cancel()
@@ -291,12 +298,12 @@ class BatchProducer:
                     free -= 1
 
     async def _collect(self) -> None:
-        environment = self._config.tasks.environment
+        environment = self._settings.tasks.environment
         following = follow_pool(
             self._parts.service,
             environment,
             self._slots,
-            self._config.rollout.concurrency,
+            self._settings.rollout.concurrency,
             lambda: self._parts.watch.in_phase("create"),
         )
         tasks = {

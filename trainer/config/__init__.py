@@ -7,7 +7,16 @@ from .engine import EngineConfig, SyncConfig
 from .learner import CheckpointConfig, LearnerConfig, OptimizerConfig
 from .model import ChatConfig, LoraConfig, ModelConfig, PretrainedModel, TinyModel
 from .outputs import RayConfig, TrackingConfig
-from .parts import EngineSettings, Hardware, LearnerSettings, LoopSettings, SyncSettings
+from .parts import (
+    BatchSettings,
+    EngineSettings,
+    Hardware,
+    LearnerSettings,
+    LoopSettings,
+    SyncSettings,
+    TrackerSettings,
+    WarmStartSettings,
+)
 from .reward import RewardConfig, TermWeights
 from .rollout import RolloutConfig, SamplingConfig, SandboxServiceConfig
 from .run import RunConfig
@@ -16,6 +25,7 @@ from .tasks import CurriculumConfig, HorizonConfig, ReplayConfig, TasksConfig
 
 __all__ = [
     "AlgorithmConfig",
+    "BatchSettings",
     "ChatConfig",
     "CheckpointConfig",
     "CurriculumConfig",
@@ -43,6 +53,8 @@ __all__ = [
     "TasksConfig",
     "TermWeights",
     "TinyModel",
+    "TrackerSettings",
     "TrackingConfig",
     "WarmStartConfig",
+    "WarmStartSettings",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -10,8 +11,10 @@ if TYPE_CHECKING:
     from .algorithm import AlgorithmConfig
     from .engine import EngineConfig, SyncConfig
     from .learner import CheckpointConfig, LearnerConfig
-    from .rollout import SamplingConfig
-    from .stages import EvaluationConfig
+    from .outputs import TrackingConfig
+    from .rollout import RolloutConfig, SamplingConfig, SandboxServiceConfig
+    from .stages import EvaluationConfig, WarmStartConfig
+    from .tasks import TasksConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +68,46 @@ class LoopSettings(Hardware):
     algorithm: AlgorithmConfig
     checkpoint: CheckpointConfig
     evaluation: EvaluationConfig
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSettings:
+    """Settings of the batches: which groups are played, and what becomes of them."""
+
+    tasks: TasksConfig
+    rollout: RolloutConfig
+    algorithm: AlgorithmConfig
+    evaluation: EvaluationConfig
+    warm_start: WarmStartConfig | None
+    steps: int
+    """Updates by reinforcement learning."""
+    seed: int
+    sync_every: int
+    """Updates between two weight syncs."""
+    batch_timeout_s: float
+    """Seconds that the learner waits for a batch."""
+    checkpoints_kept: int
+    trajectories: Literal["all", "scored", "none"]
+    """Which of them are written to a file for inspection."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStartSettings:
+    """Settings of the demonstrations that a warm start trains on."""
+
+    warm_start: WarmStartConfig
+    environment: str
+    rollout: RolloutConfig
+    service: SandboxServiceConfig
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerSettings:
+    """Settings of the trackers."""
+
+    name: str
+    """The run's name."""
+    tracking: TrackingConfig
+    run: Mapping[str, object]
+    """All settings of the run as JSON values, which trackers keep beside its metrics."""

@@ -15,7 +15,16 @@ from .learner import CheckpointConfig, LearnerConfig
 from .learning import nothing_to_learn
 from .model import ChatConfig, ModelConfig, TinyModel
 from .outputs import RayConfig, TrackingConfig
-from .parts import EngineSettings, Hardware, LearnerSettings, LoopSettings, SyncSettings
+from .parts import (
+    BatchSettings,
+    EngineSettings,
+    Hardware,
+    LearnerSettings,
+    LoopSettings,
+    SyncSettings,
+    TrackerSettings,
+    WarmStartSettings,
+)
 from .reward import RewardConfig
 from .rollout import RolloutConfig, SandboxServiceConfig
 from .stages import EvaluationConfig, WarmStartConfig
@@ -104,6 +113,37 @@ class RunConfig(Branch):
             checkpoint=self.checkpoint,
             evaluation=self.evaluation,
         )
+
+    @property
+    def batch_settings(self) -> BatchSettings:
+        """Settings of the batches."""
+        return BatchSettings(
+            self.tasks,
+            self.rollout,
+            self.algorithm,
+            self.evaluation,
+            self.warm_start,
+            self.steps,
+            self.seed,
+            sync_every=self.sync.every,
+            batch_timeout_s=self.learner.batch_timeout_s,
+            checkpoints_kept=self.checkpoint.keep,
+            trajectories=self.tracking.trajectories,
+        )
+
+    @property
+    def warm_start_settings(self) -> WarmStartSettings | None:
+        """Settings of the warm start's demonstrations; None without a warm start."""
+        if self.warm_start is None:
+            return None
+        return WarmStartSettings(
+            self.warm_start, self.tasks.environment, self.rollout, self.service, self.seed
+        )
+
+    @property
+    def tracker_settings(self) -> TrackerSettings:
+        """Settings of the trackers."""
+        return TrackerSettings(self.name, self.tracking, self.model_dump(mode="json"))
 
     @model_validator(mode="after")
     def _without_room_for_tools(self) -> RunConfig:

@@ -15,7 +15,7 @@ from trainer.evaluate.comparison import compare
 from .series import series
 
 if TYPE_CHECKING:
-    from trainer.config import RunConfig
+    from trainer.config import ModelConfig
     from trainer.evaluate.results import EvaluationResult, Interval
 
     from .run_data import RunData
@@ -38,7 +38,7 @@ def facts(run: RunData) -> dict[str, str]:
 
 def _facts(run: RunData) -> Iterator[tuple[str, str]]:
     if run.config is not None:
-        yield "model", _model(run.config)
+        yield "model", _model(run.config.model)
         splits = ", ".join(run.config.tasks.splits)
         yield "tasks", ": ".join(filter(None, (run.config.tasks.environment, splits)))
     clocks = [values["clock"] for values in run.steps if "clock" in values]
@@ -55,8 +55,7 @@ def _facts(run: RunData) -> Iterator[tuple[str, str]]:
             yield "commit", run.origin.commit
 
 
-def _model(config: RunConfig) -> str:
-    model = config.model
+def _model(model: ModelConfig) -> str:
     if isinstance(model, TinyModel):
         return f"tiny {model.family}, {model.layers} layers of {model.hidden}"
     return model.path

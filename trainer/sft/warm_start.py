@@ -29,7 +29,7 @@ from .playback import Demonstrator, play_demonstrations
 if TYPE_CHECKING:
     from sandbox_client import AsyncSandboxClient
     from trainer.chat import ChatTokenizer
-    from trainer.config import RunConfig, WarmStartConfig
+    from trainer.config import WarmStartConfig, WarmStartSettings
     from trainer.rollout.progress import ProgressMonitor
     from trainer.types import Sample
 
@@ -76,7 +76,7 @@ class SFTBatches:
 
 
 async def prepare_warm_start(
-    run: RunConfig,
+    settings: WarmStartSettings,
     folder: Path,
     client: AsyncSandboxClient,
     chat: ChatTokenizer,
@@ -87,23 +87,21 @@ async def prepare_warm_start(
     ``watch`` sees each phase of the episodes. Raises DataError when there is nothing to train on, ConfigError
     when the service rejects a request.
     """
-    config = run.warm_start
-    if config is None:
-        raise DataError("the run has no warm start")
+    config = settings.warm_start
     kept = folder / PLAYED
     trajectories = read_played(kept)
     if trajectories is None:
-        read = read_demonstrations(config.demonstrations, run.tasks.environment, config.limit)
-        demonstrator = Demonstrator(read, run.tasks.environment, run.seed)
+        read = read_demonstrations(config.demonstrations, settings.environment, config.limit)
+        demonstrator = Demonstrator(read, settings.environment, settings.seed)
         policy = ScriptedPolicy(demonstrator.message, chat)
-        player = EpisodePlayer(client, policy, chat, run.rollout, run.service, watch)
-        attempts = Attempts(player, run.rollout, Slots(config.concurrency), player.watch)
+        player = EpisodePlayer(client, policy, chat, settings.rollout, settings.service, watch)
+        attempts = Attempts(player, settings.rollout, Slots(config.concurrency), player.watch)
         try:
             trajectories = await play_demonstrations(demonstrator, attempts)
         finally:
             await player.close()
         write_played(kept, trajectories)
-    return batches_of(trajectories, config, run.seed)
+    return batches_of(trajectories, config, settings.seed)
 
 
 def batches_of(trajectories: Sequence[Trajectory], config: WarmStartConfig, seed: int) -> SFTBatches:

@@ -17,7 +17,7 @@ from .tensorboard import TensorboardTracker
 from .wandb import WandbTracker
 
 if TYPE_CHECKING:
-    from trainer.config import RunConfig
+    from trainer.config import TrackerSettings
 
     from .tracker import Tracker
 
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 Importer: TypeAlias = "Callable[[str], ModuleType]"
 
 
-def open_tracker(config: RunConfig, folder: Path, importer: Importer = importlib.import_module) -> Tracker:
+def open_tracker(
+    settings: TrackerSettings, folder: Path, importer: Importer = importlib.import_module
+) -> Tracker:
     """Return all trackers of a run as one.
 
     They are opened before the first step, so that a run fails early: raises ConfigError for a missing
@@ -35,7 +37,7 @@ def open_tracker(config: RunConfig, folder: Path, importer: Importer = importlib
     own = JsonlTracker(folder / "metrics.jsonl")
     opened: list[Tracker] = []
     try:
-        for tracker in _optional_trackers(config, folder, importer):
+        for tracker in _optional_trackers(settings, folder, importer):
             # One by one, so that those already open are closed when the next one fails.
             opened.append(tracker)
     except TrainerError:
@@ -44,22 +46,19 @@ def open_tracker(config: RunConfig, folder: Path, importer: Importer = importlib
     return CompositeTracker(own, opened)
 
 
-def _optional_trackers(config: RunConfig, folder: Path, importer: Importer) -> Iterator[Tracker]:
-    tracking = config.tracking
-    settings = flat(config.model_dump(mode="json"))
+def _optional_trackers(settings: TrackerSettings, folder: Path, importer: Importer) -> Iterator[Tracker]:
+    name, tracking, run = settings.name, settings.tracking, flat(settings.run)
     if tracking.tensorboard:
         _package("tensorboard", "tracking.tensorboard", importer)
         yield TensorboardTracker(folder / "tensorboard")
     if tracking.wandb_project is not None:
         package = _package("wandb", "tracking.wandb_project", importer)
         project = tracking.wandb_project
-        yield _opened("wandb", lambda: WandbTracker(package, project, config.name, folder, settings))
+        yield _opened("wandb", lambda: WandbTracker(package, project, name, folder, run))
     if tracking.mlflow_uri is not None:
         package = _package("mlflow", "tracking.mlflow_uri", importer)
         uri, experiment = tracking.mlflow_uri, tracking.mlflow_experiment
-        yield _opened(
-            "mlflow", lambda: MlflowTracker(package, uri, experiment, config.name, folder, settings)
-        )
+        yield _opened("mlflow", lambda: MlflowTracker(package, uri, experiment, name, folder, run))
 
 
 def _package(name: str, setting: str, importer: Importer) -> ModuleType:

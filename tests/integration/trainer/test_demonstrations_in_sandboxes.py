@@ -32,8 +32,8 @@ async def test_the_training_text_is_what_the_sandbox_answered_and_only_corrupted
     shown = read_demonstrations(run.warm_start.demonstrations, "code", 40)
     correct = read_demonstrations(ROOT / "deploy/runs/data/arithmetic_easy.jsonl", "code", 40)
     async with serve(CodeCatalog(CodeConfig()), "process") as service:
-        batches = await prepare_warm_start(run, tmp_path, service.client, chat)
-        again = await prepare_warm_start(run, tmp_path, service.client, chat)
+        batches = await prepare_warm_start(run.warm_start_settings, tmp_path, service.client, chat)
+        again = await prepare_warm_start(run.warm_start_settings, tmp_path, service.client, chat)
         assert not (await service.client.stats()).instances
     played = read_played(tmp_path / PLAYED) or ()
 

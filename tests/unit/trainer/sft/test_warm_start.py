@@ -93,7 +93,7 @@ async def test_whoever_waits_sees_the_progress_of_demonstrations_that_are_played
     run = RunConfig.model_validate({"warm_start": {"demonstrations": path, "batch": 1}})
     clock.advance(10_000.0)
     async with ToldService([END]).client() as client:
-        await prepare_warm_start(run, tmp_path, client, tiny_chat(), watch)
+        await prepare_warm_start(run.warm_start_settings, tmp_path, client, tiny_chat(), watch)
     assert watch.silence_s == 0.0
     assert "0 episodes in progress" in watch.report()
 

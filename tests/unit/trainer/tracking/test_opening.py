@@ -23,7 +23,7 @@ def only(name, package):
 
 
 def test_metrics_are_always_kept_and_no_package_is_imported_unasked(tmp_path):
-    tracker = open_tracker(read_run(), tmp_path / "run", importer=missing)
+    tracker = open_tracker(read_run().tracker_settings, tmp_path / "run", importer=missing)
     tracker.log(0, {"a": 1.0})
     tracker.close()
     assert read_metrics(tmp_path / "run" / "metrics.jsonl")[0]["a"] == 1.0
@@ -34,12 +34,12 @@ def test_metrics_are_always_kept_and_no_package_is_imported_unasked(tmp_path):
 )
 def test_a_missing_package_is_named_with_the_setting_and_the_remedy(tmp_path, word):
     with pytest.raises(ConfigError, match=r"cannot be imported.*pip install") as error:
-        open_tracker(read_run(None, [word]), tmp_path, importer=missing)
+        open_tracker(read_run(None, [word]).tracker_settings, tmp_path, importer=missing)
     assert word.partition("=")[0] in str(error.value)
 
 
 def test_tensorboard_writes_into_the_runs_folder(tmp_path):
-    tracker = open_tracker(read_run(None, ["tracking.tensorboard=true"]), tmp_path)
+    tracker = open_tracker(read_run(None, ["tracking.tensorboard=true"]).tracker_settings, tmp_path)
     tracker.log(0, {"a": 1.0})
     tracker.close()
     assert list((tmp_path / "tensorboard").iterdir())
@@ -47,7 +47,7 @@ def test_tensorboard_writes_into_the_runs_folder(tmp_path):
 
 def test_wandb_gets_project_name_settings_and_steps_as_a_metric(tmp_path):
     wandb = Wandb()
-    tracker = open_tracker(read_run(None, WANDB), tmp_path, importer=only("wandb", wandb))
+    tracker = open_tracker(read_run(None, WANDB).tracker_settings, tmp_path, importer=only("wandb", wandb))
     tracker.log(4, {"reward/mean": 0.5})
     tracker.close()
     (run,) = wandb.runs
@@ -61,8 +61,10 @@ def test_wandb_gets_project_name_settings_and_steps_as_a_metric(tmp_path):
 def test_a_resumed_run_goes_on_at_the_services_under_its_id(tmp_path):
     wandb, mlflow = Wandb(), Mlflow()
     for _ in range(2):
-        open_tracker(read_run(None, WANDB), tmp_path, importer=only("wandb", wandb)).close()
-        open_tracker(read_run(None, MLFLOW), tmp_path, importer=only("mlflow", mlflow)).close()
+        open_tracker(read_run(None, WANDB).tracker_settings, tmp_path, importer=only("wandb", wandb)).close()
+        open_tracker(
+            read_run(None, MLFLOW).tracker_settings, tmp_path, importer=only("mlflow", mlflow)
+        ).close()
     assert wandb.runs[0].given["id"] == wandb.runs[1].given["id"]
     assert wandb.runs[1].given["resume"] == "allow"
     assert mlflow.runs == {"run0": ["0", "first", "FINISHED"]}
@@ -70,7 +72,7 @@ def test_a_resumed_run_goes_on_at_the_services_under_its_id(tmp_path):
 
 def test_mlflow_gets_experiment_settings_and_finite_metrics(tmp_path):
     mlflow = Mlflow()
-    tracker = open_tracker(read_run(None, MLFLOW), tmp_path, importer=only("mlflow", mlflow))
+    tracker = open_tracker(read_run(None, MLFLOW).tracker_settings, tmp_path, importer=only("mlflow", mlflow))
     tracker.log(4, {"reward/mean": 0.5, "loss/policy": float("nan")})
     assert mlflow.uri == "http://tracking:5000"
     assert mlflow.experiments == {"papers": "0"}
@@ -87,7 +89,7 @@ def test_a_service_that_cannot_be_opened_stops_the_run_before_it_begins(tmp_path
             raise OSError("no route")
 
     with pytest.raises(TrainerError, match="cannot open tracker wandb: no route"):
-        open_tracker(read_run(None, WANDB), tmp_path, importer=only("wandb", Unreachable()))
+        open_tracker(read_run(None, WANDB).tracker_settings, tmp_path, importer=only("wandb", Unreachable()))
 
 
 def test_settings_become_keys_with_dots():
@@ -98,7 +100,7 @@ def test_the_real_wandb_keeps_an_offline_run(tmp_path, monkeypatch):
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
-    tracker = open_tracker(read_run(None, WANDB), tmp_path)
+    tracker = open_tracker(read_run(None, WANDB).tracker_settings, tmp_path)
     tracker.log(0, {"reward/mean": 0.5})
     tracker.close()
     (file,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")
@@ -109,7 +111,7 @@ def test_the_real_mlflow_keeps_metrics_in_a_folder(tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # a database needs packages that the client has not
     uri = f"file:{tmp_path}/mlruns"
-    tracker = open_tracker(read_run(None, [f"tracking.mlflow_uri={uri}"]), tmp_path / "run")
+    tracker = open_tracker(read_run(None, [f"tracking.mlflow_uri={uri}"]).tracker_settings, tmp_path / "run")
     tracker.log(3, {"reward/mean": 0.5})
     tracker.close()
     run_id = (tmp_path / "run" / "mlflow_run").read_text().strip()
