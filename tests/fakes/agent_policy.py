@@ -24,6 +24,12 @@ class AgentPolicy:
     sampled: list[Generation] = field(default_factory=list)
     """What was returned; calls that were cancelled are not in it."""
 
+    async def asked_for(self, calls: int) -> None:
+        """Wait until so many calls arrived."""
+        async with asyncio.timeout(60):
+            while len(self.asked) < calls:  # noqa: ASYNC110 - what it waits for is a list
+                await asyncio.sleep(0.001)
+
     async def generate(self, request: GenerationRequest) -> Generation:
         line = self.lines[min(len(self.asked), len(self.lines) - 1)]
         self.asked.append(request)

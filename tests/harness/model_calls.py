@@ -9,6 +9,7 @@ from trainer.engines.generation import Sampling
 from trainer.model_gateway.budget import SessionLimits
 from trainer.model_gateway.calls import ModelCall
 from trainer.model_gateway.prompts import PromptPolicy
+from trainer.model_gateway.recording import Recording
 from trainer.model_gateway.session import Session
 from trainer.types import EpisodeKey, Segment, TaskRef
 
@@ -39,6 +40,10 @@ def system(text: str) -> Message:
     return Message(role="system", content=text)
 
 
+def assistant(text: str) -> Message:
+    return Message(role="assistant", content=text)
+
+
 def calling(*names: str, arguments: str = '{"word": "a"}') -> Message:
     """What the model says to call tools."""
     calls = tuple(ToolCall(function=FunctionCall(name=name, arguments=arguments)) for name in names)
@@ -59,3 +64,23 @@ def trained(segments: Sequence[Segment]) -> list[tuple[int, ...]]:
         tuple(token for token, kept in zip(each.token_ids, each.loss_mask, strict=True) if kept)
         for each in segments
     ]
+
+
+def trained_tokens(recording: Recording) -> list[int]:
+    """All trained tokens of a recording, sorted."""
+    return sorted(token for tokens in trained(recording.segments) for token in tokens)
+
+
+def trained_logprobs(recording: Recording) -> list[tuple[int, float]]:
+    """All trained tokens of a recording with their log-probabilities."""
+    return [
+        (token, logprob)
+        for each in recording.segments
+        for token, logprob, kept in zip(each.token_ids, each.logprobs, each.loss_mask, strict=True)
+        if kept
+    ]
+
+
+def sampled_tokens(policy: AgentPolicy) -> list[int]:
+    """All tokens that a policy sampled, sorted."""
+    return sorted(token for each in policy.sampled for token in each.token_ids)

@@ -176,16 +176,22 @@ class Session:
         except CallError as error:
             self._fail(call, number, began, error)
             raise
+        except (EngineError, Stalled) as error:
+            logger.warning("call %d of episode %s failed: %s", number, self._key.trajectory_id, error)
+            self._failures[name] = error
+            raise self._unanswered(call, number, began, error) from error
         except Exception as error:
-            # Whatever it is, the agent is not to blame: it must not be graded for it.
-            failure = error if isinstance(error, EngineError | Stalled) else EngineError(repr(error))
-            self._failures[name] = failure
-            self._fail(call, number, began, error)
+            # A fault of ours is not the agent's either: the episode must not be graded.
             logger.exception("call %d of episode %s failed", number, self._key.trajectory_id)
-            raise CallError(503, "engine_failed", "the model could not answer; try again") from error
+            self._failures[name] = EngineError(repr(error))
+            raise self._unanswered(call, number, began, error) from error
         if marker is not None and marker.repeats:
             self._failures.pop(name, None)
         return reply
+
+    def _unanswered(self, call: ModelCall, number: int, began: float, error: Exception) -> CallError:
+        self._fail(call, number, began, error)
+        return CallError(503, "engine_failed", "the model could not answer; try again")
 
     def _fail(self, call: ModelCall, number: int, began: float, error: Exception) -> None:
         self._budget.refuse()
