@@ -1,0 +1,55 @@
+"""mini-swe-agent, whose commands run in the episode's sandbox."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import yaml
+
+os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "MSWEA_SILENT_STARTUP": "1"}  # read at import
+
+from minisweagent import package_dir
+from minisweagent.agents.default import DefaultAgent
+from minisweagent.environments.local import LocalEnvironment
+from minisweagent.models.litellm_model import LitellmModel
+
+from sandbox_client.sync_agent import SyncAgentEpisode
+
+EXIT_CODE = re.compile(r"\n?\[exit code (\d+)\]$")
+
+
+class EpisodeShell(LocalEnvironment):
+    """Runs commands with the episode's tool ``execute_bash``."""
+
+    def __init__(self, episode: SyncAgentEpisode) -> None:
+        super().__init__()
+        self._episode = episode
+
+    def execute(self, action: dict, cwd: str = "") -> dict:
+        """Run a command. Raises Submitted when it is the one that ends the task."""
+        text = self._episode.call_tool("execute_bash", {"command": action["command"]})
+        failed = EXIT_CODE.search(text)
+        output = {
+            "output": EXIT_CODE.sub("", text),
+            "returncode": int(failed[1]) if failed else 0,
+            "exception_info": "",
+        }
+        self._check_finished(output)
+        return output
+
+
+def solve(episode: SyncAgentEpisode) -> None:
+    """Play one episode."""
+    config = yaml.safe_load((package_dir / "config" / "mini.yaml").read_text())
+    config["agent"].pop("mode")  # of the interactive agent
+    config["model"]["model_kwargs"] |= {"api_base": episode.base_url, "api_key": episode.api_key}
+    name = f"openai/{episode.model}"
+    model = LitellmModel(model_name=name, cost_tracking="ignore_errors", **config["model"])
+    agent = DefaultAgent(model, EpisodeShell(episode), **config["agent"])
+    agent.run(episode.messages[-1]["content"])
+
+
+if __name__ == "__main__":
+    with SyncAgentEpisode.from_environment() as opened:
+        solve(opened)

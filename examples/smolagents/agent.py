@@ -1,0 +1,46 @@
+"""smolagents' ToolCallingAgent with the tools of the episode; its final answer is submitted."""
+
+from __future__ import annotations
+
+from smolagents import OpenAIServerModel, Tool, ToolCallingAgent
+
+from sandbox_client.sync_agent import SyncAgentEpisode
+
+
+class EpisodeTool(Tool):
+    """A tool of the episode."""
+
+    output_type = "string"
+    skip_forward_signature_validation = True
+
+    def __init__(self, episode: SyncAgentEpisode, function: dict) -> None:
+        self._episode = episode
+        self.name = function["name"]
+        self.description = function["description"]
+        schema = function["parameters"]
+        required = schema.get("required", [])
+        self.inputs = {
+            name: {"type": "any", "description": name, **each, "nullable": name not in required}
+            for name, each in schema.get("properties", {}).items()
+        }
+        super().__init__()
+
+    def forward(self, **arguments: object) -> str:
+        """Call the tool."""
+        return self._episode.call_tool(self.name, arguments)
+
+
+def solve(episode: SyncAgentEpisode) -> None:
+    """Play one episode."""
+    tools = [EpisodeTool(episode, tool["function"]) for tool in episode.tools]
+    model = OpenAIServerModel(
+        episode.model, api_base=episode.base_url, api_key=episode.api_key, tool_choice="auto"
+    )
+    agent = ToolCallingAgent([tool for tool in tools if tool.name != "submit"], model)
+    answer = agent.run(episode.messages[-1]["content"])
+    episode.call_tool("submit", {"answer": str(answer)})
+
+
+if __name__ == "__main__":
+    with SyncAgentEpisode.from_environment() as opened:
+        solve(opened)

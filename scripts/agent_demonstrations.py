@@ -1,0 +1,88 @@
+"""Write the demonstrations of the agents in examples/: sums, as each agent works them out.
+
+    python -m scripts.agent_demonstrations            # write the files in examples/demonstrations
+    python -m scripts.agent_demonstrations --check    # only say whether they are up to date
+
+Agents differ in the tools that they offer the model, and in how it gives its answer:
+
+    tools           the environment's tools: a program, then its result to ``submit``
+    final_answer    smolagents: a program, then its result to the agent's own ``final_answer``
+    shell           mini-swe-agent: a shell command that writes the answer's file, then the command that ends
+                    the task
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "deploy" / "runs" / "data" / "arithmetic_easy.jsonl"
+FOLDER = ROOT / "examples" / "demonstrations"
+LINES = 400
+
+_PROGRAM = re.compile(r"```python\nprint\((.+)\)\n```")
+_SUBMITTED = re.compile(r'"answer": (-?\d+)')
+_END = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
+
+
+def _with_tools(expression: str, answer: int) -> list[tuple[str, dict[str, object]]]:
+    return [("python", {"code": f"print({expression})"}), ("submit", {"answer": answer})]
+
+
+def _with_final_answer(expression: str, answer: int) -> list[tuple[str, dict[str, object]]]:
+    return [("python", {"code": f"print({expression})"}), ("final_answer", {"answer": answer})]
+
+
+def _with_shell(expression: str, answer: int) -> list[tuple[str, dict[str, object]]]:
+    return [("bash", {"command": f"echo $(({expression})) > answer.txt"}), ("bash", {"command": _END})]
+
+
+MANNERS: Mapping[str, Callable[[str, int], list[tuple[str, dict[str, object]]]]] = {
+    "tools": _with_tools,
+    "final_answer": _with_final_answer,
+    "shell": _with_shell,
+}
+"""The calls of a demonstration, by the name of its file."""
+
+
+def written(text: str, manner: str) -> str:
+    """Return the first ``LINES`` lines of a file of sums as demonstrations in a manner."""
+    return "".join(_line(line, manner) + "\n" for line in text.splitlines()[:LINES])
+
+
+def _line(line: str, manner: str) -> str:
+    row = json.loads(line)
+    program, answer = (message["content"] for message in row["messages"])
+    calculated, submitted = _PROGRAM.fullmatch(program), _SUBMITTED.search(answer)
+    if calculated is None or submitted is None:
+        raise ValueError(f"{row['task_id']} does not print a sum and submit it")
+    calls = MANNERS[manner](calculated[1], int(submitted[1]))
+    row["messages"] = [_message(name, arguments) for name, arguments in calls]
+    return json.dumps(row)
+
+
+def _message(name: str, arguments: dict[str, object]) -> dict[str, object]:
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    return {"role": "assistant", "tool_calls": [{"type": "function", "function": function}]}
+
+
+def main(options: list[str], folder: Path = FOLDER) -> int:
+    """Write the files, or with ``--check`` compare them; returns the exit status."""
+    source = SOURCE.read_text(encoding="utf-8")
+    for manner in MANNERS:
+        target, text = folder / f"{manner}.jsonl", written(source, manner)
+        if "--check" not in options:
+            folder.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+        elif target.read_text(encoding="utf-8") != text:
+            print(f"{target} is out of date: run python -m scripts.agent_demonstrations", file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
