@@ -53,6 +53,7 @@ class AsyncSender:
         self._slots = {
             Lane.WORK: asyncio.Semaphore(limits.in_flight),
             Lane.ADMISSION: asyncio.Semaphore(limits.creating),
+            Lane.AGENT: asyncio.Semaphore(limits.agents),
         }
         self._transport = transport or _aiohttp_transport(limits.connections)
         self._observer = observer

@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel, ValidationError
 
+from sandbox_contract.agent_runs import RunAgentRequest, RunAgentResult
 from sandbox_contract.batches import BatchRequest, BatchResult
 from sandbox_contract.episodes import (
     CreateInstanceRequest,
@@ -54,6 +55,9 @@ __all__ = ["Action", "ApiCall", "Lane"]
 ResultT = TypeVar("ResultT")
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
+_AGENT_S = 1800.0
+"""How long a client waits for an agent without a timeout of its own: the service's default."""
+
 Keyed: TypeAlias = (
     CreateInstanceRequest | StepRequest | EvaluateRequest | ReleaseInstanceRequest | ForkInstanceRequest
 )
@@ -67,6 +71,8 @@ class Lane(Enum):
 
     ADMISSION = "admission"
     """Creates and forks: they may wait long for a sandbox, and must not keep others from stepping."""
+    AGENT = "agent"
+    """Agents: they run for minutes, and must not keep others from stepping."""
     WORK = "work"
     """Everything else."""
 
@@ -177,6 +183,29 @@ def fork_instance(instance_id: str, count: int, idempotency_key: str | None) -> 
     request = _build(ForkInstanceRequest, instance_id=instance_id, count=count, idempotency_key=key)
     call = _post("fork_instance", request, ForkInstanceResult, Lane.ADMISSION)
     return replace(call, instances_made=lambda result: result.instance_ids)
+
+
+def run_agent(
+    instance_id: str,
+    command: Sequence[str],
+    environment: Mapping[str, str] | None,
+    model_endpoint: str | None,
+    timeout_s: float | None,
+    output_bytes: int | None,
+    idempotency_key: str | None,
+) -> ApiCall[RunAgentResult]:
+    request = _build(
+        RunAgentRequest,
+        instance_id=instance_id,
+        command=tuple(command),
+        environment=None if environment is None else dict(environment),
+        model_endpoint=model_endpoint,
+        timeout_s=timeout_s,
+        output_bytes=output_bytes,
+        idempotency_key=idempotency_key or new_key(),
+    )
+    least_s = _AGENT_S if timeout_s is None else timeout_s
+    return _post("run_agent", request, RunAgentResult, Lane.AGENT, timeout_s=least_s)
 
 
 def batch(operations: Sequence[BatchOperation]) -> ApiCall[BatchResult]:

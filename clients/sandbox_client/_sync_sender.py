@@ -42,6 +42,7 @@ class Sender:
         self._slots = {
             Lane.WORK: threading.BoundedSemaphore(limits.in_flight),
             Lane.ADMISSION: threading.BoundedSemaphore(limits.creating),
+            Lane.AGENT: threading.BoundedSemaphore(limits.agents),
         }
         self._transport = transport or _http_transport(limits.connections)
         self._observer = observer

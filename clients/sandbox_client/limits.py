@@ -16,16 +16,18 @@ class ClientLimits:
     creating: int = 64
     """Most creates and forks at once: they may wait long for a sandbox, and the episodes that would free one
     must be able to step meanwhile."""
+    agents: int = 256
+    """Most agents at once: each keeps a connection for as long as it runs."""
     connect_s: float = 10.0
     """Longest wait for a connection."""
     attempt_s: float = 180.0
     """Longest silence of the service in one attempt; a step that asks for more time is given more."""
 
     def __post_init__(self) -> None:
-        if self.in_flight < 1 or self.creating < 1:
+        if min(self.in_flight, self.creating, self.agents) < 1:
             raise ValueError("a client needs room for at least one call of each kind")
 
     @property
     def connections(self) -> int:
         """Most connections at once."""
-        return self.in_flight + self.creating
+        return self.in_flight + self.creating + self.agents

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
     from typing_extensions import Self
 
+    from sandbox_contract.agent_runs import RunAgentResult
     from sandbox_contract.batches import BatchOperation, BatchResult
     from sandbox_contract.episodes import (
         CreateInstanceResult,
@@ -135,6 +136,24 @@ class SandboxClient:
     ) -> ForkInstanceResult:
         """Copy a live instance."""
         return self._sender.send(_calls.fork_instance(instance_id, count, idempotency_key))
+
+    def run_agent(
+        self,
+        instance_id: str,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        model_endpoint: str | None = None,
+        timeout_s: float | None = None,
+        output_bytes: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> RunAgentResult:
+        """Run a command as an agent in the instance's workspace, until it exits or its time is over."""
+        return self._sender.send(
+            _calls.run_agent(
+                instance_id, command, environment, model_endpoint, timeout_s, output_bytes, idempotency_key
+            )
+        )
 
     def batch(self, operations: Sequence[BatchOperation]) -> BatchResult:
         """Many operations in one call; each has its own result or problem."""

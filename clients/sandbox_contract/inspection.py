@@ -42,6 +42,8 @@ class Capabilities(Result):
     """Instances have a workspace whose files can be read and written."""
     agent_code: bool
     """The agent's own code runs in the sandbox."""
+    agents: bool = False
+    """A command can be run as an agent in the workspace of an instance, which is graded from its files."""
     deterministic: bool
     """The same actions lead to the same observations, so lost instances are rebuilt by replay."""
     many_per_worker: bool
@@ -140,7 +142,17 @@ class Event(Result):
     sequence: int
     """Order within the instance, from 0."""
     operation: Literal[
-        "create", "step", "evaluate", "release", "expire", "fork", "write_file", "lost", "replay", "recover"
+        "create",
+        "step",
+        "evaluate",
+        "release",
+        "expire",
+        "fork",
+        "write_file",
+        "run_agent",
+        "lost",
+        "replay",
+        "recover",
     ]
     """What happened."""
     at: float

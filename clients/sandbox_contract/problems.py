@@ -65,6 +65,9 @@ class ErrorCode(str, Enum):
     IDEMPOTENCY_CONFLICT = "idempotency_conflict"
     STEP_INDEX_MISMATCH = "step_index_mismatch"
     FORK_UNSUPPORTED = "fork_unsupported"
+    AGENTS_UNSUPPORTED = "agents_unsupported"
+    MODEL_ENDPOINT_FORBIDDEN = "model_endpoint_forbidden"
+    MODEL_ENDPOINT_UNSUPPORTED = "model_endpoint_unsupported"
     FILES_UNSUPPORTED = "files_unsupported"
     FILE_NOT_FOUND = "file_not_found"
     INVALID_PATH = "invalid_path"
@@ -132,6 +135,11 @@ ERROR_SPECS: Mapping[ErrorCode, ErrorSpec] = MappingProxyType(
         ErrorCode.IDEMPOTENCY_CONFLICT: _request(409, "The idempotency key was used for another request"),
         ErrorCode.STEP_INDEX_MISMATCH: _request(409, "The instance is at another step"),
         ErrorCode.FORK_UNSUPPORTED: _request(409, "Instances of this environment cannot be forked"),
+        ErrorCode.AGENTS_UNSUPPORTED: _request(409, "Instances of this environment run no agents"),
+        ErrorCode.MODEL_ENDPOINT_FORBIDDEN: _request(403, "The service does not allow this model endpoint"),
+        ErrorCode.MODEL_ENDPOINT_UNSUPPORTED: _request(
+            409, "Boxes of this machine have no network of their own, and so cannot reach a model endpoint"
+        ),
         ErrorCode.FILES_UNSUPPORTED: _request(409, "Instances of this environment have no files"),
         ErrorCode.FILE_NOT_FOUND: _request(404, "There is no such file"),
         ErrorCode.INVALID_PATH: _request(400, "The path leaves the workspace or is malformed"),

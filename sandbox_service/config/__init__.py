@@ -4,6 +4,7 @@ Each part of the service receives only its own branch. A TOML file and ``key=val
 (``server.port=9000``) replace the defaults.
 """
 
+from .agents import AgentsConfig
 from .environments import (
     AlfworldConfig,
     AppworldConfig,
@@ -31,6 +32,7 @@ from .service import (
 )
 
 __all__ = [
+    "AgentsConfig",
     "AlfworldConfig",
     "AppworldConfig",
     "BabyaiConfig",

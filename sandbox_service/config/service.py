@@ -10,6 +10,7 @@ from pydantic import Field
 
 from sandbox_settings import Branch, Count, Positive, Seconds
 
+from .agents import AgentsConfig
 from .environments import EnvironmentsConfig
 
 
@@ -138,6 +139,8 @@ class DeadlineConfig(Branch):
     """A step, unless the request has a shorter timeout."""
     evaluate_s: Seconds = 120.0
     """Grading."""
+    agent_s: Seconds = 1800.0
+    """A command that runs as an agent, unless the request has a shorter timeout."""
     release_s: Seconds = 10.0
     """Releasing an instance; a box that takes longer gets no new instances and ends with its last one."""
     drain_s: Seconds = 20.0
@@ -216,6 +219,8 @@ class ServiceConfig(Branch):
     """The trajectory store."""
     environments: EnvironmentsConfig = EnvironmentsConfig()
     """Settings of each environment."""
+    agents: AgentsConfig = AgentsConfig()
+    """Agents that run in instances."""
     fleet: FleetConfig = FleetConfig()
     """The Ray cluster and the supervisors on it."""
 

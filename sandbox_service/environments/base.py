@@ -63,6 +63,8 @@ class EnvironmentSpec:
     """Least memory of its containers, where the configured limit is lower."""
     pids: int = 0
     """Least number of processes and threads of its containers."""
+    runs_agents: bool = False
+    """Commands may be run as agents in its workspaces; its world grades files, and needs ``agent_code``."""
     creates_per_core: int = 0
     """Instances that are set up at once for each core of the node, where setting one up keeps a core busy
     for a while; 0 for no bound."""

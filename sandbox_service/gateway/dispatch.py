@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
+from sandbox_contract.agent_runs import RunAgentRequest
 from sandbox_contract.base import IdempotencyKey
 from sandbox_contract.episodes import StepRequest
 from sandbox_contract.problems import ErrorCode
@@ -75,7 +76,7 @@ class Deadlines:
 
     def __init__(self, deadline: DeadlineConfig, queue_timeout_s: float) -> None:
         rebuild_s = deadline.start_s + deadline.create_s + _MARGIN_S
-        self._step_s = deadline.step_s
+        self._longest = {Op.STEP: deadline.step_s, Op.RUN_AGENT: deadline.agent_s}
         self._rebuild_s = rebuild_s
         self._waits = {
             Op.CREATE: queue_timeout_s + rebuild_s,
@@ -88,9 +89,10 @@ class Deadlines:
         }
 
     def timeout_of(self, op: Op, requested_s: float | None = None) -> float:
-        """Return the timeout of ``op`` in seconds; a step may request less than the service allows."""
-        if op is Op.STEP:
-            return min(requested_s or self._step_s, self._step_s) + self._rebuild_s
+        """Return the timeout of ``op`` in seconds; steps and agents may request less than is allowed."""
+        longest_s = self._longest.get(op)
+        if longest_s is not None:
+            return min(requested_s or longest_s, longest_s) + self._rebuild_s
         return self._waits.get(op, _INSPECTION_S)
 
 
@@ -105,7 +107,7 @@ class EncodedRequest:
     key: str | None = None
     """The idempotency key of the body."""
     timeout_s: float | None = None
-    """The timeout that a step requests."""
+    """The timeout that the request of a step or an agent has."""
     meta: dict[str, object] = field(default_factory=dict)
     """Values that the supervisor needs without parsing the body."""
 
@@ -116,7 +118,9 @@ def encode_request(request: Request) -> EncodedRequest:
     assert operation.op is not None
     meta: dict[str, object] = {}
     timeout_s = None
-    if isinstance(request, StepRequest):
+    if isinstance(request, RunAgentRequest):
+        timeout_s = request.timeout_s
+    elif isinstance(request, StepRequest):
         timeout_s = request.timeout_s
         _check_step(request)
         described = {"timeout_s": timeout_s, "step_index": request.step_index}

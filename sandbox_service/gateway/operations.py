@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from sandbox_contract.agent_runs import RunAgentRequest, RunAgentResult
 from sandbox_contract.batches import BatchRequest, BatchResult
 from sandbox_contract.episodes import (
     CreateInstanceRequest,
@@ -143,6 +144,22 @@ FORK = Operation(
     (*ON_INSTANCE, *_KEYED, *_ALLOCATING, ErrorCode.FORK_UNSUPPORTED, ErrorCode.STEP_TIMEOUT),
     Op.FORK,
 )
+RUN_AGENT = Operation(
+    "run_agent",
+    RunAgentRequest,
+    RunAgentResult,
+    "Run a command as an agent in the instance's workspace",
+    (
+        *ON_INSTANCE,
+        *_KEYED,
+        ErrorCode.AGENTS_UNSUPPORTED,
+        ErrorCode.MODEL_ENDPOINT_FORBIDDEN,
+        ErrorCode.MODEL_ENDPOINT_UNSUPPORTED,
+        ErrorCode.INSTANCE_FINISHED,
+        ErrorCode.STEP_TIMEOUT,
+    ),
+    Op.RUN_AGENT,
+)
 BATCH = Operation(
     "batch",
     BatchRequest,
@@ -150,10 +167,10 @@ BATCH = Operation(
     "Run up to 256 operations concurrently, each with its own result or problem",
     (ErrorCode.DEADLINE_EXCEEDED,),
 )
-OPERATIONS = (PROFILE, CREATE, STEP, EVALUATE, RELEASE, FORK, BATCH)
+OPERATIONS = (PROFILE, CREATE, STEP, EVALUATE, RELEASE, FORK, RUN_AGENT, BATCH)
 """Every operation of ``POST /v1``."""
 
 INSTANCE_OPERATIONS: Mapping[type[Request], Operation] = MappingProxyType(
-    {operation.request: operation for operation in (CREATE, STEP, EVALUATE, RELEASE, FORK)}
+    {operation.request: operation for operation in (CREATE, STEP, EVALUATE, RELEASE, FORK, RUN_AGENT)}
 )
-"""Operations on instances by their request model; a batch may contain these."""
+"""Operations on instances by their request model; a batch may contain all but RUN_AGENT."""

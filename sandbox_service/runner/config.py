@@ -44,6 +44,8 @@ class RunnerConfig:
     orphan_timeout_s: float = 300.0
     """The box ends itself when no host has been connected for so long."""
 
+    own_network: bool = False
+    """Whether the box's loopback is its own, so that agents may be given ports on it."""
     private_folders: dict[str, str] = field(default_factory=dict)
     """Folders that each instance gets to itself, with the mount options of their tmpfs; empty where the
     runner may not mount, or the box has one instance."""

@@ -48,6 +48,10 @@ class Sandbox(Protocol):
         """
         ...
 
+    def send(self, frame: Frame) -> None:
+        """Send a frame that has no answer, such as bytes of a connection; dropped when the box is gone."""
+        ...
+
     async def reset(self) -> bool:
         """Clean the box between instances; return True when it is verified clean."""
         ...

@@ -89,6 +89,9 @@ class Box:
     async def request(self, frame: Frame, timeout_s: float) -> Frame:
         return await self._connection.request(frame, timeout_s)
 
+    def send(self, frame: Frame) -> None:
+        self._connection.send(frame)
+
     async def reset(self) -> bool:
         try:
             answer = await self.request(Frame(Op.RESET, 0), RESET_S)

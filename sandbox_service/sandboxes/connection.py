@@ -113,6 +113,10 @@ class RunnerConnection:
             raise ServiceError(ErrorCode.OUTCOME_UNKNOWN, "the box is gone")
         return await self._client.request(frame, timeout_s)
 
+    def send(self, frame: Frame) -> None:
+        """Send a frame that has no answer; dropped while there is no connection."""
+        self._client.send(frame)
+
     async def close(self) -> None:
         """Close the connection. Requests in flight fail with OUTCOME_UNKNOWN; no death is reported."""
         self._closed = True

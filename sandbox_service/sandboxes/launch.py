@@ -68,6 +68,7 @@ class RunnerSettings:
     env_uid: int
     limits: RunnerLimits
     system_calls: str
+    own_network: bool
     private_folders: dict[str, str]
 
     def body(self) -> dict[str, object]:
@@ -96,11 +97,14 @@ def configure(
     uids: range | None,
     limits: RunnerLimits,
     system_calls: bytes | None = None,
+    *,
+    own_network: bool = True,
 ) -> RunnerSettings:
     """Return the configuration of a box's runner.
 
     Without ``uids`` its processes share one user id. ``system_calls`` is the filter that the runner installs
-    for agents and environment where the box itself has none.
+    for agents and environment where the box itself has none. ``own_network`` says whether the box has a
+    loopback interface of its own.
     """
     return RunnerSettings(
         world_module=spec.world_module,
@@ -117,5 +121,6 @@ def configure(
         env_uid=uids.start if uids is not None else 0,
         limits=limits,
         system_calls=(system_calls or b"").hex(),
+        own_network=own_network,
         private_folders=places.private_folders,
     )

@@ -31,8 +31,8 @@ class MultiplexedClient:
     """Sends requests over one connection that is opened again when it breaks.
 
     ``handshake`` runs on a fresh connection before any request does; a ServiceError that it raises is a
-    refusal, and all callers that wait for the connection get it. ``on_event`` gets EVENT frames, ``on_lost``
-    the reason when an open connection breaks.
+    refusal, and all callers that wait for the connection get it. ``on_event`` gets EVENT frames and those of
+    agents' connections, ``on_lost`` the reason when an open connection breaks.
     """
 
     def __init__(
@@ -82,6 +82,11 @@ class MultiplexedClient:
             return await link.ask(frame, deadline, self._options.late)
         finally:
             self._slots.release()
+
+    def send(self, frame: Frame) -> None:
+        """Send a frame that has no answer, with its own request id; dropped while there is no connection."""
+        if self._link is not None:
+            self._link.send(frame)
 
     async def close(self) -> None:
         """Close the connection. Requests in flight fail with OUTCOME_UNKNOWN, waiting ones as unavailable."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
+from sandbox_service.wire import connections
 from sandbox_service.wire.frames import Frame, FrameError, Op
 
 from .channel import Channel
@@ -59,7 +60,7 @@ class Link(Channel):
             # An answer without a request came after its deadline, or the request was cancelled.
             if pending is not None and not pending[0].done():
                 pending[0].set_result(frame)
-        elif frame.op is Op.EVENT:
+        elif frame.op is Op.EVENT or frame.op in connections.OPS:
             self._on_event(self, frame)
         else:
             raise FrameError(f"a server must not send a {frame.op.name} frame")

@@ -20,6 +20,7 @@ from sandbox_service.pool.policy import PoolPolicy, Sharing
 from sandbox_service.pool.state import BoxState, PoolState
 from sandbox_service.telemetry import get_logger
 from sandbox_service.trajectories.records import public_id
+from sandbox_service.wire import connections
 
 from .background import BackgroundTasks
 from .pooled_box import PooledBox
@@ -285,6 +286,12 @@ class BoxPool:
 
     def _event(self, serial: int, frame: Frame) -> None:
         """Handle an event of the runner, which names instances by their public id; a box has one tenant."""
+        if frame.op in connections.OPS:
+            running = self._boxes.get(serial)
+            tunnel = None if running is None else running.tunnels.get(frame.instance_id)
+            if tunnel is not None:
+                tunnel.receive(frame)
+            return
         box = self.state.boxes.get(serial)
         if box is None or frame.meta.get("event") != "lost":
             return

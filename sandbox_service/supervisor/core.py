@@ -214,6 +214,7 @@ class SupervisorCore:
         )
         operations = InstanceOperations(
             deadlines=self._config.deadline,
+            agents=self._config.agents,
             journal=self._journal,
             calls=calls,
             replay=replay,
@@ -232,6 +233,7 @@ class SupervisorCore:
                 Op.STEP: operations.step,
                 Op.EVALUATE: operations.evaluate,
                 Op.FORK: forks.fork,
+                Op.RUN_AGENT: operations.run_agent,
                 Op.FILE_READ: operations.read_files,
                 Op.FILE_LIST: operations.read_files,
                 Op.FILE_WRITE: operations.write_file,

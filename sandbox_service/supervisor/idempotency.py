@@ -33,6 +33,7 @@ RECORDED_AS: Mapping[Op, EventKind] = MappingProxyType(
         Op.RELEASE: EventKind.RELEASE,
         Op.FORK: EventKind.FORK,
         Op.FILE_WRITE: EventKind.WRITE_FILE,
+        Op.RUN_AGENT: EventKind.RUN_AGENT,
     }
 )
 """The kind of event that an executed operation is recorded as."""
@@ -212,7 +213,8 @@ def digest_of(op: Op, request: bytes) -> bytes:
 async def identify_request(frame: Frame) -> tuple[bytes, bytes | None]:
     """Return the bytes that stand for a request on the record, and their digest if it has a key.
 
-    The bytes are its body; for a file write they are its path with the size and fingerprint of the content.
+    The bytes are its body; for a file write they are its path with the size and fingerprint of the content,
+    and for an agent the body with fingerprints of its variables, which may hold keys.
     Large ones are hashed in a thread, which needs no interpreter lock for it.
     """
     request = frame.body
@@ -221,6 +223,8 @@ async def identify_request(frame: Frame) -> tuple[bytes, bytes | None]:
         fingerprint = await asyncio.to_thread(_fingerprint, request) if large else _fingerprint(request)
         described = {"path": frame.meta.get("path"), "size": len(request), "blake2b": fingerprint}
         request = json.dumps(described).encode()
+    if frame.op is Op.RUN_AGENT:
+        request = _without_secrets(request)
     if frame.meta.get("key") is None:
         return request, None
     if len(request) <= _LARGE:
@@ -259,6 +263,14 @@ def recorded_answer(event: EventRecord, frame: Frame, request: bytes) -> Frame:
     op = Op.REPLY if event.status < 400 else Op.ERROR
     meta = dict(event.timing_ms) if op is Op.REPLY else {}
     return Frame(op, frame.request_id, public_id(event.instance_id), meta, event.response)
+
+
+def _without_secrets(request: bytes) -> bytes:
+    """Return the request of an agent with a fingerprint in place of each variable's value."""
+    value = json.loads(request)
+    variables = value.get("environment", {})
+    value["environment"] = {name: _fingerprint(str(text).encode()) for name, text in variables.items()}
+    return json.dumps(value).encode()
 
 
 def _fingerprint(content: bytes) -> str:

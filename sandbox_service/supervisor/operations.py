@@ -1,4 +1,4 @@
-"""Executes the operations on a live instance: step, evaluate and files.
+"""Executes the operations on a live instance: step, evaluate, agents and files.
 
 The body of a step and its result pass through unparsed: the hot path reads only the meta of the frames.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from sandbox_contract.agent_runs import RunAgentRequest, RunAgentResult
 from sandbox_contract.episodes import EvaluateRequest
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
@@ -18,9 +19,10 @@ from .calls import NotStartedError, parse_request
 from .exclusive import ExecutedOperation
 from .idempotency import RECORDED_AS
 from .instances import InstanceState
+from .model_tunnel import ModelTunnel
 
 if TYPE_CHECKING:
-    from sandbox_service.config import DeadlineConfig
+    from sandbox_service.config import AgentsConfig, DeadlineConfig
 
     from .calls import BoxCalls
     from .exclusive import Invocation
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from .replay import Replay
 
 
+_AFTER_AGENT_S = 15.0
+"""How long after an agent's time the box may take to kill its processes and to answer."""
 _REBUILDS = 3
 """How often an operation is sent if other instances of its worker end the worker before it begins."""
 
@@ -40,11 +44,13 @@ class InstanceOperations:
         self,
         *,
         deadlines: DeadlineConfig,
+        agents: AgentsConfig,
         journal: Journal,
         calls: BoxCalls,
         replay: Replay,
     ) -> None:
         self._deadlines = deadlines
+        self._agents = agents
         self._journal = journal
         self._calls = calls
         self._replay = replay
@@ -77,6 +83,49 @@ class InstanceOperations:
         limit = self._deadlines.evaluate_s
         reply = await self._request_box(instance, frame, {"deadline_s": limit}, body, limit)
         return self._recorded(instance, invocation, reply, reply.meta.get("score"))
+
+    async def run_agent(self, instance: Instance, invocation: Invocation) -> ExecutedOperation:
+        """Run a command as an agent in the instance's workspace."""
+        if not instance.spec.runs_agents:
+            raise ServiceError(ErrorCode.AGENTS_UNSUPPORTED)
+        if instance.state is InstanceState.FINISHED:
+            raise ServiceError(ErrorCode.INSTANCE_FINISHED)
+        frame = invocation.frame
+        request = parse_request(RunAgentRequest, frame.body)
+        endpoint = request.model_endpoint
+        if endpoint is not None and not self._agents.allows(endpoint):
+            detail = f"the model endpoint {endpoint} is not in the setting agents.model_endpoints"
+            raise ServiceError(ErrorCode.MODEL_ENDPOINT_FORBIDDEN, detail)
+        limit = min(request.timeout_s or self._deadlines.agent_s, self._deadlines.agent_s)
+        meta = {
+            "deadline_s": limit + _AFTER_AGENT_S,
+            "timeout_s": limit,
+            "model_endpoint": endpoint is not None,
+        }
+        program = {
+            "command": request.command,
+            "environment": request.environment,
+            "output_bytes": request.output_bytes,
+        }
+        # What the agent does is not recorded, so a replay would not have it.
+        instance.replayable = False
+        body = json.dumps(program).encode()
+        connections: dict[str, int] = {}
+        if endpoint is None:
+            reply = await self._request_box(instance, frame, meta, body, limit + _AFTER_AGENT_S)
+        else:
+            box = instance.box or await self._replay.rebuild(instance)
+            async with ModelTunnel(endpoint, instance.public_id, box.sandbox.send) as tunnel:
+                box.tunnels[instance.public_id] = tunnel
+                try:
+                    reply = await self._request_box(instance, frame, meta, body, limit + _AFTER_AGENT_S)
+                finally:
+                    del box.tunnels[instance.public_id]
+            connections = {"model_connections": tunnel.made, "failed_model_connections": tunnel.failed}
+        end = {"instance_id": instance.public_id, **json.loads(reply.body), **connections}
+        result = RunAgentResult.model_validate(end)
+        reply = reply.reply(result.model_dump_json().encode(), reply.meta)
+        return self._recorded(instance, invocation, reply, None)
 
     async def read_files(self, instance: Instance, invocation: Invocation) -> ExecutedOperation:
         """Read a file or list a directory."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sandbox_service.sandboxes.base import Sandbox
 
     from .box_pool import BoxPool
+    from .model_tunnel import ModelTunnel
 
 
 _GRACE_S = 30.0
@@ -25,7 +26,7 @@ _PING_S = 30.0
 class PooledBox:
     """A running sandbox, and its pool."""
 
-    __slots__ = ("_ping_task", "discarded", "pool", "sandbox", "serial")
+    __slots__ = ("_ping_task", "discarded", "pool", "sandbox", "serial", "tunnels")
 
     def __init__(self, pool: BoxPool, serial: int, sandbox: Sandbox) -> None:
         self.pool = pool
@@ -33,6 +34,8 @@ class PooledBox:
         self.sandbox = sandbox
         self.discarded = False
         """It is being destroyed and takes no further requests."""
+        self.tunnels: dict[str, ModelTunnel] = {}
+        """The model connections of agents that run in it, by the public id of their instance."""
         self._ping_task: asyncio.Future[bool] | None = None
 
     async def request(self, frame: Frame, timeout_s: float) -> Frame:

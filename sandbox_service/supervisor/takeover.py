@@ -211,8 +211,8 @@ def _restore_progress(instance: Instance, events: Sequence[EventRecord]) -> bool
     instance.step_index = _steps(events)
     last: EventRecord | None = None
     for event in events:
-        if event.kind is EventKind.WRITE_FILE:
-            # The content is not recorded, so a replay would not have it.
+        if event.kind in (EventKind.WRITE_FILE, EventKind.RUN_AGENT):
+            # What they wrote is not recorded, so a replay would not have it.
             instance.replayable = False
         op = _OPS.get(event.kind)
         if op is not None and event.idempotency_key is not None and event.instance_id == instance.instance_id:

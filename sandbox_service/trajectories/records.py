@@ -16,6 +16,7 @@ class EventKind(StrEnum):
     EXPIRE = "expire"
     FORK = "fork"
     WRITE_FILE = "write_file"
+    RUN_AGENT = "run_agent"
     LOST = "lost"
     REPLAY = "replay"
     RECOVER = "recover"

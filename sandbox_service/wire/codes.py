@@ -20,6 +20,8 @@ class BoxErrorCode(StrEnum):
     INSTANCE_FINISHED = "instance_finished"
     STEP_INDEX_MISMATCH = "step_index_mismatch"
     FORK_UNSUPPORTED = "fork_unsupported"
+    AGENTS_UNSUPPORTED = "agents_unsupported"
+    MODEL_ENDPOINT_UNSUPPORTED = "model_endpoint_unsupported"
     FILES_UNSUPPORTED = "files_unsupported"
     FILE_NOT_FOUND = "file_not_found"
     INVALID_PATH = "invalid_path"

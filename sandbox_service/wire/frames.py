@@ -51,8 +51,14 @@ class Op(IntEnum):
     DRAIN = 16
     PIECE = 17
     """A part of the body of the frame that follows under the same request id; between services only."""
+    RUN_AGENT = 18
     EVENT = 32
     """Sent by the runner unasked: ``meta["event"]`` says what happened to the instance."""
+    CONNECTION_OPEN = 33
+    """An agent connects to its model endpoint: see ``connections``."""
+    CONNECTION_DATA = 34
+    CONNECTION_CREDIT = 35
+    CONNECTION_CLOSE = 36
     REPLY = 64
     ERROR = 65
     """The body is ``{"code": ..., "detail": ...}`` with an error code of the contract."""

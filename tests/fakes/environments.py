@@ -51,6 +51,7 @@ def fake_registry() -> FakeRegistry:
         many_per_worker=False,
         deterministic=False,
         instances_per_box=1,
+        runs_agents=True,
     )
     sheet = replace(
         echo.spec, name="sheet", many_per_worker=False, fork=False, deterministic=True, instances_per_box=1

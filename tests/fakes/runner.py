@@ -50,6 +50,7 @@ class FakeRunner:
             Op.STEP: self._step,
             Op.EVALUATE: self._evaluate,
             Op.FORK: self._fork,
+            Op.RUN_AGENT: self._run_agent,
             Op.RELEASE: self._release,
             Op.RESET: self._reset,
             Op.FILE_READ: self._file_read,
@@ -93,6 +94,21 @@ class FakeRunner:
             "info": start.info,
         }
         return _reply(frame, result)
+
+    def _run_agent(self, frame: Frame) -> Frame:
+        """Say what would be run."""
+        program = json.loads(frame.body)
+        self.executed[f"{frame.instance_id}/{' '.join(program['command'])}"] += 1
+        end = {
+            "exit_code": 0,
+            "timed_out": False,
+            "stdout": " ".join(program["command"]),
+            "stderr": json.dumps({**program["environment"], "timeout_s": frame.meta["timeout_s"]}),
+            "stdout_truncated": False,
+            "stderr_truncated": False,
+            "duration_s": 0.0,
+        }
+        return _reply(frame, end)
 
     def _step(self, frame: Frame) -> Frame:
         place = self.places[frame.instance_id]

@@ -45,6 +45,8 @@ class FakeSandbox:
         """How many of the next steps wait behind a neighbour that ends their worker."""
         self.hang_destroy = False
         self.resets = 0
+        self.sent: list[Frame] = []
+        """Frames without an answer."""
         self.alive = True
         self.destroyed = False
         self._gates: dict[Op, asyncio.Event] = {}
@@ -58,6 +60,9 @@ class FakeSandbox:
     @property
     def sandbox_id(self) -> str:
         return self._sandbox_id
+
+    def send(self, frame: Frame) -> None:
+        self.sent.append(frame)
 
     async def request(self, frame: Frame, timeout_s: float) -> Frame:
         await asyncio.sleep(0)

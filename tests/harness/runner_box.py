@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sandbox_service.wire import connections
 from sandbox_service.wire.frames import Decoder, Frame, Op
 
 if TYPE_CHECKING:
@@ -89,6 +90,8 @@ class RunnerBox:
         self.config = config
         self.token = secrets.token_hex(16)
         self.events: list[Frame] = []
+        self.carried: list[Frame] = []
+        """Frames of agents' connections."""
         self._early: dict[int, Frame] = {}
         self._sockets: list[socket.socket] = []
         self._ids = itertools.count(1)
@@ -147,6 +150,18 @@ class RunnerBox:
             self.take()
         return self._early.pop(number)
 
+    def next_carried(self, op: Op) -> Frame:
+        """The next frame of that kind of an agent's connection; those before it are dropped."""
+        while True:
+            while not self.carried:
+                self.take()
+            if (frame := self.carried.pop(0)).op is op:
+                return frame
+
+    def carry(self, frame: Frame) -> None:
+        """Send a frame of an agent's connection."""
+        self.socket.sendall(frame.encode())
+
     def event(self) -> Frame:
         """The next event."""
         while not self.events:
@@ -173,6 +188,30 @@ class RunnerBox:
         assert reply.op is Op.REPLY, reply.body
         info: dict[str, Any] = json.loads(reply.body)["info"]
         return info
+
+    def run_agent(
+        self, instance: str, command: list[str], *, timeout_s: float = 30, **changes: Any
+    ) -> dict[str, Any]:
+        """Run a command as the instance's agent; how it ended."""
+        reply = self.answer(self.start_agent(instance, command, timeout_s=timeout_s, **changes))
+        assert reply.op is Op.REPLY, reply.body
+        end: dict[str, Any] = json.loads(reply.body)
+        return end
+
+    def start_agent(
+        self,
+        instance: str,
+        command: list[str],
+        *,
+        timeout_s: float = 30,
+        environment: dict[str, str] | None = None,
+        output_bytes: int = 65536,
+        **meta: Any,
+    ) -> int:
+        """Send the request to run a command as the instance's agent; its request id."""
+        body = {"command": command, "environment": environment or {}, "output_bytes": output_bytes}
+        meta = {"deadline_s": timeout_s + 30, "timeout_s": timeout_s, **meta}
+        return self.send(Op.RUN_AGENT, instance, meta, body)
 
     def release(self, instance: str) -> bool:
         clean: bool = self.request(Op.RELEASE, instance).meta["clean"]
@@ -201,6 +240,8 @@ class RunnerBox:
         frame = self.receive()
         if frame.op is Op.EVENT:
             self.events.append(frame)
+        elif frame.op in connections.OPS:
+            self.carried.append(frame)
         else:
             self._early[frame.request_id] = frame
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 from contextlib import asynccontextmanager
@@ -144,6 +145,29 @@ async def test_files_go_in_and_out(node: Node) -> None:
     assert b"42" in answer.body
     read = await node.call(Op.FILE_READ, instance, path="notes/a.txt", max_bytes=100)
     assert read.body == b"42\n"
+
+
+async def test_what_an_agent_writes_into_the_workspace_is_graded(node: Node) -> None:
+    task = CATALOG.task_ids("programs_test")[0]
+    written = json.loads(CATALOG.reference(task)[0]["tool_calls"][0]["function"]["arguments"])["command"]
+    instance = await node.create("code", task, params={"interface": "workspace"})
+    body = {"instance_id": instance, "command": ["bash", "-c", written]}
+    end = await node.ask(Op.RUN_AGENT, instance, body)
+    assert (end["exit_code"], end["stderr"]) == (0, "")
+    assert (await node.evaluate(instance))["success"] is True
+    assert await node.release(instance)
+
+
+async def test_a_release_ends_an_agent_that_would_run_on(node: Node) -> None:
+    instance = await node.create("code", TASK)
+    before = node.processes()
+    body = {"instance_id": instance, "command": ["sleep", "1000"]}
+    running = asyncio.create_task(node.call(Op.RUN_AGENT, instance, body))
+    await until(lambda: node.processes() - before)
+    assert await node.release(instance)
+    answer = await running
+    assert b"instance_released" in answer.body
+    assert (await _play(node))["success"] is True
 
 
 async def test_copies_of_a_live_instance_have_files_of_their_own(node: Node) -> None:

@@ -31,6 +31,7 @@ from sandbox_service.runner.messages.control import (
     StartCandidate,
     Started,
     StartFiles,
+    StartProgram,
     StartSession,
     StartShell,
     ThawAgent,
@@ -63,6 +64,7 @@ class RequestHandler:
         self._actions: dict[type[RunnerMessage], Callable[[Any, list[int]], RunnerMessage | None]] = {
             StartSession: lambda _, fds: self._start("session", spawn.run_session, fds),
             StartShell: lambda _, fds: self._start("shell", spawn.run_shell, fds),
+            StartProgram: lambda _, fds: self._start("program", spawn.run_program, fds),
             StartFiles: lambda _, fds: self._start("files", spawn.run_files, fds),
             StartCandidate: self._start_candidate,
             CopyWorkspace: self._copy,

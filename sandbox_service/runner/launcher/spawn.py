@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 import resource
 import socket
@@ -168,6 +169,19 @@ def run_shell(place: ChildContext) -> None:
     # Too long for an argument: the shell reads it as a script, from a descriptor that exec must not close.
     os.set_inheritable(FIRST, True)
     os.execve(shell, [shell, f"/dev/fd/{FIRST}"], place.environment())
+
+
+def run_program(place: ChildContext) -> None:
+    """Become a program; descriptor 3 describes it in JSON, 4 and 5 take its output and its errors."""
+    for target, source in ((1, FIRST + 1), (2, FIRST + 2)):
+        os.dup2(source, target)
+        os.close(source)
+    place.enter()
+    described = json.loads(os.pread(FIRST, os.fstat(FIRST).st_size, 0))
+    variables = place.environment() | described["environment"]
+    privileges.default_signals()
+    words = [os.fsencode(word) for word in described["command"]]
+    os.execvpe(words[0], words, variables)
 
 
 def run_files(place: ChildContext) -> None:

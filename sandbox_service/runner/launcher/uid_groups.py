@@ -20,7 +20,7 @@ class AgentProcess:
     pid: int
     serial: int
     kind: str
-    """session, shell, files, candidate or copier."""
+    """session, shell, program, files, candidate or copier."""
 
 
 @dataclass(slots=True)

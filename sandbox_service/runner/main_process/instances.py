@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sandbox_service.runner.io.frame_connection import QueuedBytes
+from sandbox_service.wire import connections
 from sandbox_service.wire.codes import BoxErrorCode
 from sandbox_service.wire.frames import Frame, Op
 
+from .model_connections import ModelConnections
 from .releases import BoxReleases
 from .statistics import describe_processes
 from .workers import Workers
@@ -44,6 +46,8 @@ class BoxInstance:
     worker: WorkerProcess
     serial: int | None
     """Number of its agent's side; None where there is no agent code."""
+    origin: int | None
+    """The number of the instance whose user id its agent has: its own, unless it is a copy."""
 
 
 class BoxInstances:
@@ -66,6 +70,7 @@ class BoxInstances:
         self.workers = Workers(loop, zygote, self.gauge, self._worker_lost)
         self.instances: dict[str, BoxInstance] = {}
         self._releases = BoxReleases(self.workers, launcher, config.many_per_worker)
+        self._model_connections = ModelConnections(loop, on_event)
         self._shared: WorkerProcess | None = None
         self._serial = 0
         self._resetting = False
@@ -76,6 +81,10 @@ class BoxInstances:
             self._create(frame, answer)
         elif frame.op in (Op.STEP, Op.EVALUATE, Op.FILE_READ, Op.FILE_WRITE, Op.FILE_LIST):
             self._forward(frame, answer)
+        elif frame.op is Op.RUN_AGENT:
+            self._run_agent(frame, answer)
+        elif frame.op in connections.OPS:
+            self._model_connections.receive(frame)
         elif frame.op is Op.FORK:
             self._fork(frame, answer)
         elif frame.op is Op.RELEASE:
@@ -98,7 +107,7 @@ class BoxInstances:
             answer(frame.error(BoxErrorCode.SANDBOX_FAILED, "the box takes no more instances"))
             return
         worker = self._worker()
-        instance = BoxInstance(frame.instance_id, worker, serial)
+        instance = BoxInstance(frame.instance_id, worker, serial, serial)
         self.instances[frame.instance_id] = instance
         worker.instances.add(frame.instance_id)
         meta = dict(frame.meta)
@@ -142,6 +151,31 @@ class BoxInstances:
         else:
             self.workers.submit(instance.worker, frame, _deadline(frame), answer)
 
+    def _run_agent(self, frame: Frame, answer: Callable[[Frame], None]) -> None:
+        """Have an agent run, with a port behind which it finds its model endpoint if it has one."""
+        instance = self.instances.get(frame.instance_id)
+        if instance is None or frame.meta.get("model_endpoint") is not True:
+            self._forward(frame, answer)
+            return
+        if not self._config.own_network:
+            detail = "the box shares its network with the machine; it needs namespaces or a container"
+            answer(frame.error(BoxErrorCode.MODEL_ENDPOINT_UNSUPPORTED, detail))
+            return
+        uid = None if instance.origin is None else self._config.agent_uid(instance.origin)
+        try:
+            port = self._model_connections.open(instance.instance_id, uid)
+        except OSError as error:
+            answer(frame.error(BoxErrorCode.SANDBOX_FAILED, f"no port for the agent: {error.strerror}"))
+            return
+
+        def ended(reply: Frame) -> None:
+            self._model_connections.close(frame.instance_id)
+            answer(reply)
+
+        meta = {**frame.meta, "port": port}
+        request = Frame(frame.op, frame.request_id, frame.instance_id, meta, frame.body)
+        self.workers.submit(instance.worker, request, _deadline(frame), ended)
+
     def _fork(self, frame: Frame, answer: Callable[[Frame], None]) -> None:
         source = self.instances.get(frame.instance_id)
         copy_id = str(frame.meta["copy_id"])
@@ -157,7 +191,7 @@ class BoxInstances:
     def _fork_object(
         self, frame: Frame, source: BoxInstance, copy_id: str, answer: Callable[[Frame], None]
     ) -> None:
-        copy = BoxInstance(copy_id, source.worker, None)
+        copy = BoxInstance(copy_id, source.worker, None, None)
 
         def copied(reply: Frame) -> None:
             if reply.op is Op.REPLY:
@@ -180,7 +214,7 @@ class BoxInstances:
         if serial is not None:
             meta |= {"serial": serial, "workspace": self._config.workspace(serial)}
             carried = (end, self._launcher.open(serial, source.serial))
-        copy = BoxInstance(copy_id, worker, serial)
+        copy = BoxInstance(copy_id, worker, serial, source.origin)
         self.instances[copy_id] = copy
         worker.instances.add(copy_id)
 

@@ -26,6 +26,13 @@ class StartShell(RunnerMessage):
 
 
 @dataclass(frozen=True, slots=True)
+class StartProgram(RunnerMessage):
+    """Start the program that the first descriptor describes; two more take its output and its errors."""
+
+    kind: ClassVar[str] = "start_program"
+
+
+@dataclass(frozen=True, slots=True)
 class StartFiles(RunnerMessage):
     """Start a helper that answers one file request on the socket that comes with this."""
 
@@ -135,7 +142,7 @@ class Refused(RunnerMessage):
 
 @dataclass(frozen=True, slots=True)
 class ProcessExited(RunnerMessage):
-    """A session, command or candidate has ended, and nothing that it left behind is alive."""
+    """A session, command, program or candidate has ended, and nothing that it left behind is alive."""
 
     kind: ClassVar[str] = "process_exited"
     pid: int
@@ -146,6 +153,7 @@ class ProcessExited(RunnerMessage):
 Request = (
     StartSession
     | StartShell
+    | StartProgram
     | StartFiles
     | StartCandidate
     | CopyWorkspace
@@ -159,6 +167,7 @@ Request = (
 REQUESTS = Codec[Request](
     StartSession,
     StartShell,
+    StartProgram,
     StartFiles,
     StartCandidate,
     CopyWorkspace,

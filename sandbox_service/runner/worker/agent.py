@@ -73,6 +73,11 @@ class BoxAgent:
     def workspace(self) -> str:
         return self._workspace
 
+    @property
+    def control(self) -> ControlSocket:
+        """The requests to the launcher."""
+        return self._control
+
     def python(
         self,
         code: str,

@@ -10,11 +10,13 @@ import contextlib
 import json
 import sys
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from sandbox_service.runner.world import Context, Outcome, Verdict, WorldError
 from sandbox_service.wire.codes import BoxErrorCode
 
+from .agent_program import Program, run_program
 from .cpu_budget import OverBudget, cpu_budget
 
 if TYPE_CHECKING:
@@ -132,6 +134,23 @@ class WorldEpisode:
             self.world.seal()
         except OSError as error:
             raise Refusal(BoxErrorCode.SANDBOX_FAILED, f"the episode could not be ended: {error}") from None
+
+    def run_agent(self, frame: Frame) -> Frame:
+        """Run a program as the agent, and return how it ended; none of its processes is alive then."""
+        if self.finished:
+            raise Refusal(BoxErrorCode.INSTANCE_FINISHED, "the episode is over; evaluate or release it")
+        if self.agent is None:
+            raise Refusal(BoxErrorCode.AGENTS_UNSUPPORTED, "the environment has no agent code")
+        request = _object(frame.body)
+        program = Program(request["command"], request["environment"], request["output_bytes"])
+        if "port" in frame.meta:
+            program = program.at_endpoint(f"127.0.0.1:{frame.meta['port']}")
+        started = time.perf_counter()
+        try:
+            end = run_program(self.agent, program, float(frame.meta["timeout_s"]))
+        except OSError as error:
+            raise Refusal(BoxErrorCode.SANDBOX_FAILED, f"the agent could not be run: {error}") from None
+        return frame.reply(_json(asdict(end)), {"run_ms": _since(started)})
 
     def evaluate(self, frame: Frame) -> Frame:
         """Grade the episode as it stands and return the score."""

@@ -45,6 +45,7 @@ class Worker:
             Op.STEP: lambda frame: self._episode(frame).step(frame),
             Op.EVALUATE: lambda frame: self._episode(frame).evaluate(frame),
             Op.FORK: self._fork,
+            Op.RUN_AGENT: lambda frame: self._episode(frame).run_agent(frame),
             Op.RELEASE: self._release,
             Op.FILE_READ: self._file,
             Op.FILE_WRITE: self._file,

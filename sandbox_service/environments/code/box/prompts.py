@@ -34,6 +34,8 @@ _ANSWER = (
     "Submit the final answer with `submit(answer=...)`, or write it to `{artifact}` and submit. "
     "Give the answer alone, without explanation."
 )
+_WORKSPACE_ANSWER = "Write the final answer to `{artifact}`, alone, without explanation."
+_WORKSPACE_SOLUTION = "Write your solution to `{artifact}`. It is graded by hidden tests."
 _SOLUTION = "Write your solution to `{artifact}` and submit. It is graded by hidden tests."
 
 
@@ -42,15 +44,21 @@ def system_prompt(max_steps: int, tool_timeout_s: float) -> str:
     return _SYSTEM.format(max_steps=max_steps, tool_timeout_s=tool_timeout_s)
 
 
-def task_message(task: dict[str, Any]) -> str:
-    """Return the task, its input files and the place of the result; the prompt alone if it is ``bare``."""
-    if task["bare"]:
+def task_message(task: dict[str, Any], *, by_files: bool = False) -> str:
+    """Return the task, its input files and the place of the result; the prompt alone if it is ``bare``.
+
+    With ``by_files`` the message names the file that is graded, also of bare tasks, and no tool.
+    """
+    if task["bare"] and not by_files:
         return str(task["prompt"])
     parts = [task["prompt"].strip()]
     if task["files"]:
         parts.append(
             "Input files in the working directory: " + ", ".join(f"`{name}`" for name in task["files"])
         )
-    closing = _SOLUTION if task["tested"] else _ANSWER
+    if by_files:
+        closing = _WORKSPACE_SOLUTION if task["tested"] else _WORKSPACE_ANSWER
+    else:
+        closing = _SOLUTION if task["tested"] else _ANSWER
     parts.append(closing.format(artifact=task["artifact"]))
     return "\n\n".join(parts)

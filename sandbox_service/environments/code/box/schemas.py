@@ -129,6 +129,8 @@ _SUBMIT = ToolSpec(
 )
 
 TOOLS: tuple[ToolSpec, ...] = (_EXECUTE_BASH, _EDITOR, _PYTHON, _SUBMIT)
+INTERFACES = ("tools", "workspace")
+"""How an agent works on a task: by the tools below, or by commands of its own in the workspace."""
 TOOL_NAMES: tuple[str, ...] = tuple(tool.name for tool in TOOLS)
 
 _BY_NAME = {tool.name: tool for tool in TOOLS}

@@ -21,7 +21,7 @@ from sandbox_service.wire.codes import BoxErrorCode
 from .actions import parse_actions
 from .grading import Submission, collect, grade
 from .prompts import NO_ACTION, system_prompt, task_message
-from .schemas import TOOLS
+from .schemas import INTERFACES, TOOLS
 from .shaping import Milestones, StepFacts, parse_weights, shaped
 from .tools import ToolResult, run_tool
 
@@ -43,11 +43,14 @@ class CodeWorld(World):
             self.weights = parse_weights(self.context.params.get("shaping"))
         except ValueError as error:
             raise WorldError(str(error), BoxErrorCode.INVALID_REQUEST) from None
-        unknown = sorted(set(self.context.params) - {"shaping"})
+        unknown = sorted(set(self.context.params) - {"shaping", "interface"})
         if unknown:
-            raise WorldError(
-                f"code has no parameter {unknown[0]!r}; there is: shaping", BoxErrorCode.INVALID_REQUEST
-            )
+            detail = f"code has no parameter {unknown[0]!r}; there are: interface, shaping"
+            raise WorldError(detail, BoxErrorCode.INVALID_REQUEST)
+        interface = self.context.params.get("interface", "tools")
+        if interface not in INTERFACES:
+            detail = f"interface is {interface!r}; expected one of: {', '.join(INTERFACES)}"
+            raise WorldError(detail, BoxErrorCode.INVALID_REQUEST)
         self.steps = 0
         self.evaluations = 0
         self.submitted = False
@@ -56,14 +59,16 @@ class CodeWorld(World):
         self.verdict: tuple[bytes, Verdict] | None = None
         self.milestones = Milestones()
         self._agent.write_files({path: _file_bytes(content) for path, content in self.task["files"].items()})
+        info = {key: self.task[key] for key in ("difficulty", "category") if self.task.get(key)}
+        info["max_steps"] = self.task["max_steps"]
+        if interface == "workspace":
+            return Start([{"role": "user", "content": task_message(self.task, by_files=True)}], info=info)
+        prompt = system_prompt(self.task["max_steps"], self.task["tool_timeout_s"])
         messages = [
-            {"role": "system", "content": system_prompt(self.task["max_steps"], self.task["tool_timeout_s"])},
+            {"role": "system", "content": prompt},
             {"role": "user", "content": task_message(self.task)},
         ]
-        info = {key: self.task[key] for key in ("difficulty", "category") if self.task.get(key)}
-        return Start(
-            messages, [tool.schema() for tool in TOOLS], {**info, "max_steps": self.task["max_steps"]}
-        )
+        return Start(messages, [tool.schema() for tool in TOOLS], info)
 
     def step(self, message: JsonObject, timeout_s: float) -> Outcome:
         # A tenth, at most a second, stays for the answer: the worker is killed at the deadline itself.

@@ -15,7 +15,7 @@ from sandbox_contract.inspection import Capabilities, Environment, Split
 from sandbox_contract.messages import Tool
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.environments.base import EnvironmentSpec, TaskPayload
-from sandbox_service.environments.code.box.schemas import SUBMIT, TOOLS
+from sandbox_service.environments.code.box.schemas import INTERFACES, SUBMIT, TOOLS
 from sandbox_service.environments.code.box.shaping import TERMS
 from sandbox_service.errors import ServiceError
 
@@ -52,6 +52,7 @@ class CodeCatalog:
         deterministic=False,
         image="sandbox-code",
         instances_per_box=1,
+        runs_agents=True,
     )
 
     def __init__(self, config: CodeConfig) -> None:
@@ -65,6 +66,13 @@ class CodeCatalog:
             "properties": {name: {**schema} for name, schema in terms.items()},
             "additionalProperties": False,
         }
+        interface: dict[str, JsonValue] = {
+            "enum": list(INTERFACES),
+            "default": INTERFACES[0],
+            "description": "Offer tools to a model that takes steps, or name the file that is graded to an "
+            "agent that runs in the workspace.",
+        }
+        params: dict[str, JsonValue] = {"interface": interface, "shaping": shaping}
         return Environment(
             name="code",
             description="Solve tasks with a shell, Python and files; graded by tests or answer checks.",
@@ -73,11 +81,16 @@ class CodeCatalog:
             action_format=_ACTION_FORMAT,
             tools=tuple(Tool.model_validate(tool.schema()) for tool in TOOLS),
             capabilities=Capabilities(
-                fork=True, files=True, agent_code=True, deterministic=False, many_per_worker=False
+                fork=True,
+                files=True,
+                agent_code=True,
+                agents=True,
+                deterministic=False,
+                many_per_worker=False,
             ),
             reward_range=(0.0, 1.0),
             max_steps=self._config.max_steps,
-            params={"type": "object", "properties": {"shaping": shaping}, "additionalProperties": False},
+            params={"type": "object", "properties": params, "additionalProperties": False},
         )
 
     def task_ids(self, split: str) -> Sequence[str]:

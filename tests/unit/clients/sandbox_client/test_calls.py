@@ -48,8 +48,9 @@ def test_parameters_with_null_reach_the_environment_as_they_are() -> None:
         lambda: _calls.release_instance("i", None),
         lambda: _calls.fork_instance("i", 2, None),
         lambda: _calls.step(_calls.step_request("i", "x", 0, None, None)),
+        lambda: _calls.run_agent("i", ["true"], None, None, None, None, None),
     ],
-    ids=["evaluate", "release", "fork", "step"],
+    ids=["evaluate", "release", "fork", "step", "agent"],
 )
 def test_every_changing_verb_carries_a_key(call) -> None:
     assert json.loads(call().body)["idempotency_key"]
@@ -77,6 +78,20 @@ def test_a_bad_instance_id_never_leaves_the_client() -> None:
 def test_creates_and_forks_have_slots_of_their_own() -> None:
     assert _calls.fork_instance("i", 1, None).lane is Lane.ADMISSION
     assert _calls.evaluate("i", None, None).lane is Lane.WORK
+
+
+def test_agents_have_slots_of_their_own_and_are_waited_for_as_long_as_they_may_run() -> None:
+    call = _calls.run_agent("i", ["true"], {"A": "b"}, "h:80", 700.0, 10, "k")
+    assert (call.lane, call.timeout_s) == (Lane.AGENT, 700.0)
+    assert json.loads(call.body) == {
+        "instance_id": "i",
+        "command": ["true"],
+        "environment": {"A": "b"},
+        "model_endpoint": "h:80",
+        "timeout_s": 700.0,
+        "output_bytes": 10,
+        "idempotency_key": "k",
+    }
 
 
 def test_each_operation_of_a_batch_has_a_key_and_the_longest_deadline_counts() -> None:
