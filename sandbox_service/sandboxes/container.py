@@ -223,7 +223,7 @@ class ContainerFactory:
         data = spec.provisions.operator_data if spec.provisions is not None else None
         return ContainerRequest(
             image=self._references[spec.name],
-            command=interpreter_arguments(BOX_CODE, f"{BOX_SOCKET_DIR}/{SOCKET_NAME}"),
+            command=interpreter_arguments(BOX_CODE, f"{BOX_SOCKET_DIR}/{SOCKET_NAME}", spec),
             socket_dir=str(folder),
             labels={NODE_LABEL: self._node, ENVIRONMENT_LABEL: spec.name},
             limits=limits,

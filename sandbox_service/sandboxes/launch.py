@@ -76,10 +76,12 @@ class RunnerSettings:
         return asdict(self)
 
 
-def interpreter_arguments(code: str, socket: str) -> tuple[str, ...]:
+def interpreter_arguments(code: str, socket: str, spec: EnvironmentSpec) -> tuple[str, ...]:
     """Return the arguments of a Python that becomes the runner of ``code``, listening at ``socket``.
 
-    Raises ServiceError(SANDBOX_FAILED) when the socket's path is too long for the kernel.
+    A world without packages of its own is imported before the runner forks. It consists of the service's
+    own modules, which may run with the runner's rights. Raises ServiceError(SANDBOX_FAILED) when the socket's
+    path is too long for the kernel.
     """
     if len(os.fsencode(socket)) > _LONGEST_SOCKET_PATH:
         detail = (
@@ -88,7 +90,8 @@ def interpreter_arguments(code: str, socket: str) -> tuple[str, ...]:
         )
         raise ServiceError(ErrorCode.SANDBOX_FAILED, detail)
     # -I: neither the environment variables nor the working directory affect what is imported.
-    return ("-I", "-B", "-c", _BOOTSTRAP, code, socket)
+    ahead = (spec.world_module,) if spec.provisions is None else ()
+    return ("-I", "-B", "-c", _BOOTSTRAP, code, socket, *ahead)
 
 
 def configure(

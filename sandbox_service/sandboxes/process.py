@@ -124,7 +124,7 @@ class ProcessFactory:
         own_uids = uids if host.drops_uids else None
         inside = INSIDE if host.namespaces else folder
         runner_code = INSIDE / "code" if host.namespaces else code
-        runner = interpreter_arguments(str(runner_code), str(inside / SOCKET_FOLDER / SOCKET_NAME))
+        runner = interpreter_arguments(str(runner_code), str(inside / SOCKET_FOLDER / SOCKET_NAME), spec)
         command = [host.interpreter, *runner]
         private_folders: dict[str, str] = {}
         if host.namespaces:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 
 from . import privileges
 
@@ -57,7 +56,7 @@ def keep_abstract_sockets_apart() -> bool:
 
     Abstract sockets belong to a network, which all instances of a box share, and no file's mode guards them.
     """
-    if platform.machine() not in _LANDLOCK_MACHINES:
+    if os.uname().machine not in _LANDLOCK_MACHINES:
         return False
     call = privileges.libc().syscall
     # Without attributes and with this flag the call creates nothing and returns the ABI version; -1 where

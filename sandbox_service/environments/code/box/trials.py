@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import resource
 import select
 import signal
@@ -152,6 +151,9 @@ def _confine() -> None:
         os.dup2(null, descriptor)
     sys.stdin = sys.stdout = sys.stderr = open(os.devnull, "r+", encoding="utf-8")  # noqa: SIM115, PTH123
     warnings.simplefilter("ignore")
+    # Imported here: the module runs code after every fork, and so costs each process of an idle box memory.
+    import random
+
     # The same tests at every evaluation, also where they draw random cases.
     random.seed(0)
 

@@ -9,7 +9,6 @@ last copy. Standard library only.
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import time
 from typing import TYPE_CHECKING, Any
@@ -56,7 +55,7 @@ class CodeWorld(World):
         self.submitted = False
         self.answer: str | None = None
         self.sealed: Submission | None = None
-        self.verdict: tuple[bytes, Verdict] | None = None
+        self.verdict: tuple[int, Verdict] | None = None
         self.milestones = Milestones()
         self._agent.write_files({path: _file_bytes(content) for path, content in self.task["files"].items()})
         info = {key: self.task[key] for key in ("difficulty", "category") if self.task.get(key)}
@@ -109,10 +108,11 @@ class CodeWorld(World):
 
     def _final(self, sealed: Submission, grading: JsonObject) -> Verdict:
         """Grade the sealed submission once; a solution that draws its results gets no second draw."""
-        digest = hashlib.sha256(json.dumps(grading, sort_keys=True).encode()).digest()
-        if self.verdict is None or self.verdict[0] != digest:
+        # Not the grading itself, which need not stay in memory; and not by hashlib, which loads OpenSSL.
+        key = hash(json.dumps(grading, sort_keys=True))
+        if self.verdict is None or self.verdict[0] != key:
             try:
-                self.verdict = digest, self._grade(sealed, grading)
+                self.verdict = key, self._grade(sealed, grading)
             except OSError as error:
                 raise _not_graded(error) from None
         return self.verdict[1]

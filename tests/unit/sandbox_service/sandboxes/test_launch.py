@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 
+from sandbox_service.environments.base import Provisions
 from sandbox_service.environments.echo.service.catalog import EchoCatalog
 from sandbox_service.errors import ServiceError
 from sandbox_service.runner.config import RunnerConfig as Understood
@@ -44,11 +46,22 @@ def test_without_user_ids_none_are_dropped():
 
 
 def test_neither_environment_nor_working_directory_decide_what_the_runner_imports():
-    arguments = interpreter_arguments("/opt/sandbox", "/run/sandbox/runner.sock")
+    arguments = interpreter_arguments("/opt/sandbox", "/run/sandbox/runner.sock", EchoCatalog.spec)
     assert arguments[0] == "-I"
-    assert arguments[-2:] == ("/opt/sandbox", "/run/sandbox/runner.sock")
+    assert "/opt/sandbox" in arguments
+
+
+@pytest.mark.parametrize(
+    ("provisions", "ahead"),
+    [(None, (EchoCatalog.spec.world_module,)), (Provisions(Path("/srv/echo"), "0"), ())],
+    ids=["without packages", "with packages"],
+)
+def test_only_a_world_without_packages_is_imported_with_the_runners_rights(provisions, ahead):
+    spec = dataclasses.replace(EchoCatalog.spec, provisions=provisions)
+    arguments = interpreter_arguments("/opt/sandbox", "/run/sandbox/runner.sock", spec)
+    assert arguments[arguments.index("/run/sandbox/runner.sock") + 1 :] == ahead
 
 
 def test_a_socket_path_that_the_kernel_does_not_take_names_the_setting_to_change():
     with pytest.raises(ServiceError, match="state_dir"):
-        interpreter_arguments("/opt/sandbox", "/" + "x" * 107)
+        interpreter_arguments("/opt/sandbox", "/" + "x" * 107, EchoCatalog.spec)
