@@ -11,20 +11,15 @@ preceded.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from hashlib import blake2b
-from typing import TYPE_CHECKING
-
-import numpy as np
 
 from trainer.engines.generation import Finish, Generation
 from trainer.types import Segment, Turn, VersionSpan
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+_CHECKED_FIRST = 4
+"""Tokens at the end of a call that are compared before all of them: most calls that differ, differ there."""
 
 
 class Break(StrEnum):
@@ -52,9 +47,8 @@ class Call:
 
     number: int
     """Position in the order in which the session's calls began."""
-    prompt_ids: tuple[int, ...]
     generation: Generation
-    because: Break
+    because: Break = Break.REWRITTEN
     """What the messages say; ``Forest.breaks`` corrects it by tokens and siblings."""
     reward: float = 0.0
     """The step rewards that were matched to this call."""
@@ -67,39 +61,57 @@ class Call:
 @dataclass(slots=True, eq=False)
 class _Node:
     call: Call
-    parent: _Node | None = None
+    start: int
+    """Tokens of the prompt."""
+    own: tuple[int, ...]
+    """Tokens behind the parent's: the rest of the prompt, and those that were sampled."""
+    parent: _Node | None
     children: list[_Node] = field(default_factory=list)
 
     @property
     def end(self) -> int:
-        return len(self.call.prompt_ids) + len(self.call.generation.token_ids)
+        return self.start + len(self.call.generation.token_ids)
+
+    def begins(self, prompt: tuple[int, ...], place: int) -> bool:
+        """Return whether a prompt has this node's own tokens at a place."""
+        end = place + len(self.own)
+        last = max(place, end - _CHECKED_FIRST)
+        return (
+            end <= len(prompt)
+            and prompt[last:end] == self.own[last - place :]
+            and prompt[place:end] == self.own
+        )
 
 
 class Forest:
     """The calls of one session."""
 
     def __init__(self) -> None:
-        self._nodes: list[_Node] = []
-        self._by_number: dict[int, _Node] = {}
-        self._by_end: defaultdict[int, dict[bytes, _Node]] = defaultdict(dict)
-        """Nodes by the number of their tokens, prompt and sampled, and the digest of these."""
+        self._nodes: dict[int, _Node] = {}
+        """By the numbers of their calls, in the order in which they were added."""
+        self._roots: list[_Node] = []
+        self._longest_prompt = 0
 
-    def add(self, call: Call) -> None:
-        """Record a call. Its generation must have a token at least."""
-        node = _Node(call)
-        ids = _array(call.prompt_ids + call.generation.token_ids)
-        node.parent = self._longest(ids[: len(call.prompt_ids)])
-        if node.parent is not None:
-            node.parent.children.append(node)
-        self._adopt(node, ids)
-        self._nodes.append(node)
-        self._by_number[call.number] = node
-        # Two calls may have sampled the same tokens for the same prompt: what follows extends the first.
-        self._by_end[node.end].setdefault(_digest(ids), node)
+    def add(self, call: Call, prompt_ids: tuple[int, ...], behind: int | None = None) -> None:
+        """Record a call.
+
+        Args:
+            call: its generation must have a token at least.
+            prompt_ids: the tokens before that.
+            behind: number of a call whose tokens the prompt is known to begin with, which saves a search.
+        """
+        parent = self._parent(prompt_ids, None if behind is None else self._nodes[behind])
+        own = prompt_ids[parent.end if parent else 0 :] + call.generation.token_ids
+        node = _Node(call, len(prompt_ids), own, parent)
+        self._below(parent).append(node)
+        if self._longest_prompt >= node.end:
+            self._adopt(node)
+        self._nodes[call.number] = node
+        self._longest_prompt = max(self._longest_prompt, node.start)
 
     def add_reward(self, number: int, reward: float, terms: Mapping[str, float], sandbox_s: float) -> None:
         """Add a step reward to that of a call. Raises KeyError for a call that was not added."""
-        node = self._by_number[number]
+        node = self._nodes[number]
         call = node.call
         summed = {name: call.terms.get(name, 0.0) + value for name, value in terms.items()}
         node.call = replace(
@@ -130,41 +142,45 @@ class Forest:
         leaves = [node for node in self._ordered() if not node.children]
         return tuple(_segment(_path(leaf), trained) for leaf in leaves)
 
-    def _longest(self, prompt: NDArray[np.int32]) -> _Node | None:
+    def _parent(self, prompt: tuple[int, ...], known: _Node | None) -> _Node | None:
         """Return the call of which prompt and sampled tokens are the longest prefix of a prompt."""
-        found: _Node | None = None
-        digest, start = blake2b(digest_size=16), 0
-        for end in sorted(end for end in self._by_end if end <= len(prompt)):
-            digest.update(prompt[start:end].data)
-            start = end
-            found = self._by_end[end].get(digest.copy().digest(), found)
+        found, looked_at = known, [known]
+        while looked_at:
+            above = looked_at.pop()
+            place = above.end if above else 0
+            for node in self._below(above):
+                if node.begins(prompt, place):
+                    looked_at.append(node)
+                    # Two calls may have sampled the same tokens for one prompt: the first is extended.
+                    found = node if found is None or node.end > found.end else found
         return found
 
-    def _adopt(self, node: _Node, ids: NDArray[np.int32]) -> None:
+    def _adopt(self, node: _Node) -> None:
         """Move calls below a node that extend it and were answered before it."""
-        for other in self._nodes:
-            if len(other.call.prompt_ids) < node.end or (other.parent and other.parent.end >= node.end):
+        ids = _tokens(node)
+        for other in self._nodes.values():
+            place = other.parent.end if other.parent else 0
+            if other.start < node.end or place >= node.end:
                 continue
-            if np.array_equal(_array(other.call.prompt_ids[: node.end]), ids):
-                if other.parent is not None:
-                    other.parent.children.remove(other)
-                other.parent = node
+            if _tokens(other)[: node.end] == ids:
+                self._below(other.parent).remove(other)
+                other.parent, other.own = node, other.own[node.end - place :]
                 node.children.append(other)
 
+    def _below(self, node: _Node | None) -> list[_Node]:
+        return self._roots if node is None else node.children
+
     def _ordered(self) -> list[_Node]:
-        return sorted(self._nodes, key=_number)
+        return sorted(self._nodes.values(), key=_number)
 
 
 def _number(node: _Node) -> int:
     return node.call.number
 
 
-def _array(token_ids: Sequence[int]) -> NDArray[np.int32]:
-    return np.asarray(token_ids, dtype=np.int32)
-
-
-def _digest(ids: NDArray[np.int32]) -> bytes:
-    return blake2b(ids.data, digest_size=16).digest()
+def _tokens(node: _Node) -> tuple[int, ...]:
+    """Return the tokens from the root to the end of a node."""
+    return tuple(token for each in _path(node) for token in each.own)
 
 
 def _path(leaf: _Node) -> list[_Node]:
@@ -177,27 +193,25 @@ def _path(leaf: _Node) -> list[_Node]:
 
 def _segment(path: Sequence[_Node], trained: set[int]) -> Segment:
     """Return the sequence of a path, and note its calls as trained."""
-    last = path[-1].call
-    token_ids = last.prompt_ids + last.generation.token_ids
+    token_ids = _tokens(path[-1])
     loss_mask = [False] * len(token_ids)
     logprobs = [0.0] * len(token_ids)
     turns = []
     for node in path:
-        call = node.call
-        start = len(call.prompt_ids)
-        if call.number in trained:
+        if node.call.number in trained:
             continue
-        trained.add(call.number)
-        loss_mask[start : node.end] = [True] * (node.end - start)
-        logprobs[start : node.end] = call.generation.logprobs
-        turns.append(_turn(call, start, node.end))
+        trained.add(node.call.number)
+        loss_mask[node.start : node.end] = [True] * (node.end - node.start)
+        logprobs[node.start : node.end] = node.call.generation.logprobs
+        turns.append(_turn(node))
     return Segment(token_ids, tuple(loss_mask), tuple(logprobs), tuple(turns))
 
 
-def _turn(call: Call, start: int, end: int) -> Turn:
+def _turn(node: _Node) -> Turn:
+    call, start = node.call, node.start
     return Turn(
         start,
-        end,
+        node.end,
         tuple(
             VersionSpan(start + span.start, start + span.end, span.version)
             for span in call.generation.versions

@@ -35,6 +35,23 @@ class PromptPolicy(StrEnum):
     """Always by the chat template."""
 
 
+@dataclass(slots=True, eq=False)
+class _Path:
+    """Tokens that several answers begin with: each has a prefix of them, the last one all."""
+
+    token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answered call, which later ones may extend."""
+
+    number: int
+    path: _Path
+    end: int
+    """Its tokens, prompt and sampled, are the first so many of the path."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """The tokens of a call's prompt."""
@@ -43,8 +60,16 @@ class Prompt:
     spliced: bool
     because: Break
     """Why it does not extend an earlier call; ``EXTENDS`` where its messages do."""
-    known: int = 0
+    known: int
     """Messages at its beginning that an earlier call had, that call's answer included."""
+    messages: int
+    """All its messages."""
+    digest: bytes
+    """Of its messages and tools."""
+    opening: bytes
+    """Digest of its system prompt and tools."""
+    behind: Answer | None = None
+    """The call that it was spliced behind."""
 
 
 class Prompts:
@@ -53,8 +78,8 @@ class Prompts:
     def __init__(self, chat: ChatTokenizer, policy: PromptPolicy = PromptPolicy.SPLICE) -> None:
         self._chat = chat
         self._policy = policy
-        self._answered: dict[bytes, tuple[int, ...]] = {}
-        """Tokens of answered calls, prompt and sampled, by the digest of their messages, answer included."""
+        self._answered: dict[bytes, Answer] = {}
+        """Answered calls by the digest of their messages, answer included."""
         self._openings: dict[bytes, int] = {}
         """The most messages that were sent under one list of tools and one system prompt."""
 
@@ -64,58 +89,64 @@ class Prompts:
 
         Raises ConfigError where the chat template does not take the messages.
         """
-        digests = _digests(messages, tools)
-        known = next((n for n in range(len(digests), 0, -1) if digests[n - 1] in self._answered), 0)
+        head = _tools_digest(tools)
+        digests = _digests(head, messages)
+        opening = _digests(head, [message for message in messages if message.role == _SYSTEM])[-1]
+        known = next((n for n in range(len(messages), 0, -1) if digests[n] in self._answered), 0)
         tail = messages[known:]
         extends = known > 0 and bool(tail) and all(message.role != "assistant" for message in tail)
+        digest = digests[-1]
         if extends and self._policy is PromptPolicy.SPLICE:
-            before = self._answered[digests[known - 1]]
-            return Prompt((*before, *self._chat.continuation(tail, before[-1])), True, Break.EXTENDS, known)
-        because = Break.RENDERED if extends else self._break(messages, tools)
-        rendered = self._chat.opening([_whole(message) for message in messages], tools)
-        return Prompt(tuple(rendered), False, because, known)
+            behind = self._answered[digests[known]]
+            before = behind.path.token_ids[: behind.end]
+            token_ids = (*before, *self._chat.continuation(tail, before[-1]))
+            return Prompt(token_ids, True, Break.EXTENDS, known, len(messages), digest, opening, behind)
+        because = Break.RENDERED if extends else self._break(len(messages), opening)
+        token_ids = tuple(self._chat.opening([_whole(message) for message in messages], tools))
+        return Prompt(token_ids, False, because, known, len(messages), digest, opening)
 
-    def record(
-        self, messages: Sequence[Message], tools: Sequence[Tool], answer: Message, token_ids: Sequence[int]
-    ) -> None:
+    def record(self, prompt: Prompt, answer: Message, number: int, sampled_ids: Sequence[int]) -> None:
         """Note the answer to a call, so that later calls may extend it.
 
         Args:
-            messages: what the call sent.
-            tools: what the call sent.
+            prompt: of the call.
             answer: the assistant message that was returned, as the agent will repeat it.
-            token_ids: the prompt and the sampled tokens.
+            number: of the call.
+            sampled_ids: the answer's tokens.
         """
-        digest = _digests([*messages, answer], tools)[-1]
-        self._answered[digest] = tuple(token_ids)
-        opening = _opening(messages, tools)
-        self._openings[opening] = max(self._openings.get(opening, 0), len(messages))
+        token_ids = prompt.token_ids + tuple(sampled_ids)
+        behind = prompt.behind
+        if behind is not None and behind.end == len(behind.path.token_ids):
+            path = behind.path  # a long conversation keeps one copy of its tokens
+            path.token_ids = token_ids
+        else:
+            path = _Path(token_ids)
+        self._answered[_next_digest(prompt.digest, answer)] = Answer(number, path, len(token_ids))
+        self._openings[prompt.opening] = max(self._openings.get(prompt.opening, 0), prompt.messages)
 
-    def _break(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Break:
+    def _break(self, messages: int, opening: bytes) -> Break:
         if not self._openings:
             return Break.FIRST
-        most = self._openings.get(_opening(messages, tools))
+        most = self._openings.get(opening)
         if most is None:
             return Break.TOOLS
-        return Break.SHORTENED if len(messages) < most else Break.REWRITTEN
+        return Break.SHORTENED if messages < most else Break.REWRITTEN
 
 
-def _opening(messages: Sequence[Message], tools: Sequence[Tool]) -> bytes:
-    system = [message for message in messages if message.role == _SYSTEM]
-    return (_digests(system, tools) or [_tools_digest(tools)])[-1]
-
-
-def _digests(messages: Sequence[Message], tools: Sequence[Tool]) -> list[bytes]:
-    """Return for each message the digest of it and of all before it."""
-    digest, digests = _tools_digest(tools), []
+def _digests(head: bytes, messages: Sequence[Message]) -> list[bytes]:
+    """Return the digest of the tools, and for each message that of it and of all before it."""
+    digests = [head]
     for message in messages:
-        digest = blake2b(digest + _canonical(message), digest_size=16).digest()
-        digests.append(digest)
+        digests.append(_next_digest(digests[-1], message))
     return digests
 
 
+def _next_digest(before: bytes, message: Message) -> bytes:
+    return blake2b(before + _canonical(message), digest_size=16).digest()
+
+
 def _tools_digest(tools: Sequence[Tool]) -> bytes:
-    text = json.dumps([tool.model_dump() for tool in tools], sort_keys=True)
+    text = json.dumps([tool.model_dump() for tool in tools], sort_keys=True) if tools else ""
     return blake2b(text.encode(), digest_size=16).digest()
 
 
@@ -129,8 +160,7 @@ def _canonical(message: Message) -> bytes:
     content = message.content or ""
     if message.role == "assistant":
         content = without_thoughts(content)
-    fields = [message.role, content.strip(), calls, message.tool_call_id]
-    return json.dumps(fields, sort_keys=True).encode()
+    return repr((message.role, content.strip(), calls, message.tool_call_id)).encode()
 
 
 def _whole(message: Message) -> Message:
@@ -142,11 +172,11 @@ def _whole(message: Message) -> Message:
     return message.model_copy(update={"content": content, "reasoning_content": None, "reasoning": None})
 
 
-def _canonical_call(call: ToolCall) -> list[object]:
+def _canonical_call(call: ToolCall) -> tuple[object, ...]:
     arguments: object = call.function.arguments
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
-        except ValueError:
-            arguments = call.function.arguments
-    return [call.id, call.function.name, arguments]
+        except (ValueError, RecursionError):
+            return call.id, call.function.name, arguments
+    return call.id, call.function.name, json.dumps(arguments, sort_keys=True)

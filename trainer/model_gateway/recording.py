@@ -108,12 +108,11 @@ class Recorder:
     def add(self, answered: Answered) -> None:
         """Record an answered call."""
         number, prompt, generation = answered.number, answered.prompt, answered.generation
-        self._forest.add(
-            Call(number, prompt.token_ids, generation, prompt.because, sampling_s=answered.sampling_s)
-        )
+        call = Call(number, generation, prompt.because, sampling_s=answered.sampling_s)
+        self._forest.add(call, prompt.token_ids, prompt.behind.number if prompt.behind else None)
         self._numbers.update(dict.fromkeys(answered.ids, number))
         self._last = number
-        self._show(answered.call.messages, prompt)
+        self._show(answered.call.messages, prompt.known)
         self._lines.append(Line("assistant", answered.text))
         if self._checks(number):
             self._checked += 1
@@ -167,11 +166,10 @@ class Recorder:
             checked=self._checked,
         )
 
-    def _show(self, messages: Sequence[Message], prompt: Prompt) -> None:
+    def _show(self, messages: Sequence[Message], known: int) -> None:
         """Add the messages that a reader has not seen: those behind a known history, or all new ones."""
-        known = prompt.known
-        for place, message in enumerate(messages):
-            name = (message.role, message.content, message.tool_call_id)
-            if place >= known and (known or name not in self._shown) and message.role != "assistant":
+        for message in messages[known:]:
+            seen = (message.role, message.content, message.tool_call_id)
+            if message.role != "assistant" and (known or seen not in self._shown):
                 self._lines.append(Line(message.role, message.content or ""))
-            self._shown.add(name)
+            self._shown.add(seen)

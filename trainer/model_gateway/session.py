@@ -216,8 +216,7 @@ class Session:
         # Nothing is awaited from here on: a call is recorded as a whole, and before it is answered.
         message = self._numbered(parsed)
         shown = self._outer(message)
-        token_ids = prompt.token_ids + generation.token_ids
-        self._prompts.record(call.messages, call.tools, message, token_ids)
+        self._prompts.record(prompt, message, number, generation.token_ids)
         call_id = f"{self.id}{number:06d}"
         ids = (call_id, *(each.id or "" for each in shown.tool_calls or ()))
         seconds = self._clock() - began

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from sandbox_contract.base import JsonObject
 from sandbox_contract.messages import Message, Tool, ToolCall
@@ -23,8 +23,11 @@ KEEP_ALIVE = b": keep-alive\n\n"
 """A sign of life in a stream, which clients ignore."""
 
 
-class _Message(Message):
-    role: Literal["system", "developer", "user", "assistant", "tool"]  # type: ignore[assignment]
+def _without_developer(message: object) -> object:
+    """Return a message as it is, or with the role that chat templates have for the developer's."""
+    if isinstance(message, dict) and message.get("role") == "developer":
+        return {**message, "role": "system"}
+    return message
 
 
 class _StreamOptions(BaseModel):
@@ -35,7 +38,7 @@ class _Request(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     model: str
-    messages: tuple[_Message, ...] = Field(min_length=1)
+    messages: tuple[Annotated[Message, BeforeValidator(_without_developer)], ...] = Field(min_length=1)
     tools: tuple[Tool, ...] | None = None
     tool_choice: str | JsonObject | None = None
     response_format: JsonObject | None = None
@@ -56,7 +59,7 @@ def read(body: bytes) -> ModelCall:
         raise refused("tool_choice")
     return ModelCall(
         model=request.model,
-        messages=tuple(_plain(message) for message in request.messages),
+        messages=request.messages,
         tools=() if request.tool_choice == "none" else request.tools or (),
         max_tokens=request.max_completion_tokens or request.max_tokens,
         stop=stops_of(request.stop),
@@ -122,11 +125,6 @@ def models(name: str, context_tokens: int) -> JsonObject:
         "max_model_len": context_tokens,
     }
     return {"object": "list", "data": [model]}
-
-
-def _plain(message: _Message) -> Message:
-    role = "system" if message.role == "developer" else message.role
-    return Message.model_validate({**message.model_dump(), "role": role})
 
 
 def _head(call: ModelCall, reply: ModelReply, kind: str) -> JsonObject:

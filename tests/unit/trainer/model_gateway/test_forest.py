@@ -1,5 +1,6 @@
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,13 +16,13 @@ def call(number, prompt, sampled, because=Break.REWRITTEN, **more):
         Finish.STOP,
         (VersionSpan(0, len(sampled), 7),),
     )
-    return Call(number, tuple(prompt), generation, because, **more)
+    return Call(number, generation, because, **more), tuple(prompt)
 
 
 def forest_of(*calls):
     forest = Forest()
-    for one in calls:
-        forest.add(one)
+    for one, prompt in calls:
+        forest.add(one, prompt)
     return forest
 
 
@@ -69,6 +70,22 @@ def test_the_same_tokens_sampled_twice_are_both_recorded():
     assert sorted(trained(segment) for segment in forest.segments()) == [[2], [2, 4]]
 
 
+def test_step_rewards_are_added_up():
+    forest = forest_of(call(0, [1], [2], Break.FIRST, reward=1.0), call(1, [1, 2, 3], [4]))
+    forest.add_reward(0, 0.5, {"found": 1.0}, 0.25)
+    forest.add_reward(0, 0.25, {"found": 2.0, "lost": 1.0}, 0.25)
+    (segment,) = forest.segments()
+    assert [turn.reward for turn in segment.turns] == [1.75, 0.0]
+    assert segment.turns[0].terms == {"found": 3.0, "lost": 1.0}
+    assert segment.turns[0].sandbox_s == 0.5
+
+
+def test_a_call_behind_a_known_one_still_extends_the_longest():
+    forest = forest_of(call(0, [1], [2], Break.FIRST), call(1, [1, 2, 3], [4]))
+    forest.add(*call(2, [1, 2, 3, 4, 5], [6]), behind=0)
+    assert [segment.token_ids for segment in forest.segments()] == [(1, 2, 3, 4, 5, 6)]
+
+
 def test_a_prompt_within_another_calls_prompt_is_no_ancestor():
     forest = forest_of(call(0, [1, 2, 3, 4], [5], Break.FIRST), call(1, [1, 2], [9]))
     assert [segment.token_ids for segment in forest.segments()] == [(1, 2, 3, 4, 5), (1, 2, 9)]
@@ -76,14 +93,15 @@ def test_a_prompt_within_another_calls_prompt_is_no_ancestor():
 
 def test_a_call_that_ran_into_its_limit_is_cut():
     cut = Generation((3,), (-1.0,), Finish.LENGTH, (VersionSpan(0, 1, 0),))
-    (segment,) = forest_of(Call(0, (1,), cut, Break.FIRST)).segments()
+    (segment,) = forest_of((Call(0, cut, Break.FIRST), (1,))).segments()
     assert segment.turns[0].cut
 
 
-def test_a_history_of_more_than_a_thousand_calls_is_one_sequence():
+@pytest.mark.parametrize("known", [False, True])
+def test_a_history_of_more_than_a_thousand_calls_is_one_sequence(known):
     forest, prompt = Forest(), (1,)
     for number in range(1200):
-        forest.add(call(number, prompt, [2, 3]))
+        forest.add(*call(number, prompt, [2, 3]), behind=number - 1 if known and number else None)
         prompt = (*prompt, 2, 3, 4)
     (segment,) = forest.segments()
     assert sum(segment.loss_mask) == 2400
@@ -95,7 +113,7 @@ def agents(draw):
     calls = []
     for number in range(draw(st.integers(1, 12))):
         parent = draw(st.none() | st.sampled_from(calls)) if calls else None
-        before = () if parent is None else parent.prompt_ids + parent.generation.token_ids
+        before = () if parent is None else parent[1] + parent[0].generation.token_ids
         heard = draw(st.lists(st.integers(0, 2), min_size=0 if before else 1, max_size=3))
         said = draw(st.lists(st.integers(0, 2), min_size=1, max_size=3))
         calls.append(call(number, (*before, *heard), said))
@@ -107,7 +125,7 @@ def test_every_sampled_token_is_trained_once_in_whatever_order_calls_arrive(call
     shuffled = list(calls)
     order.shuffle(shuffled)
     segments = forest_of(*shuffled).segments()
-    sampled = sorted(token for one in calls for token in one.generation.token_ids)
+    sampled = sorted(token for one, _ in calls for token in one.generation.token_ids)
     assert sorted(token for segment in segments for token in trained(segment)) == sampled
     expected = forest_of(*calls).segments()
     assert sum(len(segment.turns) for segment in segments) == len(calls)

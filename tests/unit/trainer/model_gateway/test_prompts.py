@@ -22,10 +22,9 @@ def calling(arguments, call_id="call_0"):
 
 def answered(prompts, chat, messages, answer, tools=()):
     """Answer a call with what the model would sample for a message; the tokens so far."""
-    prompt = prompts.prompt(messages, tools)
-    token_ids = (*prompt.token_ids, *chat.turn(answer))
-    prompts.record(messages, tools, answer, token_ids)
-    return token_ids
+    prompt, sampled = prompts.prompt(messages, tools), tuple(chat.turn(answer))
+    prompts.record(prompt, answer, 0, sampled)
+    return prompt.token_ids + sampled
 
 
 def test_the_first_call_is_rendered(chat):
@@ -125,3 +124,22 @@ def test_other_tools_or_another_system_prompt_are_another_agent(chat, system, to
     prompts = Prompts(chat)
     answered(prompts, chat, [SYSTEM, QUESTION], Message(role="assistant", content="5"))
     assert prompts.prompt([system, QUESTION], tools).because is Break.TOOLS
+
+
+def test_branches_from_one_history_keep_their_own_tokens(chat):
+    prompts, answer = Prompts(chat), Message(role="assistant", content="5")
+    answered(prompts, chat, [QUESTION], answer)
+    ends = {}
+    for text in ("And 1?", "And 2?", "And 3?"):
+        more = [QUESTION, answer, Message(role="user", content=text), answer]
+        ends[text] = (more, answered(prompts, chat, more[:-1], answer))
+    for more, before in ends.values():
+        prompt = prompts.prompt([*more, QUESTION], ())
+        assert prompt.spliced
+        assert prompt.token_ids[: len(before)] == before
+
+
+def test_a_rendered_prompt_has_the_reasoning_that_the_agent_sends(chat):
+    thought = Message(role="assistant", content="5", reasoning_content="A sum.")
+    prompt = Prompts(chat).prompt([QUESTION, thought, QUESTION], ())
+    assert "<think>\nA sum.\n</think>\n\n5" in chat.decode(prompt.token_ids)
