@@ -134,10 +134,10 @@ class ChatTokenizer:
         """Return the text of tokens, special ones included."""
         return self._coder.decode(ids)
 
-    def drifted(self, token_ids: Sequence[int], start: int, end: int) -> bool:
-        """Return whether the text of ``[start, end)`` would be tokenised differently."""
-        turn = list(token_ids[start:end])
-        again = self.encode(self.decode(token_ids[max(0, start - _WINDOW) : end]))
+    def drifted(self, before: Sequence[int], turn_ids: Sequence[int]) -> bool:
+        """Return whether the text of a turn behind other tokens would be tokenised differently."""
+        turn = list(turn_ids)
+        again = self.encode(self.decode([*before[-_WINDOW:], *turn]))
         return again[len(again) - len(turn) :] != turn
 
     def _rendered(self, messages: Sequence[Message], tools: Sequence[Tool]) -> list[int]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import chain
 
 from trainer.engines.generation import Finish, Generation
 from trainer.types import Segment, Turn, VersionSpan
@@ -180,7 +181,7 @@ def _number(node: _Node) -> int:
 
 def _tokens(node: _Node) -> tuple[int, ...]:
     """Return the tokens from the root to the end of a node."""
-    return tuple(token for each in _path(node) for token in each.own)
+    return tuple(chain.from_iterable(each.own for each in _path(node)))
 
 
 def _path(leaf: _Node) -> list[_Node]:

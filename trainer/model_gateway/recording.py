@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from trainer.chat import HEAD_TOKENS
 from trainer.types import Line
 
 from .forest import Break, Call, Forest
@@ -116,10 +115,7 @@ class Recorder:
         self._lines.append(Line("assistant", answered.text))
         if self._checks(number):
             self._checked += 1
-            start = len(prompt.token_ids)
-            # A turn is checked with a few tokens before it.
-            tokens = prompt.token_ids[-HEAD_TOKENS:] + generation.token_ids
-            self._drifted += self._chat.drifted(tokens, min(start, HEAD_TOKENS), len(tokens))
+            self._drifted += self._chat.drifted(prompt.token_ids, generation.token_ids)
         self._records.append(
             CallRecord(
                 number=number,

@@ -8,33 +8,18 @@ turn after them are in no segment.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from trainer.chat import HEAD_TOKENS
-from trainer.engines.generation import Finish
 from trainer.errors import EngineError
-from trainer.types import Line, Segment, Turn, VersionSpan
+from trainer.model_gateway.forest import Call, Forest
+from trainer.types import Line
 
 if TYPE_CHECKING:
     from sandbox_contract.messages import Message, Tool
     from trainer.chat import ChatTokenizer
     from trainer.engines.generation import Generation
-
-
-@dataclass(slots=True)
-class _Draft:
-    """A segment in progress."""
-
-    token_ids: list[int] = field(default_factory=list)
-    loss_mask: list[bool] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    turns: list[Turn] = field(default_factory=list)
-
-    def extend(self, token_ids: Sequence[int], logprobs: Sequence[float] | None = None) -> None:
-        self.token_ids += token_ids
-        self.loss_mask += [logprobs is not None] * len(token_ids)
-        self.logprobs += logprobs if logprobs is not None else [0.0] * len(token_ids)
+    from trainer.types import Segment
 
 
 class Conversation:
@@ -59,12 +44,13 @@ class Conversation:
         self._exchanges: list[list[Message]] = []
         """Turns that are not forgotten: the assistant's message and the observation that followed."""
         self._tools: tuple[Tool, ...] = ()
-        self._draft = _Draft()
-        self._observation: list[int] = []
-        """Tokens after the draft's last turn."""
-        self._done: list[Segment] = []
+        self._forest = Forest()
+        self._behind: int | None = None
+        """The turn that the next one extends."""
         self._calls = 0
         self._turns = 0
+        self.prompt: tuple[int, ...] = ()
+        """All tokens before the next turn."""
         self.lines: list[Line] = []
         """All messages as text, for readers."""
         self.checked = 0
@@ -77,11 +63,6 @@ class Conversation:
         self._head, self._exchanges, self._tools = list(messages), [], tuple(tools)
         self._note(messages)
         self._rewrite()
-
-    @property
-    def prompt(self) -> tuple[int, ...]:
-        """All tokens before the next turn."""
-        return (*self._draft.token_ids, *self._observation)
 
     def room(self) -> int:
         """Return the tokens that the next turn may have; 0 if there are fewer than a turn needs."""
@@ -96,24 +77,16 @@ class Conversation:
                 f"the engine sent {len(generation.token_ids)} tokens and {len(generation.logprobs)} "
                 "log-probabilities for a turn"
             )
-        draft = self._draft
-        draft.extend(self._observation)
-        self._observation = []
-        start = len(draft.token_ids)
-        draft.extend(generation.token_ids, generation.logprobs)
-        end = len(draft.token_ids)
-        versions = tuple(
-            VersionSpan(start + span.start, start + span.end, span.version) for span in generation.versions
-        )
-        cut = generation.finish in (Finish.LENGTH, Finish.TIMEOUT)
-        draft.turns.append(Turn(start, end, versions, cut=cut, sampling_s=sampling_s))
+        prompt = self.prompt
+        self._forest.add(Call(self._turns, generation, sampling_s=sampling_s), prompt, self._behind)
+        self.prompt = prompt + generation.token_ids
+        self._behind = self._turns
         if self._checks(self._turns):
             self.checked += 1
-            self.drifted += self._chat.drifted(draft.token_ids, start, end)
+            self.drifted += self._chat.drifted(prompt, generation.token_ids)
         self._turns += 1
         text = self._chat.said(generation.token_ids)
-        head = draft.token_ids[max(0, start - HEAD_TOKENS) : start]
-        message = self._chat.parse(text, self._calls, tools=self._tools, prompt=head)
+        message = self._chat.parse(text, self._calls, tools=self._tools, prompt=prompt[-HEAD_TOKENS:])
         self._calls += len(message.tool_calls or ())
         self._exchanges.append([message])
         self.lines.append(Line("assistant", text))
@@ -121,8 +94,7 @@ class Conversation:
 
     def add_reward(self, reward: float, terms: dict[str, float], sandbox_s: float) -> None:
         """Record reward and metrics of the last turn."""
-        turn = self._draft.turns[-1]
-        self._draft.turns[-1] = replace(turn, reward=reward, terms=terms, sandbox_s=sandbox_s)
+        self._forest.add_reward(self._turns - 1, reward, terms, sandbox_s)
 
     def add_observation(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> None:
         """Add the observation after the last turn, with the tools if they change."""
@@ -133,7 +105,7 @@ class Conversation:
         if changed and self._chat.tells_tools:
             self._rewrite()
             return
-        self._observation = self._chat.continuation(messages, self._draft.token_ids[-1])
+        self.prompt += tuple(self._chat.continuation(messages, self.prompt[-1]))
 
     def note(self, messages: Sequence[Message]) -> None:
         """Record messages without a turn after them, for readers only."""
@@ -141,19 +113,18 @@ class Conversation:
 
     def segments(self) -> tuple[Segment, ...]:
         """Return all segments with a turn."""
-        return (*self._done, *_segment(self._draft))
+        return self._forest.segments()
 
     def _note(self, messages: Sequence[Message]) -> None:
         self.lines += [Line(message.role, message.content or "") for message in messages]
 
     def _left(self) -> int:
-        return self._context - len(self._draft.token_ids) - len(self._observation)
+        return self._context - len(self.prompt)
 
     def _rewrite(self) -> None:
-        """Begin a segment with the current history."""
-        self._done += _segment(self._draft)
-        self._draft = _Draft()
-        self._observation = self._opening(self._exchanges)
+        """Render the current history anew, which begins a segment."""
+        self.prompt = tuple(self._opening(self._exchanges))
+        self._behind = None
 
     def _opening(self, exchanges: Sequence[Sequence[Message]]) -> list[int]:
         history = [message for exchange in exchanges for message in exchange]
@@ -172,12 +143,3 @@ class Conversation:
                 self._exchanges = list(exchanges)
                 self._rewrite()
                 return
-
-
-def _segment(draft: _Draft) -> tuple[Segment, ...]:
-    """Return the finished segment; none without a turn."""
-    if not draft.turns:
-        return ()
-    return (
-        Segment(tuple(draft.token_ids), tuple(draft.loss_mask), tuple(draft.logprobs), tuple(draft.turns)),
-    )

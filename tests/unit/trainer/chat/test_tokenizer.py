@@ -181,17 +181,17 @@ def test_drift_is_found_in_the_middle_of_a_conversation() -> None:
     head = chat.opening([TASK])
     for text, drifts in (("Submitted.", False), ("print(3)", False)):
         ids = [*head, *chat.turn(text)]
-        assert chat.drifted(ids, len(head), len(ids)) is drifts
+        assert chat.drifted(ids[: len(head)], ids[len(head) :]) is drifts
     spelt = [chat.encode(letter)[0] for letter in "Submitted."]
     ids = [*head, *spelt, chat.stop_ids[0]]
-    assert chat.drifted(ids, len(head), len(ids))
+    assert chat.drifted(ids[: len(head)], ids[len(head) :])
 
 
 def test_half_a_character_is_drift_and_no_error() -> None:
     chat = tiny_chat("bytes")
     half = chat.encode("é")[:1]
     assert chat.said([*half, chat.stop_ids[0]]) == "\N{REPLACEMENT CHARACTER}"
-    assert chat.drifted(half, 0, 1)
+    assert chat.drifted([], half[:1])
 
 
 def test_lone_surrogates_are_written_as_a_question_mark() -> None:
