@@ -3,7 +3,8 @@
 Ray, vLLM and torch load native libraries that do not always survive each other's end. A test file that starts
 Ray therefore gets a process of its own, and the other files share one for each part of the product: a process
 that dies ends the tests of one group only, and the group is named. Two groups run at a time, if possible one
-that starts Ray beside one that does not; the output of a group is printed when the group has ended.
+that starts Ray beside one that does not. The output of a group is printed when the group has ended; until
+then a line every 30 s says how far each group is and which test runs.
 
 Words are passed to pytest: paths choose the tests, and all else goes to each group. The environments are set
 up before the tests; those that are missing are listed at the end, after the times of the groups. The exit
@@ -23,7 +24,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,6 +47,7 @@ LEDGER = "tests.harness.ledger"
 
 EXIT_NOTHING_RAN = 5
 STOPS_EARLY = re.compile(r"-x|--exitfirst|--maxfail.*|--stepwise|--sw")
+PROGRESS_S = 30.0
 MOST_JOBS = 2
 """More groups at a time would need the memory of more engines and Ray clusters."""
 
@@ -64,12 +66,29 @@ class Group:
     cpu_seconds: float = 0.0
     """Of the process and of the descendants that it waited for."""
     status: int | None = None
-    """Exit status of pytest; None before the group has run."""
+    """Exit status of pytest; None before the group has ended."""
+    began: float = 0.0
+    """Time of the monotonic clock."""
+    ledger: Path | None = None
+    """The file of its events, while it runs."""
 
     @property
     def passed(self) -> bool:
         """Whether no test failed and the process did not crash."""
         return self.status in (0, EXIT_NOTHING_RAN) and not self.failed and not self.crash
+
+    def progress(self) -> str:
+        """Return a line that says how far the group is and which test runs."""
+        events = read_events(self.ledger) if self.ledger is not None else []
+        counts = Counter(event["event"] for event in events)
+        last = events[-1] if events else {"event": "", "test": ""}
+        running = last["test"] if last["event"] == "start" else "between two tests"
+        if not counts["start"]:
+            running = "no test has begun"
+        elif counts["finished"]:
+            running = "all tests have ended, and its process has not"
+        figures = f"{counts['passed']} passed, {counts['failed']} failed"
+        return f"{self.name}: {time.monotonic() - self.began:.0f} s, {figures}; {running}"
 
 
 def main(words: list[str], root: Path = ROOT) -> int:
@@ -78,7 +97,7 @@ def main(words: list[str], root: Path = ROOT) -> int:
     targets, passed_on = split_targets(rest, root)
     groups = group_files(targets, root)
     notes = set_up_environments() if options.environments else []
-    Schedule(groups, passed_on, root).run(options.jobs)
+    Schedule(groups, passed_on, root).run(options.jobs, options.progress)
     print_report(groups, missing_environments(notes) if options.environments else [])
     nothing_ran = all(group.status in (None, EXIT_NOTHING_RAN) for group in groups)
     return 0 if all(group.passed for group in groups) and not nothing_ran else 1
@@ -105,6 +124,13 @@ def read_words(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
         metavar="N",
         default=min(MOST_JOBS, os.cpu_count() or 1),
         help="number of groups that run at a time (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--progress",
+        type=float,
+        metavar="SECONDS",
+        default=PROGRESS_S,
+        help="time between two lines of progress (default: %(default)g); one job prints its output at once",
     )
     return parser.parse_known_args(words)
 
@@ -152,16 +178,27 @@ class Schedule:
         self._running: list[Group] = []
         self._lock = threading.Lock()
 
-    def run(self, jobs: int) -> None:
-        """Run the groups in so many threads."""
+    def run(self, jobs: int, progress_s: float) -> None:
+        """Run the groups in so many threads; print progress if their output is captured."""
         jobs = max(1, min(jobs, len(self._groups)))
+        captured = jobs > 1
         with ThreadPoolExecutor(jobs) as threads:
             try:
-                for done in [threads.submit(self._run_pending, jobs > 1) for _ in range(jobs)]:
-                    done.result()
+                waiting = {threads.submit(self._run_pending, captured) for _ in range(jobs)}
+                while waiting:
+                    done, waiting = wait(waiting, timeout=progress_s, return_when=FIRST_COMPLETED)
+                    for each in done:
+                        each.result()
+                    if captured and not done:
+                        self._print_progress()
             except BaseException:  # Ctrl-C ends the groups that run; no other is to start
                 self._pending.clear()
                 raise
+
+    def _print_progress(self) -> None:
+        with self._lock:
+            for group in self._running:
+                print(f"-- {group.progress()}", flush=True)
 
     def _run_pending(self, captured: bool) -> None:
         while (group := self._next()) is not None:
@@ -182,6 +219,7 @@ class Schedule:
             group = next((each for each in self._pending if each.starts_ray not in kinds), self._pending[0])
             self._pending.remove(group)
             self._running.append(group)
+            group.began = time.monotonic()
             number = len(self._groups) - len(self._pending)
             print(f"\n== tests {number} of {len(self._groups)}: {group.name}", flush=True)
             return group
@@ -189,10 +227,10 @@ class Schedule:
 
 def run_group(group: Group, options: list[str], root: Path, captured: bool) -> str:
     """Run the tests of a group in a process; return its output, or "" if it went to the terminal."""
-    began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tests-") as folder:
         ledger = Path(folder) / "ledger.jsonl"
         ledger.touch()
+        group.ledger = ledger
         # With -X, and not by an environment variable, which the programs under test would inherit.
         command = [sys.executable, "-X", "faulthandler", "-m", "pytest", "-p", LEDGER]
         variables = {**os.environ, "TEST_LEDGER": str(ledger)}
@@ -209,11 +247,20 @@ def run_group(group: Group, options: list[str], root: Path, captured: bool) -> s
             process.returncode = group.status = os.waitstatus_to_exitcode(status)
             output.seek(0)
             printed = output.read()
-        events = [json.loads(line) for line in ledger.read_text(encoding="utf-8").splitlines()]
-    group.seconds = time.monotonic() - began
+        events = read_events(ledger)
+    group.seconds = time.monotonic() - group.began
     group.cpu_seconds = usage.ru_utime + usage.ru_stime
     count_events(group, group.status, events)
     return printed
+
+
+def read_events(ledger: Path) -> list[dict[str, str]]:
+    """Return the events of a ledger so far; none if the group has just ended and the file is gone."""
+    try:
+        text = ledger.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
 def count_events(group: Group, status: int, events: list[dict[str, str]]) -> None:

@@ -26,24 +26,36 @@ STARTS_RAY = (
 
 
 @pytest.fixture
-def project(tmp_path):
-    """Writes test files; runs them as ``make test`` does, with the words."""
+def start(tmp_path):
+    """Write test files, and start a process that runs them as ``make test`` does, with the words."""
 
-    def run(files, *words):
+    def start(files, *words):
         (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\nmarkers = ['ray']\n")
         for name, text in files.items():
             path = tmp_path / "tests" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        return subprocess.run(
+        return subprocess.Popen(
             [sys.executable, "-c", SCRIPT, *words],
             cwd=tmp_path,
-            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
-            capture_output=True,
+            # No test here needs a plugin, and to load those that are installed takes most of a start.
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=120,
-            check=False,
         )
+
+    return start
+
+
+@pytest.fixture
+def project(start):
+    """Write test files, and run them to the end."""
+
+    def run(files, *words):
+        with start(files, *words) as process:
+            stdout, stderr = process.communicate(timeout=120)
+        return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
     return run
 
@@ -132,6 +144,16 @@ def test_the_outputs_of_groups_that_run_at_a_time_do_not_mix(project):
     said = [line for line in lines if line in ("unit", "contract")]
     assert len(said) >= 98  # pytest writes the first of each behind the name of the file
     assert sum(one != another for one, another in itertools.pairwise(said)) == 1
+
+
+def test_progress_of_a_group_that_has_not_ended_names_the_test_that_runs(start, tmp_path):
+    files = {"contract/test_a.py": PASSING + meeting("begun", "told"), "unit/test_b.py": PASSING}
+    with start(files, "--jobs", "2", "--progress", "0.05") as process:
+        progress = (line for line in process.stdout if line.startswith("-- contract: "))
+        assert any("1 passed, 0 failed; tests/contract/test_a.py::test_meets" in line for line in progress)
+        (tmp_path / "told").touch()
+        stdout, _ = process.communicate(timeout=120)
+    assert stdout.splitlines()[-1] == "3 passed, 0 failed, 0 skipped"
 
 
 def test_times_of_groups_are_printed_at_the_end(project):
