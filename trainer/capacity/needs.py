@@ -90,7 +90,8 @@ def needs_of(config: RunConfig, folder: Path, machine: Machine) -> Needs:
             "algorithm": config.algorithm.model_copy(update={"advantage": Grpo()}),
         }
     )
-    shape, base = shape_of(folder, config.learner_settings), shape_of(folder, plain.learner_settings)
+    shape = shape_of(folder, config.learner_settings)
+    base = shape if plain == config else shape_of(folder, plain.learner_settings)
     text = AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config()
     positions = positions_of(folder)
     context = config.rollout.max_context_tokens or positions

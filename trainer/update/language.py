@@ -31,7 +31,9 @@ def computes_in_half(learner: LearnerConfig, device: torch.device) -> bool:
     return learner.dtype == "bfloat16" or (learner.dtype == "auto" and device.type == "cuda")
 
 
-def make_language(folder: Path, settings: LearnerSettings, *, half: bool) -> PreTrainedModel:
+def make_language(
+    folder: Path, settings: LearnerSettings, *, half: bool, initial: bool = True
+) -> PreTrainedModel:
     """Return the language model of a folder, with its weights on the meta device.
 
     Adapters are on the CPU, initialised from the run's seed, identical on every rank.
@@ -40,6 +42,7 @@ def make_language(folder: Path, settings: LearnerSettings, *, half: bool) -> Pre
         folder: the model's folder.
         settings: of the learner.
         half: passes are in bfloat16; frozen weights may then be kept in it too.
+        initial: give adapters their initial values; otherwise they are on the meta device as well.
 
     Raises:
         ConfigError: the folder holds no model that can be trained as configured.
@@ -54,7 +57,7 @@ def make_language(folder: Path, settings: LearnerSettings, *, half: bool) -> Pre
     if learner.lora is not None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
-            _adapt(language, peft_config(learner.lora, str(folder)))
+            _adapt(language, peft_config(learner.lora, str(folder)), initial=initial)
         _keep_base(language, learner.lora, half=half)
     if learner.gradient_checkpointing:
         language.gradient_checkpointing_enable({"use_reentrant": False})
@@ -73,13 +76,13 @@ def peft_config(config: LoraConfig, base: str) -> PeftLoraConfig:
     )
 
 
-def _adapt(language: PreTrainedModel, config: PeftLoraConfig) -> None:
-    """Add adapters with PEFT's initial values; PEFT alone would leave them on the meta device."""
+def _adapt(language: PreTrainedModel, config: PeftLoraConfig, *, initial: bool) -> None:
+    """Add adapters, which PEFT leaves on the meta device; with ``initial``, give them PEFT's first values."""
     try:
         with warnings.catch_warnings():
             # PEFT sets ranks for fused experts, and then warns that "all-linear" does not cover them
             warnings.filterwarnings("ignore", "The following (rank|alpha)_pattern keys", RuntimeWarning)
-            inject_adapter_in_model(config, language)
+            inject_adapter_in_model(config, language, low_cpu_mem_usage=not initial)
     except ValueError as error:
         raise ConfigError(f"learner.lora: {str(error).partition(chr(10))[0]}") from error
     if any(isinstance(layer, ParamWrapper) for layer in language.modules()):
@@ -88,7 +91,7 @@ def _adapt(language: PreTrainedModel, config: PeftLoraConfig) -> None:
             f"model of type {language.config.model_type}, which adapters do not support; "
             'name other layers, such as targets=["q_proj", "k_proj", "v_proj", "o_proj"]'
         )
-    for layer in language.modules():
+    for layer in language.modules() if initial else ():
         if isinstance(layer, LoraLayer):
             for part in (layer.lora_A, layer.lora_B):
                 part.to_empty(device="cpu")

@@ -151,7 +151,8 @@ class RankMemory:
 def shape_of(folder: Path, settings: LearnerSettings) -> ModelShape:
     """Return the shape of the model that a run trains, without loading its weights. Raises ConfigError."""
     device = torch.device("cuda" if settings.learner.gpus else "cpu")
-    language = make_language(folder, settings, half=computes_in_half(settings.learner, device))
+    half = computes_in_half(settings.learner, device)
+    language = make_language(folder, settings, half=half, initial=False)
     core = nn.ModuleList([language])
     if settings.algorithm.needs_values:
         with torch.device("meta"):
