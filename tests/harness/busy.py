@@ -17,13 +17,13 @@ __all__ = ["ON_A_BUSY_CPU", "ON_A_QUIET_CPU", "busy_cpu", "come_first"]
 
 _PINNED = ("taskset", "-c", str(min(os.sched_getaffinity(0))))
 ON_A_BUSY_CPU = _PINNED
-"""What runs so gets a fifteenth of a processor while ``busy_cpu`` lasts."""
+"""What runs so gets at most a fifth of a processor while ``busy_cpu`` lasts."""
 ON_A_QUIET_CPU = ("nice", "-n", "-20")
 """What runs so comes before all others; for root."""
 
 
 @contextlib.contextmanager
-def busy_cpu(others: int = 14) -> Iterator[None]:
+def busy_cpu(others: int = 4) -> Iterator[None]:
     """Keep the processor of ``ON_A_BUSY_CPU`` busy with ``others``."""
     # In sessions of their own: kernels may share processors out by session first. They end with the
     # tests, which may be killed before the block is over.

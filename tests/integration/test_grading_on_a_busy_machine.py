@@ -30,7 +30,7 @@ SPINS = "def add(a, b):\n    while True: pass\n"
 
 @pytest.fixture(scope="module")
 def box() -> Iterator[RunnerBox]:
-    """A box that gets a fifteenth of a processor."""
+    """A box that gets a fifth of a processor."""
     world = CATALOG.spec.world_module
     with (
         runner_box(world, agent_code=True, patience_s=120, command=ON_A_BUSY_CPU) as started,

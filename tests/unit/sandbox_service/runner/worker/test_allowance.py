@@ -51,13 +51,17 @@ def test_what_is_computed_on_many_processors_is_charged_as_time_that_passed() ->
 
 
 @pytest.fixture(scope="module")
-def busy_box(drop: bool) -> Iterator[RunnerBox]:
-    """A box that gets a fifteenth of a processor."""
-    with (
-        runner_box("tests.fakes.agent_world", drop=drop, agent_code=True, command=ON_A_BUSY_CPU) as box,
-        busy_cpu(),
-    ):
+def pinned_box(drop: bool) -> Iterator[RunnerBox]:
+    """A box on the processor that ``busy_cpu`` keeps busy."""
+    with runner_box("tests.fakes.agent_world", drop=drop, agent_code=True, command=ON_A_BUSY_CPU) as box:
         yield box
+
+
+@pytest.fixture
+def busy_box(pinned_box: RunnerBox) -> Iterator[RunnerBox]:
+    """A box that gets a fifth of a processor during a test."""
+    with busy_cpu():
+        yield pinned_box
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +77,8 @@ def quiet_box(drop: bool) -> Iterator[RunnerBox]:
 @pytest.mark.parametrize(
     "call",
     [
-        {"do": "python", "code": COMPUTE.format(seconds=0.3)},
-        {"do": "shell", "command": SCRIPT.format(code=COMPUTE.format(seconds=0.3).replace("\n", "\n"))},
+        {"do": "python", "code": COMPUTE.format(seconds=0.4)},
+        {"do": "shell", "command": SCRIPT.format(code=COMPUTE.format(seconds=0.4).replace("\n", "\n"))},
     ],
     ids=["cell", "command"],
 )
