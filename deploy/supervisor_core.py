@@ -34,7 +34,13 @@ class NodeSupervisor:
     async def start(self) -> None:
         """Open the sandboxes and the store, then start. The caller calls ``close``, also after a failure."""
         config, name = self._config, self._options.name
-        factory = await open_factory(config.sandbox, name, config.deadline.start_s, secret_paths(config))
+        factory = await open_factory(
+            config.sandbox,
+            name,
+            config.deadline.start_s,
+            secret_paths(config),
+            config.agents.packages,
+        )
         self._owned.push_async_callback(factory.close)
         if not factory.is_boundary and not is_loopback(config.server.host):
             detail = f"{factory.kind} sandboxes are not a security boundary and are served on loopback only"

@@ -210,6 +210,7 @@ ERROR_CLASSES: Mapping[ErrorCode, type[SandboxError]] = MappingProxyType(
         ErrorCode.STEP_INDEX_MISMATCH: ConflictError,
         ErrorCode.FORK_UNSUPPORTED: ConflictError,
         ErrorCode.AGENTS_UNSUPPORTED: ConflictError,
+        ErrorCode.UNKNOWN_AGENT_PACKAGE: NotFoundError,
         ErrorCode.MODEL_ENDPOINT_FORBIDDEN: AuthenticationError,
         ErrorCode.MODEL_ENDPOINT_UNSUPPORTED: ConflictError,
         ErrorCode.FILES_UNSUPPORTED: ConflictError,

@@ -143,6 +143,7 @@ class SandboxClient:
         command: Sequence[str],
         *,
         environment: Mapping[str, str] | None = None,
+        package: str | None = None,
         model_endpoint: str | None = None,
         timeout_s: float | None = None,
         output_bytes: int | None = None,
@@ -151,7 +152,14 @@ class SandboxClient:
         """Run a command as an agent in the instance's workspace, until it exits or its time is over."""
         return self._sender.send(
             _calls.run_agent(
-                instance_id, command, environment, model_endpoint, timeout_s, output_bytes, idempotency_key
+                instance_id,
+                command,
+                environment,
+                package,
+                model_endpoint,
+                timeout_s,
+                output_bytes,
+                idempotency_key,
             )
         )
 

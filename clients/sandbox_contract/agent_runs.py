@@ -20,6 +20,8 @@ Endpoint = Annotated[
 ]
 """``host:port``; an IPv6 address in brackets."""
 
+PackageName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+
 VariableName = Annotated[str, StringConstraints(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
@@ -33,6 +35,9 @@ class RunAgentRequest(Request):
     environment: Annotated[dict[VariableName, Word], Field(max_length=256)] = {}
     """Environment variables beside ``HOME``, ``PATH``, ``LANG`` and ``USER``, which they replace. The
     trajectory has a fingerprint of each value."""
+    package: PackageName | None = None
+    """A package of the service's settings whose programs and modules the command finds: the folder is in
+    ``PYTHONPATH``, its ``bin`` in ``PATH``, and ``{package}`` in words and values stands for it."""
     model_endpoint: Endpoint | None = None
     """``host:port`` of the HTTP server that the agent may reach, and nothing else; the service's settings
     must allow it. In words of the command and values of variables ``{model_endpoint}`` stands for the address

@@ -66,6 +66,7 @@ class ErrorCode(str, Enum):
     STEP_INDEX_MISMATCH = "step_index_mismatch"
     FORK_UNSUPPORTED = "fork_unsupported"
     AGENTS_UNSUPPORTED = "agents_unsupported"
+    UNKNOWN_AGENT_PACKAGE = "unknown_agent_package"
     MODEL_ENDPOINT_FORBIDDEN = "model_endpoint_forbidden"
     MODEL_ENDPOINT_UNSUPPORTED = "model_endpoint_unsupported"
     FILES_UNSUPPORTED = "files_unsupported"
@@ -136,6 +137,7 @@ ERROR_SPECS: Mapping[ErrorCode, ErrorSpec] = MappingProxyType(
         ErrorCode.STEP_INDEX_MISMATCH: _request(409, "The instance is at another step"),
         ErrorCode.FORK_UNSUPPORTED: _request(409, "Instances of this environment cannot be forked"),
         ErrorCode.AGENTS_UNSUPPORTED: _request(409, "Instances of this environment run no agents"),
+        ErrorCode.UNKNOWN_AGENT_PACKAGE: _request(404, "There is no such agent package"),
         ErrorCode.MODEL_ENDPOINT_FORBIDDEN: _request(403, "The service does not allow this model endpoint"),
         ErrorCode.MODEL_ENDPOINT_UNSUPPORTED: _request(
             409, "Boxes of this machine have no network of their own, and so cannot reach a model endpoint"

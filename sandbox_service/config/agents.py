@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, StringConstraints
 
 from sandbox_settings import Branch
 
@@ -31,6 +32,7 @@ def _parse(rule: str) -> tuple[str, range]:
 
 
 EndpointRule = Annotated[str, AfterValidator(_checked)]
+PackageName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 
 
 class AgentsConfig(Branch):
@@ -38,6 +40,9 @@ class AgentsConfig(Branch):
 
     model_endpoints: tuple[EndpointRule, ...] = ()
     """Endpoints that requests may name: ``host:port``, ``host:first-last`` or ``host:*``; by default none."""
+
+    packages: dict[PackageName, Path] = {}
+    """Folders by the names under which requests use them, read-only in boxes that run agents."""
 
     def allows(self, endpoint: str) -> bool:
         """Return whether requests may name the endpoint ``host:port``. Hosts are compared as texts."""

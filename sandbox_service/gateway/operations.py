@@ -153,6 +153,7 @@ RUN_AGENT = Operation(
         *ON_INSTANCE,
         *_KEYED,
         ErrorCode.AGENTS_UNSUPPORTED,
+        ErrorCode.UNKNOWN_AGENT_PACKAGE,
         ErrorCode.MODEL_ENDPOINT_FORBIDDEN,
         ErrorCode.MODEL_ENDPOINT_UNSUPPORTED,
         ErrorCode.INSTANCE_FINISHED,

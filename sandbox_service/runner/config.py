@@ -7,6 +7,9 @@ from typing import Any
 
 from sandbox_service.runner.kernel.privileges import ProcessLimits
 
+AGENT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""``PATH`` of agent processes."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunnerConfig:
@@ -46,6 +49,8 @@ class RunnerConfig:
 
     own_network: bool = False
     """Whether the box's loopback is its own, so that agents may be given ports on it."""
+    agent_packages: dict[str, str] = field(default_factory=dict)
+    """Folders of agents' packages, by name."""
     private_folders: dict[str, str] = field(default_factory=dict)
     """Folders that each instance gets to itself, with the mount options of their tmpfs; empty where the
     runner may not mount, or the box has one instance."""

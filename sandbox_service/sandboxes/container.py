@@ -7,8 +7,8 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from sandbox_service.telemetry import get_logger
 
 from .box import Box
 from .hardening import (
+    BOX_AGENTS,
     BOX_CODE,
     BOX_DATA,
     BOX_PACKAGES,
@@ -126,6 +127,18 @@ class ContainerBody:
         self._on_removed()
 
 
+@dataclass(frozen=True, slots=True)
+class ContainerChoices:
+    """What an operator may choose for all containers."""
+
+    runtime: str | None = None
+    """runc, runsc or kata; None for the engine's default."""
+    image_prefix: str = ""
+    """Registry and path before image names."""
+    agent_packages: Mapping[str, Path] = field(default_factory=dict)
+    """Folders with packages of agents, by name."""
+
+
 class ContainerFactory:
     """Makes hardened containers on one node's Docker engine."""
 
@@ -141,17 +154,18 @@ class ContainerFactory:
         limits: SandboxLimits,
         *,
         start_timeout_s: float = 60.0,
-        runtime: str | None = None,
-        image_prefix: str = "",
+        choices: ContainerChoices | None = None,
     ) -> None:
+        choices = choices or ContainerChoices()
         self._engine = engine
         self._facts = facts
         self._state = state
         self._node = node
         self._limits = limits
         self._start_timeout_s = start_timeout_s
-        self._runtime = runtime
-        self._image_prefix = image_prefix
+        self._runtime = choices.runtime
+        self._image_prefix = choices.image_prefix
+        self._agent_packages = choices.agent_packages
         self.uid_ranges = UidRanges(node)
         self._references: dict[str, str] = {}
         self._left: set[str] = set()
@@ -196,8 +210,9 @@ class ContainerFactory:
             address_space_mib=None,
             file_mib=limits.workspace_mib,
         )
-        provided = (BOX_PACKAGES, BOX_DATA) if spec.provisions is not None else (None, None)
-        places = BoxFolders(WORKSPACE, SCRATCH, *provided)
+        own, data = (BOX_PACKAGES, BOX_DATA) if spec.provisions is not None else (None, None)
+        packages = {name: f"{BOX_AGENTS}/{name}" for name in request.agent_packages}
+        places = BoxFolders(WORKSPACE, SCRATCH, own, data, packages)
         config = configure(spec, places, _MAPPED_UIDS if self._maps_users else uids, bounds)
         box = Box(body, config, self._start_timeout_s, on_event, on_death)
         # Opened last: ``open`` removes the box and gives back its user ids when it fails.
@@ -221,6 +236,7 @@ class ContainerFactory:
 
     def _request(self, spec: EnvironmentSpec, folder: Path, limits: SandboxLimits) -> ContainerRequest:
         data = spec.provisions.operator_data if spec.provisions is not None else None
+        packages = self._agent_packages if spec.runs_agents else {}
         return ContainerRequest(
             image=self._references[spec.name],
             command=interpreter_arguments(BOX_CODE, f"{BOX_SOCKET_DIR}/{SOCKET_NAME}", spec),
@@ -228,6 +244,7 @@ class ContainerFactory:
             labels={NODE_LABEL: self._node, ENVIRONMENT_LABEL: spec.name},
             limits=limits,
             data_dir=str(data) if data is not None else None,
+            agent_packages={name: str(path) for name, path in packages.items()},
             runtime=self._runtime,
             socket_group=self._socket_group(),
         )

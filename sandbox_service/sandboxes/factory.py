@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.errors import ServiceError
 from sandbox_service.telemetry import get_logger
 
+from .agent_packages import check_packages
 from .base import SandboxLimits
 from .state import StateDir
 
@@ -35,14 +37,20 @@ MOUNT_RACES = (((1, 1, 12), (1, 2, 8)), ((1, 3, 0), (1, 3, 3)))
 
 
 async def open_factory(
-    config: SandboxConfig, node: str, start_timeout_s: float = 60.0, secret: Sequence[Path] = ()
+    config: SandboxConfig,
+    node: str,
+    start_timeout_s: float = 60.0,
+    secret: Sequence[Path] = (),
+    agent_packages: Mapping[str, Path] = MappingProxyType({}),
 ) -> SandboxFactory:
     """Return the factory that the configuration asks for.
 
     ``node`` names this supervisor on this machine: it labels what the factory makes, and ``sweep`` removes
-    only those. ``secret`` are files and folders that process boxes must not see. Raises
-    ServiceError(SANDBOX_FAILED) when ``docker`` is configured and no engine answers.
+    only those. ``secret`` are files and folders that process boxes must not see, ``agent_packages`` folders
+    that agents use. Raises ServiceError(SANDBOX_FAILED) when ``docker`` is configured and no engine answers,
+    or when agents could not read a package.
     """
+    check_packages(agent_packages)
     limits = SandboxLimits(**config.limits.model_dump())
     engine = await _engine_for(config)
     if engine is None:
@@ -55,8 +63,9 @@ async def open_factory(
             start_timeout_s=start_timeout_s,
             instances_per_box=config.process_instances_per_box,
             secret=secret,
+            agent_packages=agent_packages,
         )
-    from .container import ContainerFactory
+    from .container import ContainerChoices, ContainerFactory
 
     try:
         facts = await engine.facts()
@@ -74,8 +83,7 @@ async def open_factory(
         node,
         limits,
         start_timeout_s=start_timeout_s,
-        runtime=config.docker_runtime,
-        image_prefix=config.image_prefix,
+        choices=ContainerChoices(config.docker_runtime, config.image_prefix, agent_packages),
     )
 
 

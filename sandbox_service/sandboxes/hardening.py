@@ -9,7 +9,7 @@ read and tested without an engine.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from .seccomp import seccomp_profile
@@ -25,6 +25,8 @@ BOX_CODE = "/opt/sandbox"
 BOX_PACKAGES = "/opt/environment/packages"
 BOX_DATA = "/opt/environment/data"
 """The packages and data of the environment; agents cannot enter the folder above."""
+BOX_AGENTS = "/opt/agents"
+"""The packages of agents, each in a folder of its name."""
 BOX_PYTHON = "/opt/sandbox/python3"
 """The image's interpreter, wherever its base has it; a link that the Dockerfile makes."""
 BOX_SOCKET_DIR = "/run/sandbox"
@@ -85,6 +87,8 @@ class ContainerRequest:
     limits: SandboxLimits
     data_dir: str | None = None
     """The operator's data, mounted read-only at BOX_DATA."""
+    agent_packages: Mapping[str, str] = field(default_factory=dict)
+    """Folders of the host by the names under which they are mounted read-only below BOX_AGENTS."""
     runtime: str | None = None
     """runc, runsc or kata; None for the engine's default."""
     socket_group: int | None = None
@@ -171,6 +175,11 @@ def _mounts(request: ContainerRequest) -> list[Json]:
         source = request.data_dir
         mounts.append(
             {"Type": "bind", "Source": source, "Target": BOX_DATA, "ReadOnly": True, "BindOptions": private}
+        )
+    for name, source in sorted(request.agent_packages.items()):
+        target = f"{BOX_AGENTS}/{name}"
+        mounts.append(
+            {"Type": "bind", "Source": source, "Target": target, "ReadOnly": True, "BindOptions": private}
         )
     return mounts
 

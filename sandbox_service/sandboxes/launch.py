@@ -46,6 +46,8 @@ class BoxFolders:
     """The environment's packages."""
     data: str | None = None
     """The environment's data."""
+    agent_packages: dict[str, str] = field(default_factory=dict)
+    """Packages of agents, by name."""
     private_folders: dict[str, str] = field(default_factory=dict)
     """Folders that each instance has to itself, with mount options; empty where the runner may not mount."""
 
@@ -69,6 +71,7 @@ class RunnerSettings:
     limits: RunnerLimits
     system_calls: str
     own_network: bool
+    agent_packages: dict[str, str]
     private_folders: dict[str, str]
 
     def body(self) -> dict[str, object]:
@@ -125,5 +128,6 @@ def configure(
         limits=limits,
         system_calls=(system_calls or b"").hex(),
         own_network=own_network,
+        agent_packages=places.agent_packages,
         private_folders=places.private_folders,
     )

@@ -12,8 +12,8 @@ import asyncio
 import os
 import shlex
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 INSIDE = Path("/mnt")
 """The path of a box's folder inside; the private tmpfs may hide its real path."""
 WORKSPACES = INSIDE / "workspaces"
+AGENTS = INSIDE / "agents"
+"""The packages of agents, each in a folder of its name."""
 _PROBE_S = 5.0
 _EMPTY = "nosuid,nodev,noexec,size=4k,nr_inodes=32,mode=755"
 
@@ -46,6 +48,8 @@ class Enclosure:
     """The user id of the environment's processes; None where all processes have one."""
     hidden: tuple[Path, ...] | None = None
     """Places to cover; None where neither places nor other users' processes can be hidden."""
+    agent_packages: Mapping[str, Path] = field(default_factory=dict)
+    """Folders by the names that they have in AGENTS."""
 
     def around(self, command: Sequence[str]) -> list[str]:
         """Return the command that starts ``command`` in the namespaces."""
@@ -77,6 +81,9 @@ class Enclosure:
             if self.provisions.operator_data is not None:
                 data = self.box / "environment" / "data"
                 lines.append(_bind(self.provisions.operator_data, data, whole=False))
+        for name, folder in sorted(self.agent_packages.items()):
+            place = self.box / "agents" / name
+            lines += [f"mkdir {_quoted(place)}", _bind(folder, place, whole=False), _read_only(place)]
         prefix = prefix_of(interpreter)
         around_prefix = [path for path in self.hidden or () if prefix.is_relative_to(path)]
         if around_prefix:
@@ -104,6 +111,14 @@ def _bind(source: Path, target: Path, *, whole: bool = True) -> str:
     """Return the command of a bind mount; with ``whole``, of the mounts below the source too."""
     # From the working directory, since root of another user namespace may enter a path that it cannot name.
     return f"cd {_quoted(source)} && mount -c {'--rbind' if whole else '--bind'} . {_quoted(target)}"
+
+
+def _read_only(path: Path) -> str:
+    """Return the command that makes a bind mount read-only."""
+    # In a user namespace noexec must stay where the file system has it, and may not be assumed elsewhere.
+    place = _quoted(path)
+    remount = "mount -c -o remount,bind,ro,nosuid,nodev"
+    return f"{remount} {place} 2>/dev/null || {remount},noexec {place}"
 
 
 def _cover(path: Path, options: str) -> str:

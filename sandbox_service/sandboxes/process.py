@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sandbox_service.environments.digests import digest
@@ -22,7 +23,7 @@ from .covers import coverable
 from .hardening import SCRATCH
 from .host import detect_host
 from .launch import BoxFolders, RunnerLimits, configure, interpreter_arguments
-from .namespaces import INSIDE, Enclosure
+from .namespaces import AGENTS, INSIDE, Enclosure
 from .process_body import ProcessBody, sweep_boxes
 from .state import SOCKET_FOLDER, SOCKET_NAME
 from .uids import UidRanges
@@ -56,8 +57,10 @@ class ProcessFactory:
         start_timeout_s: float = 60.0,
         instances_per_box: int = 32,
         secret: Sequence[Path] = (),
+        agent_packages: Mapping[str, Path] = MappingProxyType({}),
     ) -> None:
         """``secret`` are files and folders of the service that boxes must not see."""
+        self._agent_packages = agent_packages
         self._state = state
         self._secret = secret
         self._limits = limits
@@ -127,6 +130,8 @@ class ProcessFactory:
         runner = interpreter_arguments(str(runner_code), str(inside / SOCKET_FOLDER / SOCKET_NAME), spec)
         command = [host.interpreter, *runner]
         private_folders: dict[str, str] = {}
+        offered = self._agent_packages if spec.runs_agents else {}
+        agents = {name: str(path) for name, path in offered.items()}
         if host.namespaces:
             env_uid = uids.start if host.drops_uids else None
             enclosure = Enclosure(
@@ -136,8 +141,10 @@ class ProcessFactory:
                 self._shared_limits,
                 env_uid,
                 self._hidden(host, spec.provisions),
+                offered,
             )
             command = enclosure.around(command)
+            agents = {name: str(AGENTS / name) for name in offered}
             private_folders = enclosure.private_folders(self._limits)
         body = ProcessBody(
             self._state, name, command, own_uids, self._limits, lambda: self.uid_ranges.give_back(uids)
@@ -151,7 +158,7 @@ class ProcessFactory:
         # Where neither users nor mounts separate boxes, agents get temporary folders in their workspaces.
         scratch = SCRATCH if host.drops_uids or host.namespaces else ()
         packages, data = _provided(spec.provisions, inside if host.namespaces else None)
-        places = BoxFolders(str(inside / "workspaces"), scratch, packages, data, private_folders)
+        places = BoxFolders(str(inside / "workspaces"), scratch, packages, data, agents, private_folders)
         config = configure(spec, places, own_uids, limits, host.system_calls, own_network=host.namespaces)
         return Box(body, config, self._start_timeout_s, on_event, on_death)
 

@@ -90,6 +90,7 @@ class StateDir:
                 "": 0o711,
                 SOCKET_FOLDER: 0o700,
                 "code": 0o755,
+                "agents": 0o755,
                 "environment": 0o700,
                 "python": 0o755,
                 "workspaces": 0o700,

@@ -96,11 +96,16 @@ class InstanceOperations:
         if endpoint is not None and not self._agents.allows(endpoint):
             detail = f"the model endpoint {endpoint} is not in the setting agents.model_endpoints"
             raise ServiceError(ErrorCode.MODEL_ENDPOINT_FORBIDDEN, detail)
+        if request.package is not None and request.package not in self._agents.packages:
+            known = ", ".join(sorted(self._agents.packages)) or "none"
+            detail = f"no package {request.package!r} in the setting agents.packages; there are: {known}"
+            raise ServiceError(ErrorCode.UNKNOWN_AGENT_PACKAGE, detail)
         limit = min(request.timeout_s or self._deadlines.agent_s, self._deadlines.agent_s)
         meta = {
             "deadline_s": limit + _AFTER_AGENT_S,
             "timeout_s": limit,
             "model_endpoint": endpoint is not None,
+            "package": request.package,
         }
         program = {
             "command": request.command,

@@ -32,7 +32,7 @@ from tests.fakes.trajectories import MemoryTrajectoryStore
 from tests.harness.supervised import Caller
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
 CATALOG = CodeCatalog(CodeConfig())
 TASK = CATALOG.task_ids("easy")[0]
@@ -105,6 +105,22 @@ def _reachable_folder() -> Path:
     return folder
 
 
+@contextlib.contextmanager
+def package_folder() -> Iterator[Path]:
+    """A package with a module and a program, which the user ids of boxes can read."""
+    root = _reachable_folder()
+    folder = root / "tool"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "tool.py").write_text("NAME = 'a tool'\n")
+    (folder / "bin" / "greet").write_text("#!/bin/sh\necho hello\n")
+    for path, mode in (("", 0o755), ("bin", 0o755), ("tool.py", 0o644), ("bin/greet", 0o755)):
+        (folder / path).chmod(mode)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
 def _bash(command: str) -> dict[str, object]:
     call = {"name": "execute_bash", "arguments": json.dumps({"command": command})}
     return {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": call}]}
@@ -132,7 +148,8 @@ async def agent_boxes(
             model_endpoints=(f"{host}:{port}",) if endpoints is None else endpoints, **(agents or {})
         ),
     )
-    factory = await open_factory(config.sandbox, f"agents{secrets.token_hex(4)}")
+    name = f"agents{secrets.token_hex(4)}"
+    factory = await open_factory(config.sandbox, name, agent_packages=config.agents.packages)
     core = SupervisorCore("s1", config, build_registry(config.environments), factory, MemoryTrajectoryStore())
     try:
         await core.start()

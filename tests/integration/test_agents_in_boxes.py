@@ -10,7 +10,7 @@ import pytest
 
 from sandbox_contract.problems import ErrorCode
 from sandbox_service.wire.frames import Op
-from tests.harness.agent_boxes import CATALOG, KINDS, agent_boxes
+from tests.harness.agent_boxes import CATALOG, KINDS, agent_boxes, package_folder
 from tests.harness.boxes import need_engine
 from tests.harness.waiting import until
 
@@ -120,3 +120,31 @@ async def test_a_release_ends_an_agent_that_waits_for_its_model(boxes: AgentBoxe
     assert b"instance_released" in (await running).body
     boxes.endpoint.hanging = False
     assert await boxes.solve(await boxes.start())
+
+
+async def test_an_agent_finds_the_modules_and_programs_of_its_package(kind: str) -> None:
+    with package_folder() as folder:
+        async with agent_boxes(kind, agents={"packages": {"tool": folder}}) as boxes:
+            instance = await boxes.start()
+            code = "import tool, subprocess; print(tool.NAME, subprocess.getoutput('greet'))"
+            end = await boxes.python(instance, code, package="tool")
+            assert (end["stdout"], end["stderr"]) == ("a tool hello\n", "")
+            end = await boxes.run(instance, ["bash", "-c", "ls {package}"], package="tool")
+            assert end["stdout"].split() == ["bin", "tool.py"]
+
+
+async def test_an_agent_cannot_write_into_a_package(kind: str) -> None:
+    with package_folder() as folder:
+        # Modes do not matter here: the mount is read-only.
+        folder.chmod(0o777)
+        async with agent_boxes(kind, agents={"packages": {"tool": folder}}) as boxes:
+            instance = await boxes.start()
+            end = await boxes.run(instance, ["bash", "-c", "echo x > {package}/planted"], package="tool")
+            assert "Read-only file system" in end["stderr"]
+            assert not (folder / "planted").exists()
+
+
+async def test_a_package_that_the_settings_do_not_name_is_unknown(boxes: AgentBoxes) -> None:
+    instance = await boxes.start()
+    body = {"instance_id": instance, "command": ["true"], "package": "tool"}
+    assert await boxes.refusal(Op.RUN_AGENT, instance, body) is ErrorCode.UNKNOWN_AGENT_PACKAGE

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sandbox_service.runner.config import AGENT_PATH
 from sandbox_service.runner.kernel import privileges
 from sandbox_service.runner.kernel.confinement import confine, keep_abstract_sockets_apart
 from sandbox_service.runner.untrusted.candidate import serve_candidate
@@ -33,7 +34,6 @@ FIRST = 3
 """Where a child finds the first descriptor that it is given."""
 _LONGEST_ARGUMENT = 100_000
 """The kernel takes 128 KiB in one argument."""
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 FAILED = 125
 """Exit code of a child that could not get as far as its program."""
@@ -64,7 +64,7 @@ class ChildContext:
 
     def environment(self) -> dict[str, str]:
         """Return the environment variables of the child; none comes from the runner."""
-        variables = {"HOME": self.directory, "LANG": "C.UTF-8", "PATH": _PATH, "USER": "agent"}
+        variables = {"HOME": self.directory, "LANG": "C.UTF-8", "PATH": AGENT_PATH, "USER": "agent"}
         if self.temporary is not None:
             variables["TMPDIR"] = self.temporary
         return variables

@@ -152,7 +152,10 @@ class BoxInstances:
             self.workers.submit(instance.worker, frame, _deadline(frame), answer)
 
     def _run_agent(self, frame: Frame, answer: Callable[[Frame], None]) -> None:
-        """Have an agent run, with a port behind which it finds its model endpoint if it has one."""
+        """Have an agent run, with its package and a port for its model endpoint if it has them."""
+        if (package := frame.meta.get("package")) is not None:
+            meta = {**frame.meta, "package_folder": self._config.agent_packages[package]}
+            frame = Frame(frame.op, frame.request_id, frame.instance_id, meta, frame.body)
         instance = self.instances.get(frame.instance_id)
         if instance is None or frame.meta.get("model_endpoint") is not True:
             self._forward(frame, answer)

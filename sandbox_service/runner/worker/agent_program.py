@@ -17,6 +17,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sandbox_service.runner.config import AGENT_PATH
 from sandbox_service.runner.messages.control import Started, StartProgram
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 16
 _ENDPOINT_PLACE = "{model_endpoint}"
 _ENDPOINT_VARIABLE = "MODEL_ENDPOINT"
+_PACKAGE_PLACE = "{package}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +44,22 @@ class Program:
 
     def at_endpoint(self, address: str) -> Program:
         """Return the program with the address of its model endpoint filled in."""
-        variables = {name: _filled(value, address) for name, value in self.environment.items()}
-        variables.setdefault(_ENDPOINT_VARIABLE, address)
-        command = [_filled(word, address) for word in self.command]
-        return Program(command, variables, self.output_bytes)
+        filled = self._filled(_ENDPOINT_PLACE, address)
+        filled.environment.setdefault(_ENDPOINT_VARIABLE, address)
+        return filled
 
+    def in_package(self, folder: str) -> Program:
+        """Return the program with a package's folder filled in, and its programs and modules in reach."""
+        filled = self._filled(_PACKAGE_PLACE, folder)
+        variables = filled.environment
+        variables["PATH"] = f"{folder}/bin:{variables.get('PATH', AGENT_PATH)}"
+        own = variables.get("PYTHONPATH")
+        variables["PYTHONPATH"] = folder if own is None else f"{own}:{folder}"
+        return filled
 
-def _filled(text: str, address: str) -> str:
-    return text.replace(_ENDPOINT_PLACE, address)
+    def _filled(self, place: str, value: str) -> Program:
+        variables = {name: text.replace(place, value) for name, text in self.environment.items()}
+        return Program([word.replace(place, value) for word in self.command], variables, self.output_bytes)
 
 
 @dataclass(frozen=True, slots=True)

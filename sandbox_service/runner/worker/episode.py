@@ -143,6 +143,8 @@ class WorldEpisode:
             raise Refusal(BoxErrorCode.AGENTS_UNSUPPORTED, "the environment has no agent code")
         request = _object(frame.body)
         program = Program(request["command"], request["environment"], request["output_bytes"])
+        if "package_folder" in frame.meta:
+            program = program.in_package(str(frame.meta["package_folder"]))
         if "port" in frame.meta:
             program = program.at_endpoint(f"127.0.0.1:{frame.meta['port']}")
         started = time.perf_counter()

@@ -48,7 +48,7 @@ def test_parameters_with_null_reach_the_environment_as_they_are() -> None:
         lambda: _calls.release_instance("i", None),
         lambda: _calls.fork_instance("i", 2, None),
         lambda: _calls.step(_calls.step_request("i", "x", 0, None, None)),
-        lambda: _calls.run_agent("i", ["true"], None, None, None, None, None),
+        lambda: _calls.run_agent("i", ["true"], *[None] * 6),
     ],
     ids=["evaluate", "release", "fork", "step", "agent"],
 )
@@ -81,12 +81,13 @@ def test_creates_and_forks_have_slots_of_their_own() -> None:
 
 
 def test_agents_have_slots_of_their_own_and_are_waited_for_as_long_as_they_may_run() -> None:
-    call = _calls.run_agent("i", ["true"], {"A": "b"}, "h:80", 700.0, 10, "k")
+    call = _calls.run_agent("i", ["true"], {"A": "b"}, "p", "h:80", 700.0, 10, "k")
     assert (call.lane, call.timeout_s) == (Lane.AGENT, 700.0)
     assert json.loads(call.body) == {
         "instance_id": "i",
         "command": ["true"],
         "environment": {"A": "b"},
+        "package": "p",
         "model_endpoint": "h:80",
         "timeout_s": 700.0,
         "output_bytes": 10,
