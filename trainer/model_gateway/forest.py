@@ -93,7 +93,7 @@ class Forest:
         self._roots: list[_Node] = []
         self._longest_prompt = 0
 
-    def add(self, call: Call, prompt_ids: tuple[int, ...], behind: int | None = None) -> None:
+    def add(self, call: Call, prompt_ids: Sequence[int], behind: int | None = None) -> None:
         """Record a call.
 
         Args:
@@ -102,7 +102,7 @@ class Forest:
             behind: number of a call whose tokens the prompt is known to begin with, which saves a search.
         """
         parent = self._parent(prompt_ids, None if behind is None else self._nodes[behind])
-        own = prompt_ids[parent.end if parent else 0 :] + call.generation.token_ids
+        own = (*prompt_ids[parent.end if parent else 0 :], *call.generation.token_ids)
         node = _Node(call, len(prompt_ids), own, parent)
         self._below(parent).append(node)
         if self._longest_prompt >= node.end:
@@ -143,8 +143,11 @@ class Forest:
         leaves = [node for node in self._ordered() if not node.children]
         return tuple(_segment(_path(leaf), trained) for leaf in leaves)
 
-    def _parent(self, prompt: tuple[int, ...], known: _Node | None) -> _Node | None:
+    def _parent(self, prompt_ids: Sequence[int], known: _Node | None) -> _Node | None:
         """Return the call of which prompt and sampled tokens are the longest prefix of a prompt."""
+        if not self._below(known):
+            return known
+        prompt = tuple(prompt_ids)
         found, looked_at = known, [known]
         while looked_at:
             above = looked_at.pop()

@@ -37,9 +37,9 @@ class PromptPolicy(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class _Path:
-    """Tokens that several answers begin with: each has a prefix of them, the last one all."""
+    """Tokens of a conversation that grows: earlier answers have a prefix of them, the last one all."""
 
-    token_ids: tuple[int, ...]
+    token_ids: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,9 @@ class Prompts:
         digest = digests[-1]
         if extends and self._policy is PromptPolicy.SPLICE:
             behind = self._answered[digests[known]]
-            before = behind.path.token_ids[: behind.end]
-            token_ids = (*before, *self._chat.continuation(tail, before[-1]))
+            known_ids = behind.path.token_ids
+            tail_ids = self._chat.continuation(tail, known_ids[behind.end - 1])
+            token_ids = (*known_ids[: behind.end], *tail_ids)
             return Prompt(token_ids, True, Break.EXTENDS, known, len(messages), digest, opening, behind)
         because = Break.RENDERED if extends else self._break(len(messages), opening)
         token_ids = tuple(self._chat.opening([_whole(message) for message in messages], tools))
@@ -114,14 +115,14 @@ class Prompts:
             number: of the call.
             sampled_ids: the answer's tokens.
         """
-        token_ids = prompt.token_ids + tuple(sampled_ids)
         behind = prompt.behind
         if behind is not None and behind.end == len(behind.path.token_ids):
             path = behind.path  # a long conversation keeps one copy of its tokens
-            path.token_ids = token_ids
+            path.token_ids += [*prompt.token_ids[behind.end :], *sampled_ids]
         else:
-            path = _Path(token_ids)
-        self._answered[_next_digest(prompt.digest, answer)] = Answer(number, path, len(token_ids))
+            path = _Path([*prompt.token_ids, *sampled_ids])
+        answered = Answer(number, path, len(path.token_ids))
+        self._answered[_next_digest(prompt.digest, answer)] = answered
         self._openings[prompt.opening] = max(self._openings.get(prompt.opening, 0), prompt.messages)
 
     def _break(self, messages: int, opening: bytes) -> Break:

@@ -49,7 +49,7 @@ class Conversation:
         """The turn that the next one extends."""
         self._calls = 0
         self._turns = 0
-        self.prompt: tuple[int, ...] = ()
+        self._tokens: list[int] = []
         """All tokens before the next turn."""
         self.lines: list[Line] = []
         """All messages as text, for readers."""
@@ -64,6 +64,11 @@ class Conversation:
         self._note(messages)
         self._rewrite()
 
+    @property
+    def prompt(self) -> tuple[int, ...]:
+        """All tokens before the next turn."""
+        return tuple(self._tokens)
+
     def room(self) -> int:
         """Return the tokens that the next turn may have; 0 if there are fewer than a turn needs."""
         if self._left() < self._least_room and self._forgets:
@@ -77,16 +82,16 @@ class Conversation:
                 f"the engine sent {len(generation.token_ids)} tokens and {len(generation.logprobs)} "
                 "log-probabilities for a turn"
             )
-        prompt = self.prompt
-        self._forest.add(Call(self._turns, generation, sampling_s=sampling_s), prompt, self._behind)
-        self.prompt = prompt + generation.token_ids
+        self._forest.add(Call(self._turns, generation, sampling_s=sampling_s), self._tokens, self._behind)
+        head = self._tokens[-HEAD_TOKENS:]
+        self._tokens += generation.token_ids
         self._behind = self._turns
         if self._checks(self._turns):
             self.checked += 1
-            self.drifted += self._chat.drifted(prompt, generation.token_ids)
+            self.drifted += self._chat.drifted(head, generation.token_ids)
         self._turns += 1
         text = self._chat.said(generation.token_ids)
-        message = self._chat.parse(text, self._calls, tools=self._tools, prompt=prompt[-HEAD_TOKENS:])
+        message = self._chat.parse(text, self._calls, tools=self._tools, prompt=head)
         self._calls += len(message.tool_calls or ())
         self._exchanges.append([message])
         self.lines.append(Line("assistant", text))
@@ -105,7 +110,7 @@ class Conversation:
         if changed and self._chat.tells_tools:
             self._rewrite()
             return
-        self.prompt += tuple(self._chat.continuation(messages, self.prompt[-1]))
+        self._tokens += self._chat.continuation(messages, self._tokens[-1])
 
     def note(self, messages: Sequence[Message]) -> None:
         """Record messages without a turn after them, for readers only."""
@@ -119,11 +124,11 @@ class Conversation:
         self.lines += [Line(message.role, message.content or "") for message in messages]
 
     def _left(self) -> int:
-        return self._context - len(self.prompt)
+        return self._context - len(self._tokens)
 
     def _rewrite(self) -> None:
         """Render the current history anew, which begins a segment."""
-        self.prompt = tuple(self._opening(self._exchanges))
+        self._tokens = self._opening(self._exchanges)
         self._behind = None
 
     def _opening(self, exchanges: Sequence[Sequence[Message]]) -> list[int]:
