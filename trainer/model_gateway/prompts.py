@@ -53,23 +53,34 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
-    """The tokens of a call's prompt."""
+class History:
+    """The messages of a call, and which of them an earlier call had."""
 
-    token_ids: tuple[int, ...]
-    spliced: bool
-    because: Break
-    """Why it does not extend an earlier call; ``EXTENDS`` where its messages do."""
+    messages: Sequence[Message]
+    tools: Sequence[Tool]
     known: int
     """Messages at its beginning that an earlier call had, that call's answer included."""
-    messages: int
-    """All its messages."""
+    behind: Answer | None
+    """The call that its prompt is spliced behind; None if it is rendered."""
+    because: Break
+    """Why it does not extend an earlier call; ``EXTENDS`` where it is spliced."""
     digest: bytes
-    """Of its messages and tools."""
+    """Of all messages and tools."""
     opening: bytes
-    """Digest of its system prompt and tools."""
-    behind: Answer | None = None
-    """The call that it was spliced behind."""
+    """Digest of the system prompt and tools."""
+
+    @property
+    def new(self) -> Sequence[Message]:
+        """Return the messages that are tokenised for its prompt."""
+        return self.messages if self.behind is None else self.messages[self.known :]
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The prompt of a call."""
+
+    token_ids: tuple[int, ...]
+    history: History
 
 
 class Prompts:
@@ -83,28 +94,33 @@ class Prompts:
         self._openings: dict[bytes, int] = {}
         """The most messages that were sent under one list of tools and one system prompt."""
 
-    def prompt(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Prompt:
-        """Return the prompt of a call. Tokenising takes time in proportion to the new messages if spliced,
-        and to all of them if rendered.
-
-        Raises ConfigError where the chat template does not take the messages.
-        """
+    def read(self, messages: Sequence[Message], tools: Sequence[Tool]) -> History:
+        """Return the messages of a call with what is known of them, and how its prompt will be made."""
         head = _tools_digest(tools)
         digests = _digests(head, messages)
         opening = _digests(head, [message for message in messages if message.role == _SYSTEM])[-1]
         known = next((n for n in range(len(messages), 0, -1) if digests[n] in self._answered), 0)
         tail = messages[known:]
         extends = known > 0 and bool(tail) and all(message.role != "assistant" for message in tail)
-        digest = digests[-1]
+        behind = None
         if extends and self._policy is PromptPolicy.SPLICE:
-            behind = self._answered[digests[known]]
-            known_ids = behind.path.token_ids
-            tail_ids = self._chat.continuation(tail, known_ids[behind.end - 1])
-            token_ids = (*known_ids[: behind.end], *tail_ids)
-            return Prompt(token_ids, True, Break.EXTENDS, known, len(messages), digest, opening, behind)
-        because = Break.RENDERED if extends else self._break(len(messages), opening)
-        token_ids = tuple(self._chat.opening([_whole(message) for message in messages], tools))
-        return Prompt(token_ids, False, because, known, len(messages), digest, opening)
+            behind, because = self._answered[digests[known]], Break.EXTENDS
+        else:
+            because = Break.RENDERED if extends else self._break(len(messages), opening)
+        return History(messages, tools, known, behind, because, digests[-1], opening)
+
+    def prompt(self, history: History) -> Prompt:
+        """Return the prompt of a call, which takes time in proportion to the new messages.
+
+        Raises ConfigError where the chat template does not take the messages.
+        """
+        behind = history.behind
+        if behind is None:
+            whole = [_whole(message) for message in history.new]
+            return Prompt(tuple(self._chat.opening(whole, history.tools)), history)
+        before = behind.path.token_ids
+        tail = self._chat.continuation(history.new, before[behind.end - 1])
+        return Prompt((*before[: behind.end], *tail), history)
 
     def record(self, prompt: Prompt, answer: Message, number: int, sampled_ids: Sequence[int]) -> None:
         """Note the answer to a call, so that later calls may extend it.
@@ -115,15 +131,16 @@ class Prompts:
             number: of the call.
             sampled_ids: the answer's tokens.
         """
-        behind = prompt.behind
+        history, behind = prompt.history, prompt.history.behind
         if behind is not None and behind.end == len(behind.path.token_ids):
             path = behind.path  # a long conversation keeps one copy of its tokens
             path.token_ids += [*prompt.token_ids[behind.end :], *sampled_ids]
         else:
             path = _Path([*prompt.token_ids, *sampled_ids])
         answered = Answer(number, path, len(path.token_ids))
-        self._answered[_next_digest(prompt.digest, answer)] = answered
-        self._openings[prompt.opening] = max(self._openings.get(prompt.opening, 0), prompt.messages)
+        self._answered[_next_digest(history.digest, answer)] = answered
+        most = self._openings.get(history.opening, 0)
+        self._openings[history.opening] = max(most, len(history.messages))
 
     def _break(self, messages: int, opening: bytes) -> Break:
         if not self._openings:
@@ -179,5 +196,7 @@ def _canonical_call(call: ToolCall) -> tuple[object, ...]:
         try:
             arguments = json.loads(arguments)
         except (ValueError, RecursionError):
-            return call.id, call.function.name, arguments
-    return call.id, call.function.name, json.dumps(arguments, sort_keys=True)
+            arguments = None
+    # Anthropic Messages has no place for arguments that are no object: its agents repeat an empty one.
+    found = arguments if isinstance(arguments, dict) else {}
+    return call.id, call.function.name, json.dumps(found, sort_keys=True)

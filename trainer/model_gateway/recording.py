@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,6 @@ from .forest import Break, Call, Forest
 
 if TYPE_CHECKING:
     from sandbox_contract.messages import Message
-    from trainer.chat import ChatTokenizer
     from trainer.engines.generation import Finish, Generation
     from trainer.errors import EngineError, Stalled
     from trainer.types import Segment, StopReason
@@ -38,6 +37,8 @@ class Answered:
     seconds: float
     """From the request to the answer."""
     sampling_s: float
+    drifted: bool | None = None
+    """Whether its text would be tokenised to other tokens; None where it was not checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +86,9 @@ class Recording:
 
 
 class Recorder:
-    """Records the calls of one session.
+    """Records the calls of one session."""
 
-    ``checks`` returns whether a call, by its number, is checked for drift.
-    """
-
-    def __init__(self, chat: ChatTokenizer, checks: Callable[[int], bool] = lambda _: True) -> None:
-        self._chat = chat
-        self._checks = checks
+    def __init__(self) -> None:
         self._forest = Forest()
         self._records: list[CallRecord] = []
         self._lines: list[Line] = []
@@ -106,25 +102,25 @@ class Recorder:
 
     def add(self, answered: Answered) -> None:
         """Record an answered call."""
-        number, prompt, generation = answered.number, answered.prompt, answered.generation
-        call = Call(number, generation, prompt.because, sampling_s=answered.sampling_s)
-        self._forest.add(call, prompt.token_ids, prompt.behind.number if prompt.behind else None)
+        number, generation = answered.number, answered.generation
+        prompt, history = answered.prompt.token_ids, answered.prompt.history
+        call = Call(number, generation, history.because, sampling_s=answered.sampling_s)
+        self._forest.add(call, prompt, history.behind.number if history.behind else None)
         self._numbers.update(dict.fromkeys(answered.ids, number))
         self._last = number
-        self._show(answered.call.messages, prompt.known)
+        self._show(history.messages[history.known :], known=history.known > 0)
         self._lines.append(Line("assistant", answered.text))
-        if self._checks(number):
-            self._checked += 1
-            self._drifted += self._chat.drifted(prompt.token_ids, generation.token_ids)
+        self._checked += answered.drifted is not None
+        self._drifted += answered.drifted is True
         self._records.append(
             CallRecord(
                 number=number,
                 dialect=answered.call.dialect,
                 asked=answered.call.asked,
                 seconds=answered.seconds,
-                spliced=prompt.spliced,
-                because=prompt.because,
-                prompt=len(prompt.token_ids),
+                spliced=history.behind is not None,
+                because=history.because,
+                prompt=len(prompt),
                 sampled=len(generation.token_ids),
                 versions=tuple(dict.fromkeys(span.version for span in generation.versions)),
                 finish=generation.finish,
@@ -162,9 +158,9 @@ class Recorder:
             checked=self._checked,
         )
 
-    def _show(self, messages: Sequence[Message], known: int) -> None:
-        """Add the messages that a reader has not seen: those behind a known history, or all new ones."""
-        for message in messages[known:]:
+    def _show(self, messages: Sequence[Message], *, known: bool) -> None:
+        """Add messages behind a known history; of one that is not known, those that no reader has seen."""
+        for message in messages:
             seen = (message.role, message.content, message.tool_call_id)
             if message.role != "assistant" and (known or seen not in self._shown):
                 self._lines.append(Line(message.role, message.content or ""))

@@ -12,7 +12,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -50,6 +50,16 @@ _SEED_STEP = 1_000_003
 """Difference of the seeds of a session's calls, so that no two calls sample alike."""
 _CHARACTERS = 4
 """Approximate characters of a token."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """What was sampled for a call, as far as it counts."""
+
+    generation: Generation
+    text: str
+    message: Message
+    drifted: bool | None
 
 
 class Session:
@@ -94,7 +104,8 @@ class Session:
         self._prompts = Prompts(chat, prompts)
         self._budget = Budget(limits, clock())
         self._retries = Retries(clock)
-        self._recorder = Recorder(chat, checks)
+        self._checks = checks
+        self._recorder = Recorder()
         self._failures: dict[bytes | int, EngineError | Stalled] = {}
         """Failures that no retry made good, by digest of the body or by number of the call."""
         self._running: set[asyncio.Task[ModelReply]] = set()
@@ -210,25 +221,47 @@ class Session:
                 raise
             return self._ended_reply(StopReason.TIME_LIMIT)
         sampling_s = self._clock() - asked_at
-        parse = partial(self._parsed, call, prompt, generation)
-        generation, text, parsed = await self._offload.run(_CHARACTERS * len(generation.token_ids), parse)
+        parse = partial(self._parsed, call, prompt, generation, checked=self._checks(number))
+        parsed = await self._offload.run(_CHARACTERS * len(generation.token_ids), parse)
         self._check_open()
         # Nothing is awaited from here on: a call is recorded as a whole, and before it is answered.
-        message = self._numbered(parsed)
+        return self._record(call, number, prompt, parsed, self._clock() - began, sampling_s)
+
+    def _record(
+        self,
+        call: ModelCall,
+        number: int,
+        prompt: Prompt,
+        parsed: _Parsed,
+        seconds: float,
+        sampling_s: float,
+    ) -> ModelReply:
+        """Record an answered call, and return what the agent is shown of it."""
+        generation, message = parsed.generation, self._numbered(parsed.message)
         shown = self._outer(message)
         self._prompts.record(prompt, message, number, generation.token_ids)
         call_id = f"{self.id}{number:06d}"
-        ids = (call_id, *(each.id or "" for each in shown.tool_calls or ()))
-        seconds = self._clock() - began
-        self._recorder.add(Answered(number, call, prompt, generation, text, ids, seconds, sampling_s))
+        self._recorder.add(
+            Answered(
+                number=number,
+                call=call,
+                prompt=prompt,
+                generation=generation,
+                text=parsed.text,
+                ids=(call_id, *(each.id or "" for each in shown.tool_calls or ())),
+                seconds=seconds,
+                sampling_s=sampling_s,
+                drifted=parsed.drifted,
+            )
+        )
         self._budget.answered(len(generation.token_ids))
         logger.debug(
             "call %d of episode %s: %s, prompt %s (%s), %d tokens sampled behind %d",
             number,
             self._key.trajectory_id,
             call.dialect,
-            "spliced" if prompt.spliced else "rendered",
-            prompt.because,
+            "rendered" if prompt.history.behind is None else "spliced",
+            prompt.history.because,
             len(generation.token_ids),
             len(prompt.token_ids),
         )
@@ -237,10 +270,10 @@ class Session:
         return ModelReply(call_id, int(time.time()), shown, cut, usage)
 
     async def _prompt(self, call: ModelCall) -> Prompt:
-        characters = sum(len(message.content or "") for message in call.messages)
-        render = partial(self._prompts.prompt, call.messages, call.tools)
+        history = self._prompts.read(call.messages, call.tools)
+        characters = sum(len(message.content or "") for message in history.new)
         try:
-            return await self._offload.run(characters, render)
+            return await self._offload.run(characters, partial(self._prompts.prompt, history))
         except ConfigError as error:
             raise CallError(400, "invalid_request", str(error), "messages") from error
 
@@ -270,17 +303,16 @@ class Session:
             )
         return generation
 
-    def _parsed(
-        self, call: ModelCall, prompt: Prompt, generation: Generation
-    ) -> tuple[Generation, str, Message]:
-        """Return the generation up to its stop text, its text, and the message, with thoughts apart."""
+    def _parsed(self, call: ModelCall, prompt: Prompt, generation: Generation, *, checked: bool) -> _Parsed:
+        """Return the generation up to its stop text, and the message that it is, with thoughts apart."""
         generation, text = cut_at(generation, call.stop, self._chat.said)
-        message = self._chat.parse(text, tools=call.tools, prompt=prompt.token_ids[-HEAD_TOKENS:])
+        head = prompt.token_ids[-HEAD_TOKENS:]
+        drifted = self._chat.drifted(head, generation.token_ids) if checked else None
+        message = self._chat.parse(text, tools=call.tools, prompt=head)
         thought, said = divide(message.content or "")
-        if thought is None:
-            return generation, text, message
-        apart = {"content": said or None, "reasoning_content": thought}
-        return generation, text, message.model_copy(update=apart)
+        if thought is not None:
+            message = message.model_copy(update={"content": said or None, "reasoning_content": thought})
+        return _Parsed(generation, text, message, drifted)
 
     def _ended_reply(self, reason: StopReason | None = None) -> ModelReply:
         """Return the message that ends the episode. Raises CallError(409) for an agent that goes on."""

@@ -146,7 +146,7 @@ def _blocks(reply: ModelReply) -> Iterator[JsonObject]:
     for call in message.tool_calls or ():
         try:
             arguments = json.loads(arguments_text(call))
-        except ValueError:
+        except (ValueError, RecursionError):
             arguments = None
         # The dialect has no place for arguments that are no object; the agent sees that they are missing.
         shown = arguments if isinstance(arguments, dict) else {}

@@ -20,25 +20,33 @@ def calling(arguments, call_id="call_0"):
     return Message(role="assistant", content="", tool_calls=(ToolCall(id=call_id, function=function),))
 
 
+def made(prompts, messages, tools):
+    return prompts.prompt(prompts.read(messages, tools))
+
+
+def spliced(prompt):
+    return prompt.history.behind is not None
+
+
 def answered(prompts, chat, messages, answer, tools=()):
     """Answer a call with what the model would sample for a message; the tokens so far."""
-    prompt, sampled = prompts.prompt(messages, tools), tuple(chat.turn(answer))
+    prompt, sampled = made(prompts, messages, tools), tuple(chat.turn(answer))
     prompts.record(prompt, answer, 0, sampled)
     return prompt.token_ids + sampled
 
 
 def test_the_first_call_is_rendered(chat):
-    prompt = Prompts(chat).prompt([SYSTEM, QUESTION], ())
+    prompt = made(Prompts(chat), [SYSTEM, QUESTION], ())
     assert prompt.token_ids == tuple(chat.opening([SYSTEM, QUESTION]))
-    assert (prompt.spliced, prompt.because) == (False, Break.FIRST)
+    assert prompt.history.because is Break.FIRST
 
 
 def test_new_messages_are_spliced_behind_the_sampled_tokens(chat):
     prompts, answer = Prompts(chat), Message(role="assistant", content="5")
     before = answered(prompts, chat, [SYSTEM, QUESTION], answer)
     more = Message(role="user", content="And 2 * 3?")
-    prompt = prompts.prompt([SYSTEM, QUESTION, answer, more], ())
-    assert (prompt.spliced, prompt.because) == (True, Break.EXTENDS)
+    prompt = made(prompts, [SYSTEM, QUESTION, answer, more], ())
+    assert prompt.history.because is Break.EXTENDS
     assert prompt.token_ids == (*before, *chat.continuation([more], before[-1]))
 
 
@@ -46,8 +54,8 @@ def test_a_rendered_session_says_that_it_could_have_spliced(chat):
     prompts, answer = Prompts(chat, PromptPolicy.RENDER), Message(role="assistant", content="5")
     answered(prompts, chat, [QUESTION], answer)
     messages = [QUESTION, answer, Message(role="user", content="And 2 * 3?")]
-    prompt = prompts.prompt(messages, ())
-    assert (prompt.spliced, prompt.because) == (False, Break.RENDERED)
+    prompt = made(prompts, messages, ())
+    assert prompt.history.because is Break.RENDERED
     assert prompt.token_ids == tuple(chat.opening(messages))
 
 
@@ -65,7 +73,7 @@ def test_an_answer_is_recognised_however_an_agent_repeats_it(chat, repeated):
     prompts = Prompts(chat)
     answered(prompts, chat, [QUESTION], calling('{"word": "a", "times": 2}'), [LOOK])
     result = Message(role="tool", content="found", tool_call_id="call_0")
-    assert prompts.prompt([QUESTION, repeated, result], [LOOK]).spliced
+    assert spliced(made(prompts, [QUESTION, repeated, result], [LOOK]))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +81,7 @@ def test_an_answer_is_recognised_however_an_agent_repeats_it(chat, repeated):
     [
         calling('{"word": "b"}'),
         calling('{"word": "a"}', call_id="call_9"),
-        calling("not JSON"),
+        calling("[1]"),
         Message(role="assistant", content="5"),
     ],
 )
@@ -81,15 +89,15 @@ def test_a_changed_answer_is_another_history(chat, repeated):
     prompts = Prompts(chat)
     answered(prompts, chat, [QUESTION], calling('{"word": "a"}'), [LOOK])
     result = Message(role="tool", content="found", tool_call_id="call_0")
-    prompt = prompts.prompt([QUESTION, repeated, result], [LOOK])
-    assert (prompt.spliced, prompt.because) == (False, Break.REWRITTEN)
+    prompt = made(prompts, [QUESTION, repeated, result], [LOOK])
+    assert prompt.history.because is Break.REWRITTEN
 
 
 def test_the_longest_of_several_known_histories_is_extended(chat):
     prompts, answer = Prompts(chat), Message(role="assistant", content="5")
     answered(prompts, chat, [QUESTION], answer)
     before = answered(prompts, chat, [QUESTION, answer, QUESTION], answer)
-    prompt = prompts.prompt([QUESTION, answer, QUESTION, answer, QUESTION], ())
+    prompt = made(prompts, [QUESTION, answer, QUESTION, answer, QUESTION], ())
     assert prompt.token_ids[: len(before)] == before
 
 
@@ -97,8 +105,8 @@ def test_a_call_that_repeats_an_earlier_history_branches_from_it(chat):
     prompts, answer = Prompts(chat), Message(role="assistant", content="5")
     before = answered(prompts, chat, [QUESTION], answer)
     answered(prompts, chat, [QUESTION, answer, QUESTION], answer)
-    other = prompts.prompt([QUESTION, answer, Message(role="user", content="No.")], ())
-    assert other.spliced
+    other = made(prompts, [QUESTION, answer, Message(role="user", content="No.")], ())
+    assert spliced(other)
     assert other.token_ids[: len(before)] == before
 
 
@@ -106,15 +114,15 @@ def test_a_message_of_the_assistant_that_was_not_sampled_is_rendered(chat):
     prompts, answer = Prompts(chat), Message(role="assistant", content="5")
     answered(prompts, chat, [QUESTION], answer)
     invented = Message(role="assistant", content="6")
-    assert not prompts.prompt([QUESTION, answer, invented, QUESTION], ()).spliced
-    assert not prompts.prompt([QUESTION, answer], ()).spliced
+    assert not spliced(made(prompts, [QUESTION, answer, invented, QUESTION], ()))
+    assert not spliced(made(prompts, [QUESTION, answer], ()))
 
 
 def test_fewer_messages_under_the_same_system_prompt_are_a_compaction(chat):
     prompts, answer = Prompts(chat), Message(role="assistant", content="5")
     answered(prompts, chat, [SYSTEM, QUESTION, answer, QUESTION], answer)
     summary = Message(role="user", content="So far: 5.")
-    assert prompts.prompt([SYSTEM, summary], ()).because is Break.SHORTENED
+    assert made(prompts, [SYSTEM, summary], ()).history.because is Break.SHORTENED
 
 
 @pytest.mark.parametrize(
@@ -123,7 +131,7 @@ def test_fewer_messages_under_the_same_system_prompt_are_a_compaction(chat):
 def test_other_tools_or_another_system_prompt_are_another_agent(chat, system, tools):
     prompts = Prompts(chat)
     answered(prompts, chat, [SYSTEM, QUESTION], Message(role="assistant", content="5"))
-    assert prompts.prompt([system, QUESTION], tools).because is Break.TOOLS
+    assert made(prompts, [system, QUESTION], tools).history.because is Break.TOOLS
 
 
 def test_branches_from_one_history_keep_their_own_tokens(chat):
@@ -134,12 +142,21 @@ def test_branches_from_one_history_keep_their_own_tokens(chat):
         more = [QUESTION, answer, Message(role="user", content=text), answer]
         ends[text] = (more, answered(prompts, chat, more[:-1], answer))
     for more, before in ends.values():
-        prompt = prompts.prompt([*more, QUESTION], ())
-        assert prompt.spliced
+        prompt = made(prompts, [*more, QUESTION], ())
+        assert spliced(prompt)
         assert prompt.token_ids[: len(before)] == before
 
 
 def test_a_rendered_prompt_has_the_reasoning_that_the_agent_sends(chat):
     thought = Message(role="assistant", content="5", reasoning_content="A sum.")
-    prompt = Prompts(chat).prompt([QUESTION, thought, QUESTION], ())
+    prompt = made(Prompts(chat), [QUESTION, thought, QUESTION], ())
     assert "<think>\nA sum.\n</think>\n\n5" in chat.decode(prompt.token_ids)
+
+
+@pytest.mark.parametrize("arguments", ["not JSON", "[1, 2]", "[" * 100_000])
+def test_arguments_that_are_no_object_may_come_back_as_an_empty_one(chat, arguments):
+    prompts = Prompts(chat)
+    answered(prompts, chat, [QUESTION], calling(arguments), [LOOK])
+    result = Message(role="tool", content="invalid", tool_call_id="call_0")
+    for repeated in (calling(arguments), calling({})):
+        assert spliced(made(prompts, [QUESTION, repeated, result], [LOOK]))
