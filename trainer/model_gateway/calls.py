@@ -72,3 +72,5 @@ class ModelReply:
     cut: bool
     """The answer reached its limit of tokens."""
     usage: Usage
+    stop: str | None = None
+    """The stop text of the call that ended it, if one did."""

@@ -25,11 +25,12 @@ from trainer.errors import ConfigError, EngineError, Stalled
 from trainer.types import StopReason
 
 from .budget import ENDED, Budget
+from .call_ids import CallIds
 from .calls import CallError, ModelReply, Usage
 from .prompts import PromptPolicy, Prompts
 from .recording import Answered, Recorder
 from .retries import Retries
-from .stop_texts import cut_at
+from .stop_texts import Cut, cut_at
 
 if TYPE_CHECKING:
     from trainer.chat import ChatTokenizer
@@ -56,8 +57,7 @@ _CHARACTERS = 4
 class _Parsed:
     """What was sampled for a call, as far as it counts."""
 
-    generation: Generation
-    text: str
+    cut: Cut
     message: Message
     drifted: bool | None
 
@@ -104,6 +104,7 @@ class Session:
         self._prompts = Prompts(chat, prompts)
         self._budget = Budget(limits, clock())
         self._retries = Retries(clock)
+        self._ids = CallIds(self.id)
         self._checks = checks
         self._recorder = Recorder()
         self._failures: dict[bytes | int, EngineError | Stalled] = {}
@@ -111,7 +112,6 @@ class Session:
         self._running: set[asyncio.Task[ModelReply]] = set()
         self._sealed = False
         self._began = 0
-        self._tool_calls = 0
 
     async def answer(self, call: ModelCall, marker: RetryMarker | None = None) -> ModelReply:
         """Return the model's answer to a call, sampled now or, for a retry, as it was sampled before.
@@ -141,7 +141,7 @@ class Session:
     async def count_tokens(self, call: ModelCall) -> int:
         """Return the tokens of a call's prompt. Nothing is recorded. Raises CallError(400)."""
         self._check_open()
-        return len((await self._prompt(self._inner(call))).token_ids)
+        return len((await self._prompt(self._ids.inner(call))).token_ids)
 
     def refuse(self) -> None:
         """Count a request that was not understood. Raises CallError(409) after too many in a row."""
@@ -180,7 +180,7 @@ class Session:
 
     async def _run(self, call: ModelCall, number: int, marker: RetryMarker | None) -> ModelReply:
         """Answer a new call, and record how it went."""
-        began, call = self._clock(), self._inner(call)
+        began, call = self._clock(), self._ids.inner(call)
         name: bytes | int = number if marker is None else marker.digest
         try:
             reply = await self._sample(call, number, began)
@@ -237,17 +237,17 @@ class Session:
         sampling_s: float,
     ) -> ModelReply:
         """Record an answered call, and return what the agent is shown of it."""
-        generation, message = parsed.generation, self._numbered(parsed.message)
-        shown = self._outer(message)
+        generation, message = parsed.cut.generation, self._ids.number(parsed.message)
+        shown = self._ids.outer(message)
         self._prompts.record(prompt, message, number, generation.token_ids)
-        call_id = f"{self.id}{number:06d}"
+        call_id = self._ids.of_answer(number)
         self._recorder.add(
             Answered(
                 number=number,
                 call=call,
                 prompt=prompt,
                 generation=generation,
-                text=parsed.text,
+                text=parsed.cut.text,
                 ids=(call_id, *(each.id or "" for each in shown.tool_calls or ())),
                 seconds=seconds,
                 sampling_s=sampling_s,
@@ -267,7 +267,7 @@ class Session:
         )
         cut = generation.finish in (Finish.LENGTH, Finish.TIMEOUT)
         usage = Usage(len(prompt.token_ids), len(generation.token_ids))
-        return ModelReply(call_id, int(time.time()), shown, cut, usage)
+        return ModelReply(call_id, int(time.time()), shown, cut, usage, parsed.cut.stop)
 
     async def _prompt(self, call: ModelCall) -> Prompt:
         history = self._prompts.read(call.messages, call.tools)
@@ -305,14 +305,14 @@ class Session:
 
     def _parsed(self, call: ModelCall, prompt: Prompt, generation: Generation, *, checked: bool) -> _Parsed:
         """Return the generation up to its stop text, and the message that it is, with thoughts apart."""
-        generation, text = cut_at(generation, call.stop, self._chat.said)
+        cut = cut_at(generation, call.stop, self._chat.said)
         head = prompt.token_ids[-HEAD_TOKENS:]
-        drifted = self._chat.drifted(head, generation.token_ids) if checked else None
-        message = self._chat.parse(text, tools=call.tools, prompt=head)
+        drifted = self._chat.drifted(head, cut.generation.token_ids) if checked else None
+        message = self._chat.parse(cut.text, tools=call.tools, prompt=head)
         thought, said = divide(message.content or "")
         if thought is not None:
             message = message.model_copy(update={"content": said or None, "reasoning_content": thought})
-        return _Parsed(generation, text, message, drifted)
+        return _Parsed(cut, message, drifted)
 
     def _ended_reply(self, reason: StopReason | None = None) -> ModelReply:
         """Return the message that ends the episode. Raises CallError(409) for an agent that goes on."""
@@ -321,41 +321,6 @@ class Session:
         self._budget.count_ended_answer()
         message = Message(role="assistant", content=ENDED)
         return ModelReply(f"{self.id}{secrets.token_hex(4)}", int(time.time()), message, False, Usage(0, 0))
-
-    def _numbered(self, message: Message) -> Message:
-        """Return a sampled message with its tool calls numbered within the session."""
-        calls = tuple(
-            call.model_copy(update={"id": f"{self._tool_calls + place:09d}"})
-            for place, call in enumerate(message.tool_calls or ())
-        )
-        self._tool_calls += len(calls)
-        return message.model_copy(update={"tool_calls": calls}) if calls else message
-
-    def _outer(self, message: Message) -> Message:
-        """Return a message with ids of tool calls that are unique among all sessions.
-
-        Prompts have the short numbers, which all chat templates take, and which are the same whenever an
-        episode is played again.
-        """
-        calls = tuple(
-            call.model_copy(update={"id": f"{self.id}{call.id}"}) for call in message.tool_calls or ()
-        )
-        return message.model_copy(update={"tool_calls": calls}) if calls else message
-
-    def _inner(self, call: ModelCall) -> ModelCall:
-        """Return a call with the session's own numbers for its tool calls."""
-        return replace(call, messages=tuple(self._inner_message(message) for message in call.messages))
-
-    def _inner_message(self, message: Message) -> Message:
-        if message.tool_call_id:
-            return message.model_copy(update={"tool_call_id": message.tool_call_id.removeprefix(self.id)})
-        if not message.tool_calls:
-            return message
-        calls = tuple(
-            call.model_copy(update={"id": (call.id or "").removeprefix(self.id) or None})
-            for call in message.tool_calls
-        )
-        return message.model_copy(update={"tool_calls": calls})
 
     def _finish(self, task: asyncio.Task[ModelReply]) -> None:
         self._running.discard(task)

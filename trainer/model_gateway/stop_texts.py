@@ -7,7 +7,7 @@ the log-probabilities of those before it as they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from trainer.engines.generation import Finish, Generation
@@ -16,12 +16,19 @@ if TYPE_CHECKING:
     from trainer.types import VersionSpan
 
 
-def cut_at(
-    generation: Generation, stops: Sequence[str], said: Callable[[Sequence[int]], str]
-) -> tuple[Generation, str]:
-    """Return a generation without the tokens behind its first stop text, and its text before that.
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A generation up to its first stop text."""
 
-    Without one of these texts in it, the generation is returned as it is.
+    generation: Generation
+    text: str
+    """Before the stop text."""
+    stop: str | None
+    """The stop text, if it has one."""
+
+
+def cut_at(generation: Generation, stops: Sequence[str], said: Callable[[Sequence[int]], str]) -> Cut:
+    """Drop the tokens of a generation behind its first stop text. Without one, it stays as it is.
 
     Args:
         generation: what was sampled.
@@ -30,8 +37,9 @@ def cut_at(
     """
     token_ids = generation.token_ids
     text = said(token_ids)
-    if not any(stop in text for stop in stops):
-        return generation, text
+    places = {stop: place for stop in stops if (place := text.find(stop)) >= 0}
+    if not places:
+        return Cut(generation, text, None)
     kept, most = 1, len(token_ids)
     while kept < most:
         middle = (kept + most) // 2
@@ -39,7 +47,7 @@ def cut_at(
             most = middle
         else:
             kept = middle + 1
-    begin = min(place for stop in stops if (place := text.find(stop)) >= 0)
+    first = min(places, key=lambda stop: places[stop])
     cut = replace(
         generation,
         token_ids=token_ids[:kept],
@@ -47,7 +55,7 @@ def cut_at(
         finish=Finish.STOP,
         versions=_spans(generation.versions, kept),
     )
-    return cut, text[:begin]
+    return Cut(cut, text[: places[first]], first)
 
 
 def _spans(versions: Sequence[VersionSpan], end: int) -> tuple[VersionSpan, ...]:

@@ -75,7 +75,8 @@ def read(body: bytes) -> ModelCall:
 
 def answer(call: ModelCall, reply: ModelReply) -> JsonObject:
     """Return the document that answers a call."""
-    return {**_head(call, reply), "content": list(_blocks(reply)), "stop_reason": _stop(reply)}
+    ended: JsonObject = {"stop_reason": _stop(reply), "stop_sequence": reply.stop}
+    return {**_head(call, reply), "content": list(_blocks(reply)), **ended}
 
 
 def events(call: ModelCall, reply: ModelReply) -> Iterator[bytes]:
@@ -87,7 +88,7 @@ def events(call: ModelCall, reply: ModelReply) -> Iterator[bytes]:
         for delta in deltas:
             yield _event("content_block_delta", {"index": index, "delta": delta})
         yield _event("content_block_stop", {"index": index})
-    ended: JsonObject = {"stop_reason": _stop(reply), "stop_sequence": None}
+    ended: JsonObject = {"stop_reason": _stop(reply), "stop_sequence": reply.stop}
     yield _event("message_delta", {"delta": ended, "usage": {"output_tokens": reply.usage.sampled}})
     yield _event("message_stop", {})
 
@@ -169,6 +170,8 @@ def _in_deltas(block: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
 def _stop(reply: ModelReply) -> str:
     if reply.cut:
         return "max_tokens"
+    if reply.stop is not None and not reply.message.tool_calls:
+        return "stop_sequence"
     return "tool_use" if reply.message.tool_calls else "end_turn"
 
 

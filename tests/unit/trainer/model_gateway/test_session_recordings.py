@@ -4,11 +4,14 @@ import asyncio
 
 import pytest
 
+from tests.fakes.rollout_engines import FakeEngine
 from tests.harness.model_calls import (
+    KEY,
     LOOK,
     assistant,
     call,
     calling,
+    limits,
     result,
     sampled_tokens,
     session,
@@ -17,7 +20,11 @@ from tests.harness.model_calls import (
     trained_tokens,
     user,
 )
+from tests.harness.tiny_chat import tiny_chat
+from trainer.engines.generation import Sampling
+from trainer.engines.pool import EnginePool
 from trainer.model_gateway.forest import Break
+from trainer.model_gateway.session import Session
 
 ASK = user("What is 2 + 3?")
 BRIEF = system("Be brief.")
@@ -54,6 +61,26 @@ async def test_each_token_is_recorded_with_its_own_logprob_and_version():
     kept = [logprob for logprob, mask in zip(segment.logprobs, segment.loss_mask, strict=True) if mask]
     assert kept == [logprob for each in policy.sampled for logprob in each.logprobs]
     assert [[span.version for span in turn.versions] for turn in segment.turns] == [[0], [4]]
+
+
+class UpdatedEngine(FakeEngine):
+    """Has new weights after each part that it samples."""
+
+    async def generate(self, request):
+        part = await super().generate(request)
+        self.version += 1
+        return part
+
+
+async def test_an_answer_that_a_weight_update_interrupts_has_the_versions_of_its_parts():
+    pool = EnginePool([UpdatedEngine(cut=[3])])
+    opened = Session(KEY, pool, tiny_chat(), Sampling(), limits(turn_tokens=8))
+    await opened.answer(call(ASK))
+    recording = await opened.close()
+    (turn,) = recording.segments[0].turns
+    parts = [(span.start - turn.start, span.end - turn.start, span.version) for span in turn.versions]
+    assert parts == [(0, 3, 0), (3, 8, 1)]
+    assert recording.calls[0].versions == (0, 1)
 
 
 async def test_an_agent_that_drops_the_reasoning_goes_on_behind_it():
@@ -150,7 +177,7 @@ async def test_an_answer_ends_at_the_agents_stop_text_and_is_extended():
     opened, policy = session("Action: look\nObservation: made up", "5")
     reply = await opened.answer(call(ASK, stop=("Observation:",)))
     assert reply.message.content == "Action: look\n"
-    assert not reply.cut
+    assert (reply.cut, reply.stop) == (False, "Observation:")
     await opened.answer(call(ASK, reply.message, user("Observation: found")))
     recording = await opened.close()
     assert breaks(recording) == [Break.FIRST, Break.EXTENDS]

@@ -132,3 +132,20 @@ def test_a_stream_has_the_events_of_the_sdk_in_order():
         "input_json_delta",
     ]
     assert json.loads(deltas[3].partial_json) == {"word": "a"}
+
+
+def test_an_answer_that_a_stop_sequence_ended_names_it():
+    call = messages.read(request(stop_sequences=["END"]))
+    made = ModelReply("0a1b", 0, Message(role="assistant", content="Hi"), False, Usage(1, 1), stop="END")
+    document = messages.answer(call, made)
+    assert (document["stop_reason"], document["stop_sequence"]) == ("stop_sequence", "END")
+    ended = streamed(call, made)[-2].delta
+    assert (ended.stop_reason, ended.stop_sequence) == ("stop_sequence", "END")
+
+
+@pytest.mark.parametrize("arguments", ["not JSON", "[1]", "[" * 100_000])
+def test_arguments_that_are_no_object_are_shown_as_an_empty_one(arguments):
+    function = FunctionCall(name="look", arguments=arguments)
+    message = Message(role="assistant", tool_calls=(ToolCall(id="call_0", function=function),))
+    (block,) = messages.answer(messages.read(request()), reply(message))["content"]
+    assert block["input"] == {}
