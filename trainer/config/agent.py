@@ -97,6 +97,20 @@ class RemoteAgent(_Agent):
         return url
 
 
+class BoxAgent(_Agent):
+    """A command that runs inside the episode's instance, on its files."""
+
+    kind: Literal["box"] = "box"
+    command: tuple[str, ...] = Field(min_length=1)
+    """The program and its arguments; ``{task}`` in an argument becomes the text of the task."""
+    package: str | None = None
+    """A package of the service's setting ``agents.packages`` that the command comes from."""
+    environment: dict[str, str] = {}
+    """Further environment variables of agents."""
+    gateway_host: str = "127.0.0.1"
+    """Address of this machine at which the service reaches the model."""
+
+
 def _in_full(given: object) -> object:
     """Return the settings that a text or a list stands for."""
     if isinstance(given, str) and given != "none":

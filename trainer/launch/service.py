@@ -62,6 +62,10 @@ def _arguments(settings: SandboxServiceConfig, environment: str) -> list[str]:
     arguments = list(settings.start)
     if not any(argument.startswith("environments.enabled=") for argument in arguments):
         arguments.append(f'environments.enabled=["{environment}"]')
+    if not any(argument.startswith("agents.model_endpoints=") for argument in arguments):
+        # Agents in its boxes reach the run's gateway, whose port is not known yet. Whoever can call the
+        # service, which listens on loopback, can reach these ports anyway.
+        arguments.append('agents.model_endpoints=["127.0.0.1:*"]')
     return arguments
 
 
