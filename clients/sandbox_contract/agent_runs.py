@@ -72,4 +72,4 @@ class RunAgentResult(Result):
     model_connections: int = 0
     """Connections that it made to the model endpoint."""
     failed_model_connections: int = 0
-    """Those of them that the service could not make, or that broke: the endpoint is down or unreachable."""
+    """Those of them that the service could not make: the endpoint is down or unreachable."""

@@ -62,7 +62,9 @@ class ModelTunnel:
         self.made = 0
         """Connections that the agent made."""
         self.failed = 0
-        """Those of them that could not be made to the endpoint, or that broke."""
+        """Those of them that could not be made to the endpoint.
+
+        One that breaks later does not count: an agent can bring that about, and would pass for a victim."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -117,17 +119,18 @@ class ModelTunnel:
         """Serve one connection from its start to its end."""
         writer: asyncio.StreamWriter | None = None
         try:
-            async with asyncio.timeout(_CONNECT_S):
-                reader, writer = await asyncio.open_connection(*self._address, limit=WINDOW)
+            try:
+                async with asyncio.timeout(_CONNECT_S):
+                    reader, writer = await asyncio.open_connection(*self._address, limit=WINDOW)
+            except (OSError, TimeoutError) as error:
+                self._unreachable(error)
+                return
             writer.transport.set_write_buffer_limits(high=WINDOW)
             sending = asyncio.create_task(self._upstream(connection, writer))
             receiving = asyncio.create_task(self._downstream(connection, reader))
             try:
                 # Either end closes both directions: an HTTP client that hangs up takes no answer.
                 await asyncio.wait((sending, receiving), return_when=asyncio.FIRST_COMPLETED)
-                for task in (sending, receiving):
-                    if task.done():
-                        task.result()
             finally:
                 sending.cancel()
                 receiving.cancel()
@@ -135,19 +138,17 @@ class ModelTunnel:
             writer.close()
             asyncio.get_running_loop().call_later(_LINGER_S, writer.transport.abort)
             writer = None
-        except (OSError, TimeoutError) as error:
-            self._broken(error)
         finally:
             if writer is not None:
                 writer.transport.abort()
             self._forget(connection)
 
-    def _broken(self, error: Exception) -> None:
+    def _unreachable(self, error: Exception) -> None:
         self.failed += 1
         if self.failed == 1:
             # Once for each run: an agent tries again as often as it likes.
             logger.warning(
-                "model_endpoint_failed",
+                "model_endpoint_unreachable",
                 endpoint=self._endpoint,
                 instance_id=self._instance_id,
                 reason=str(error) or type(error).__name__,

@@ -46,8 +46,15 @@ class Endpoint:
         self.requests: list[bytes] = []
         self.hanging = False
         """Read requests, and answer none."""
+        self._open: set[asyncio.StreamWriter] = set()
+
+    def die(self) -> None:
+        """Break all connections."""
+        for writer in self._open:
+            writer.transport.abort()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open.add(writer)
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -59,6 +66,7 @@ class Endpoint:
                     break
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body[::-1]))
                 await writer.drain()
+        self._open.discard(writer)
         writer.transport.abort()
 
 
