@@ -5,7 +5,9 @@
 
 A learner in float32 and a vLLM engine in bfloat16, on CPUs. First updates of several sizes are sent in
 good health, and each warning or error is a false alarm. Then faults are planted, one at a time, each behind
-some weight syncs in good health.
+some weight syncs in good health. On the way from learner to engine, receipts must tell of each at the first
+weight sync. In what the learner sends, receipts are right and log-probabilities are all there is to tell by:
+a fault that moves them by less than bfloat16 rounds is not told of, and does no more harm than rounding.
 """
 
 import argparse
@@ -18,14 +20,17 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 
 from tests.fakes.weight_owner import ModelOwner
 from tests.harness.local_engine import LocalEngine
 from trainer.config import RunConfig
 from trainer.errors import StaleWeights
 from trainer.types import Batch, Objective, Sample
-from trainer.weight_sync.snapshots import clear_snapshots, snapshot_folder
-from trainer.weight_sync.sync import make_weight_sync
+from trainer.weight_sync.check import AgreementCheck
+from trainer.weight_sync.shared_file import SharedFile
+from trainer.weight_sync.snapshots import clear_snapshots, newest_snapshot, snapshot_folder
+from trainer.weight_sync.sync import WeightSync
 
 LAYER = "model.layers.15."
 HEALTHY_FIRST = 2
@@ -42,7 +47,7 @@ class Bench:
                 "root": folder,
                 "engine": {"dtype": "bfloat16", "kv_cache_mib": 128},
                 "rollout": {"max_context_tokens": 1024},
-                "sync": {"timeout_s": 600},
+                "sync": {"timeout_s": 600, "checksum_every": 1},
             }
         )
         self.engine = LocalEngine(self.run, model)
@@ -53,11 +58,14 @@ class Bench:
 
     def begin(self) -> None:
         """The learner has its first weights again, and nothing goes wrong."""
-        self.owner.fault = None
+        self.owner.fault = self.fault_on_the_way = None
         with torch.no_grad():
             for name, weight in self.owner.model.named_parameters():
                 weight.copy_(self.began[name])
-        self.weight_sync = make_weight_sync(self.run.sync_settings, [self.engine], self.owner, 0)
+        settings = self.run.sync_settings
+        transport = FaultyTransport(self, settings, self.owner, 0, "cpu")
+        check = AgreementCheck(settings, self.owner, 0, "cpu")
+        self.weight_sync = WeightSync(settings, [self.engine], self.owner, 0, transport, check)
         self.sync_weights(None)
 
     def update(self, rate: float) -> dict[str, float]:
@@ -73,8 +81,26 @@ class Bench:
         return {**judged, "warnings": list(judged["warnings"]), "seconds": report.seconds}
 
 
+class FaultyTransport(SharedFile):
+    """A file whose weights change between learner and engine."""
+
+    def __init__(self, bench, *options):
+        super().__init__(*options)
+        self.bench = bench
+
+    def gather(self, version: int) -> int:
+        """Write the file, and change it where a fault is planted."""
+        size = super().gather(version)
+        if self.bench.fault_on_the_way is not None:
+            run = self.bench.run
+            path = newest_snapshot(snapshot_folder(run.folder, run.sync.folder)).path
+            sent = [each for item in load_file(path).items() for each in self.bench.fault_on_the_way(*item)]
+            save_file({name: weight.to(torch.bfloat16).contiguous() for name, weight in sent}, path)
+        return size
+
+
 class FaultyOwner(ModelOwner):
-    """A learner whose weights go wrong on their way."""
+    """A learner that sends other weights than it has."""
 
     fault = None
 
@@ -131,9 +157,11 @@ def main() -> int:
             healthy = _healthy(bench, options.syncs, options.rates)
             _tell(healthy)
             planted = {}
-            for name in faults(bench):
-                planted[name] = _planted(bench, name, options.fault_rate)
-                _tell({name: planted[name]})
+            for where in ("on the way", "in what the learner sends"):
+                for name in faults(bench):
+                    told = f"{name}, {where}"
+                    planted[told] = _planted(bench, name, options.fault_rate, where)
+                    _tell({told: planted[told]})
         finally:
             bench.engine.close()
             clear_snapshots(snapshot_folder(bench.run.folder, bench.run.sync.folder))
@@ -141,7 +169,7 @@ def main() -> int:
     found = {"options": words, "healthy": healthy, "planted": planted, "seconds": time.monotonic() - began}
     if options.output:
         options.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    caught = all(each["caught"] for each in planted.values())
+    caught = all(each["caught"] for told, each in planted.items() if told.endswith("on the way"))
     return 0 if healthy["false_alarms"] == 0 and caught else 1
 
 
@@ -169,12 +197,16 @@ def _healthy(bench: Bench, syncs: int, rates: list[float]) -> dict[str, object]:
     }
 
 
-def _planted(bench: Bench, name: str, rate: float) -> dict[str, object]:
+def _planted(bench: Bench, name: str, rate: float, where: str) -> dict[str, object]:
     """After how many weight syncs a fault was told of, and how."""
     bench.begin()
     for _ in range(HEALTHY_FIRST):
         bench.update(rate)
-    bench.owner.fault = faults(bench)[name]
+    fault = faults(bench)[name]
+    if where == "on the way":
+        bench.fault_on_the_way = fault
+    else:
+        bench.owner.fault = fault
     difference = []
     for number in range(1, PATIENCE + 1):
         try:

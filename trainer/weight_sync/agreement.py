@@ -12,8 +12,10 @@ about what the weight sync changed on the same tokens:
 ``difference``
     The mean absolute difference. In 16 bits, from 0.1 (about twice what is expected) on it is warned of, and
     from 0.35 = ln(2) / 2 on it is an error: then the ratio of two typical tokens is 2, where the mismatch
-    correction cuts off. Where both sides compute in float32 the bounds are 1e-5 and 1e-4 on CPUs (measured:
-    3e-7) and 1e-3 and 5e-3 on GPUs, whose kernels may multiply in TF32.
+    correction cuts off. A single unlikely token may differ by several nats, which moves the mean of a few
+    hundred tokens by 0.01 to 0.02; so a warning needs 3 standard errors beyond its bound. Where both sides
+    compute in float32 the bounds are 1e-5 and 1e-4 on CPUs (measured: 3e-7) and 1e-3 and 5e-3 on GPUs,
+    whose kernels may multiply in TF32.
 ``stale``
     e are the engine's log-probabilities after the weight sync, l_new and l_old the learner's after and before
     the update. The mean of |e - l_new| - |e - l_old| is below 0 where the new weights arrived and above 0
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
 
 SIGNIFICANT = 6.0
 """Standard errors."""
+BEYOND = 3.0
+"""Standard errors by which a mean difference must be above its bound to be warned of."""
 MEMORY = 0.9
 """What a weight sync's evidence still counts at the next one."""
 JUMP = 3.0
@@ -166,7 +170,8 @@ class Agreement:
                 f"{self._limits.fail:.2g} is allowed (sync.tolerance)"
             )
         warnings = []
-        if difference > self._limits.warn:
+        error = float(apart.std()) / math.sqrt(apart.size) if apart.size else 0.0
+        if difference - BEYOND * error > self._limits.warn:
             warnings.append(
                 f"{name} and the learner differ by {difference:.2g} nats a token on average, and less than "
                 f"{self._limits.warn:.2g} is expected (sync.warn_above)"

@@ -95,6 +95,16 @@ def test_the_soft_limit_warns_and_the_hard_one_ends():
         agreement.judge("engine", Reading(learner + 0.36, learner))
 
 
+def test_a_few_unlikely_tokens_are_no_reason_to_warn():
+    rng = np.random.default_rng(0)
+    learner = -rng.exponential(2.0, 320)
+    engine = learner + rng.normal(0, 0.09, 320)
+    engine[:3] += 4.0
+    found = Agreement(SIXTEEN_BITS).judge("engine", Reading(engine, learner))
+    assert found.difference > SIXTEEN_BITS.warn
+    assert found.warnings == ()
+
+
 def test_what_is_no_number_does_not_pass():
     learner = np.full(TOKENS, -1.0)
     with pytest.raises(StaleWeights):
