@@ -112,6 +112,7 @@ class FaultyOwner(ModelOwner):
 def faults(bench: Bench):
     """What goes wrong with each tensor that is sent, by name of the fault."""
     present = {name: weight.detach().clone() for name, weight in bench.owner.model.named_parameters()}
+    present["lm_head.weight"] = present["model.embed_tokens.weight"]
     late: dict[str, torch.Tensor] = dict(present)
 
     def stays(wanted):
@@ -121,8 +122,10 @@ def faults(bench: Bench):
         return [(name, weight.T.contiguous() if name == f"{LAYER}self_attn.q_proj.weight" else weight)]
 
     def head(name, weight):
-        embedding = name == "model.embed_tokens.weight"
-        return [(name, weight), *([("lm_head.weight", present[name])] if embedding else [])]
+        stale = [("lm_head.weight", present[name])]
+        if name == "model.embed_tokens.weight":
+            return [(name, weight), *stale]
+        return stale if name == "lm_head.weight" else [(name, weight)]
 
     def behind(name, weight):
         former, late[name] = late[name], weight.detach().clone()
