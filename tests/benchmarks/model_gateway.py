@@ -19,6 +19,7 @@ import aiohttp
 from aiohttp import web
 
 from tests.benchmarks import training_runs as runs
+from trainer.batches.build import freeze_startup_objects
 from trainer.chat import ChatTokenizer
 from trainer.config.model import ChatConfig
 from trainer.engines.generation import Finish, Generation, GenerationRequest, Sampling
@@ -78,6 +79,7 @@ async def measure(options: argparse.Namespace) -> dict[str, object]:
     gateway = ModelGateway(sessions)
     url = await gateway.start()
     bare, runner = await _bare_server()
+    freeze_startup_objects()  # as the process that plays episodes does
     rows = []
     try:
         for agents in options.agents:

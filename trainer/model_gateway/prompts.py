@@ -43,7 +43,7 @@ class _Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class KnownAnswer:
     """An answered call, which later ones may extend."""
 
     number: int
@@ -60,7 +60,7 @@ class History:
     tools: Sequence[Tool]
     known: int
     """Messages at its beginning that an earlier call had, that call's answer included."""
-    behind: Answer | None
+    behind: KnownAnswer | None
     """The call that its prompt is spliced behind; None if it is rendered."""
     because: Break
     """Why it does not extend an earlier call; ``EXTENDS`` where it is spliced."""
@@ -89,7 +89,7 @@ class Prompts:
     def __init__(self, chat: ChatTokenizer, policy: PromptPolicy = PromptPolicy.SPLICE) -> None:
         self._chat = chat
         self._policy = policy
-        self._answered: dict[bytes, Answer] = {}
+        self._answered: dict[bytes, KnownAnswer] = {}
         """Answered calls by the digest of their messages, answer included."""
         self._openings: dict[bytes, int] = {}
         """The most messages that were sent under one list of tools and one system prompt."""
@@ -137,7 +137,7 @@ class Prompts:
             path.token_ids += [*prompt.token_ids[behind.end :], *sampled_ids]
         else:
             path = _Path([*prompt.token_ids, *sampled_ids])
-        answered = Answer(number, path, len(path.token_ids))
+        answered = KnownAnswer(number, path, len(path.token_ids))
         self._answered[_next_digest(history.digest, answer)] = answered
         most = self._openings.get(history.opening, 0)
         self._openings[history.opening] = max(most, len(history.messages))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnsweredCall:
     """A call that was answered."""
 
     number: int
@@ -100,7 +100,7 @@ class Recorder:
         self._drifted = 0
         self._checked = 0
 
-    def add(self, answered: Answered) -> None:
+    def add(self, answered: AnsweredCall) -> None:
         """Record an answered call."""
         number, generation = answered.number, answered.generation
         prompt, history = answered.prompt.token_ids, answered.prompt.history

@@ -19,7 +19,7 @@ from .calls import CallError
 if TYPE_CHECKING:
     from .calls import ModelReply
 
-Answer: TypeAlias = "asyncio.Future[ModelReply]"
+PendingReply: TypeAlias = "asyncio.Future[ModelReply]"
 
 _MOST_KEPT = 64
 """Finished calls of a session that may be repeated."""
@@ -46,7 +46,7 @@ class RetryMarker:
 @dataclass(slots=True)
 class _Known:
     digest: bytes
-    answer: Answer
+    answer: PendingReply
     finished_at: float | None = None
 
 
@@ -58,7 +58,7 @@ class Retries:
         self._known: OrderedDict[str | bytes, _Known] = OrderedDict()
         """By idempotency key, or by digest; the last to finish is last."""
 
-    def find(self, marker: RetryMarker | None) -> Answer | None:
+    def find(self, marker: RetryMarker | None) -> PendingReply | None:
         """Return the answer, finished or in progress, of the call that this one repeats; None for a new call.
 
         Raises CallError(400) for an idempotency key that came with another body.
@@ -74,14 +74,14 @@ class Retries:
             raise CallError(400, "idempotency_key_reused", detail, "Idempotency-Key")
         return known.answer
 
-    def keep(self, marker: RetryMarker | None, answer: Answer) -> None:
+    def keep(self, marker: RetryMarker | None, answer: PendingReply) -> None:
         """Keep a call that begins, so that it may be repeated. A call that fails is forgotten."""
         if marker is None:
             return
         name, known = _name(marker), _Known(marker.digest, answer)
         self._known[name] = known
 
-        def finish(answer: Answer) -> None:
+        def finish(answer: PendingReply) -> None:
             if self._known.get(name) is not known:
                 return
             if answer.cancelled() or answer.exception() is not None:

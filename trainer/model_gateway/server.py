@@ -37,7 +37,7 @@ MOST_BODY_BYTES = 64 * 2**20
 _RETRY_AFTER = {429: "1", 503: "1"}
 
 
-class Dialect(Protocol):
+class ApiDialect(Protocol):
     """A module that reads requests and writes answers."""
 
     PATH: str
@@ -51,7 +51,7 @@ class Dialect(Protocol):
     def models(self, name: str, context_tokens: int) -> JsonObject: ...
 
 
-DIALECTS: tuple[Dialect, ...] = (chat, responses, messages)
+DIALECTS: tuple[ApiDialect, ...] = (chat, responses, messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class ModelGateway:
     async def _handle(self, handler: SessionHandler, request: web.Request) -> web.StreamResponse:
         return await handler(request, self._session(request))
 
-    async def _answer(self, dialect: Dialect, request: web.Request) -> web.StreamResponse:
+    async def _answer(self, dialect: ApiDialect, request: web.Request) -> web.StreamResponse:
         try:
             session = self._session(request)
             call, body = await self._read(dialect, session, request)
@@ -164,7 +164,7 @@ class ModelGateway:
         return web.json_response(dialect.answer(call, reply))
 
     async def _read(
-        self, dialect: Dialect, session: Session, request: web.Request
+        self, dialect: ApiDialect, session: Session, request: web.Request
     ) -> tuple[ModelCall, bytes]:
         """Return the call of a request, and its body. Raises CallError, which the session counts."""
         try:
@@ -182,7 +182,7 @@ class ModelGateway:
             raise CallError(404, "model_not_found", detail, "model")
 
     async def _streamed(
-        self, dialect: Dialect, request: web.Request, call: ModelCall, answer: Awaitable[ModelReply]
+        self, dialect: ApiDialect, request: web.Request, call: ModelCall, answer: Awaitable[ModelReply]
     ) -> web.StreamResponse:
         """Answer as server-sent events. Raises CallError while the status can still be that of an error."""
         answering = asyncio.ensure_future(answer)
@@ -216,7 +216,7 @@ class ModelGateway:
             return _error_response(messages, error)
 
     async def _models(self, request: web.Request) -> web.StreamResponse:
-        dialect: Dialect = messages if "anthropic-version" in request.headers else chat
+        dialect: ApiDialect = messages if "anthropic-version" in request.headers else chat
         try:
             limits = self._session(request).limits
         except CallError as error:
@@ -231,14 +231,14 @@ async def _body(request: web.Request) -> bytes:
         raise CallError(413, "request_too_large", error.text or "the body is too large") from error
 
 
-def _marker(dialect: Dialect, request: web.Request, body: bytes) -> RetryMarker:
+def _marker(dialect: ApiDialect, request: web.Request, body: bytes) -> RetryMarker:
     count = request.headers.get("x-stainless-retry-count", "0")
     digest = blake2b(body, digest_size=16, person=dialect.PATH.encode()[-16:]).digest()
     repeated = count.isdecimal() and int(count) > 0
     return RetryMarker(digest, request.headers.get("Idempotency-Key"), repeated)
 
 
-def _error_response(dialect: Dialect, error: CallError) -> web.Response:
+def _error_response(dialect: ApiDialect, error: CallError) -> web.Response:
     headers = {}
     if error.status in _RETRY_AFTER:
         headers["Retry-After"] = _RETRY_AFTER[error.status]

@@ -28,7 +28,7 @@ from .budget import ENDED, Budget
 from .call_ids import CallIds
 from .calls import CallError, ModelReply, Usage
 from .prompts import PromptPolicy, Prompts
-from .recording import Answered, Recorder
+from .recording import AnsweredCall, Recorder
 from .retries import Retries
 from .stop_texts import Cut, cut_at
 
@@ -242,7 +242,7 @@ class Session:
         self._prompts.record(prompt, message, number, generation.token_ids)
         call_id = self._ids.of_answer(number)
         self._recorder.add(
-            Answered(
+            AnsweredCall(
                 number=number,
                 call=call,
                 prompt=prompt,
