@@ -44,7 +44,7 @@ class RunAgentRequest(Request):
     at which the agent finds it; the variable ``MODEL_ENDPOINT`` has it as well."""
     timeout_s: Annotated[float, Field(gt=0, le=86_400)] | None = None
     """Seconds after which the agent is killed; the service's own limit when missing or lower."""
-    output_bytes: Annotated[int, Field(ge=0, le=1024 * 1024)] = 64 * 1024
+    output_bytes: Annotated[int, Field(ge=0, le=256 * 1024)] = 64 * 1024
     """Bytes that are kept of the end of each output stream."""
     idempotency_key: IdempotencyKey | None = None
     """The same key gives the same bytes and one execution."""
