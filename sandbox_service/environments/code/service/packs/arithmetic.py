@@ -10,6 +10,7 @@ order. Nothing here may change: the tasks of a name are the same for ever, on ev
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -65,8 +66,12 @@ def arithmetic_splits(tasks: Sequence[CodeTask]) -> dict[str, tuple[str, ...]]:
     return splits
 
 
+@functools.cache
 def load_arithmetic() -> tuple[CodeTask, ...]:
-    """Return all tasks, with difficulties mixed evenly: any number from the start is a fair sample."""
+    """Return all tasks, with difficulties mixed evenly: any number from the start is a fair sample.
+
+    They are made once in a process.
+    """
     tested = {level: _draw("test", level, frozenset()) for level in _FORMS}
     held_out = frozenset(question.term.key for questions in tested.values() for question in questions)
     trained = {level: _draw("train", level, held_out) for level in _FORMS}

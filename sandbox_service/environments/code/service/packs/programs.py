@@ -11,6 +11,7 @@ id stay the same for ever, on every machine. None of them comes from HumanEval o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -63,13 +64,13 @@ class _Program:
         body = self.reduction.code.format(items)
         return f"def compute({self.kind.parameter}):\n    return {body}\n"
 
-    def result(self, given: object) -> object:
-        """Return what the function returns for an argument."""
+    def results(self, given: Sequence[object]) -> list[object]:
+        """Return what the function returns for each argument."""
         namespace: dict[str, object] = {}
         exec(self.source, namespace)  # our own text, of the parts above and nothing else
         compute = namespace["compute"]
         assert callable(compute)
-        return compute(given)
+        return [compute(each) for each in given]
 
 
 def program_splits(tasks: Sequence[CodeTask]) -> dict[str, tuple[str, ...]]:
@@ -80,8 +81,12 @@ def program_splits(tasks: Sequence[CodeTask]) -> dict[str, tuple[str, ...]]:
     }
 
 
+@functools.cache
 def load_programs() -> tuple[CodeTask, ...]:
-    """Return all tasks, with difficulties mixed evenly: any number from the start is a fair sample."""
+    """Return all tasks, with difficulties mixed evenly: any number from the start is a fair sample.
+
+    They are made once in a process.
+    """
     tasks: list[CodeTask] = []
     taken: set[str] = set()
     # The test part is drawn first: the training part leaves out what it holds.
@@ -98,15 +103,15 @@ def _draw(part: str, level: str, count: int, taken: set[str]) -> list[CodeTask]:
     while len(tasks) < count:
         program = _program(level, dice)
         example, *given = [program.kind.draw(dice, length) for length in (4, *_LENGTHS)]
-        results = [program.result(each) for each in given]
-        telling = bool(program.result(example)) and len(set(map(repr, results))) >= _LEAST_RESULTS
+        shown, *results = program.results([example, *given])
+        telling = bool(shown) and len(set(map(repr, results))) >= _LEAST_RESULTS
         if not telling or program.description in taken:
             continue
         taken.add(program.description)
         signature = f"compute({program.kind.parameter})"
         prompt = (
             f"Write a Python function `{signature}` that returns {program.description}. "
-            f"For example, `compute({example!r})` returns `{program.result(example)!r}`."
+            f"For example, `compute({example!r})` returns `{shown!r}`."
         )
         tests = tuple(
             f"assert compute({argument!r}) == {result!r}"
