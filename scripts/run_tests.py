@@ -34,6 +34,10 @@ PARTS = {
     "architecture": ("tests/architecture",),
     "contract of environments": ("tests/contract/environments",),
     "units of the trainer": ("tests/unit/trainer",),
+    "units of environments and runner": (
+        "tests/unit/sandbox_service/environments",
+        "tests/unit/sandbox_service/runner",
+    ),
     "units of the service": ("tests/unit",),
     "contract": ("tests/contract",),
     "abuse": ("tests/abuse",),
