@@ -70,7 +70,8 @@ def test_no_cheat_passes(cheat: str, box: "RunnerBox") -> None:
     instance = f"cheat-{list(CHEATS).index(cheat)}"
     assert box.create(instance, TASK).op is Op.REPLY
     write_solution(box, instance, CHEATS[cheat])
-    verdict = evaluate(box, instance, 1.0)
+    # To remove files takes several times as long as to make them, and the release waits for it.
+    verdict = evaluate(box, instance, 0.3 if cheat == "fills its folder with files" else 1.0)
     assert not verdict["success"]
     assert verdict["details"]["passed"] == 0
     write_solution(box, instance, HONEST)

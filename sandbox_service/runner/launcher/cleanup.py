@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from sandbox_service.runner.config import RunnerConfig
 
 
-_LONGEST_S = 20
-"""A cleanup that takes longer is given up; the box is not clean then, and the host destroys it."""
+_LONGEST_CPU_S = 20
+"""A cleanup that computes for longer is given up; the box is not clean then, and the host destroys it."""
+_LONGEST_S = 60
+"""Limit of real time, which passes also while a busy machine keeps the cleanup from a processor."""
 
 
 class Cleanup:
@@ -130,9 +132,7 @@ class Cleanup:
         owner = os.geteuid() if uid is None else uid
 
         def remove() -> None:
-            # The child sets the timer for itself: fork(2) does not pass one on.
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.setitimer(signal.ITIMER_REAL, longest_s)
+            _limit_time(longest_s)
             for path in directories:
                 remove_tree(path, owner)
             remove_owned(shared, owner)
@@ -160,8 +160,7 @@ class Cleanup:
             ]
 
         def remove() -> None:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(_LONGEST_S)
+            _limit_time(_LONGEST_S)
             remove_owned(self._shared, config.env_uid, self._kept)
 
         ours = range(config.uid_base, config.uid_base + config.uid_count)
@@ -183,6 +182,18 @@ class Cleanup:
                 killing.run_as(Identity.of(config.env_uid), remove)
             left = look()
         return left
+
+
+def _limit_time(longest_s: float) -> None:
+    """End this process when it has used its processor time or ``longest_s`` of real time.
+
+    An agent is charged for what it computes, not for its waits: on a busy machine, real time that suffices to
+    write files may not suffice to remove them. A child has to call this: fork(2) passes no timers on.
+    """
+    for number in (signal.SIGALRM, signal.SIGPROF):
+        signal.signal(number, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, longest_s)
+    signal.setitimer(signal.ITIMER_PROF, _LONGEST_CPU_S)
 
 
 def _remove_empty(directory: str) -> bool:

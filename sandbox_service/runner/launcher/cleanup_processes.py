@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from sandbox_service.runner.kernel import privileges
 
-_LONGEST_S = 30
+_LONGEST_S = 90
+"""Limit of real time; the removals within it have shorter ones."""
 
 
 @dataclass(frozen=True, slots=True)
