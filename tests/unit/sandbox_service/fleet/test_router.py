@@ -19,6 +19,7 @@ from sandbox_service.stream.options import StreamOptions
 from sandbox_service.stream.server import StreamServer
 from sandbox_service.wire.frames import Op
 from tests.fakes.supervisors import FakeCore
+from tests.harness.waiting import settle
 
 QUICK = StreamOptions(connect_timeout_s=0.05, handshake_timeout_s=1.0, back_off_max_s=0.02)
 
@@ -205,7 +206,7 @@ async def test_a_step_waits_for_its_supervisor_to_come_back_under_a_new_secret(t
     await town.call(Op.STEP, "a.1")
     await town.stop("a")
     waiting = asyncio.create_task(town.call(Op.STEP, "a.1"))
-    await asyncio.sleep(0.1)
+    await settle()
     again = await town.start("a")
     again.instances["a.1"] = 0
     assert (await waiting).body == b"body"

@@ -9,7 +9,7 @@ from sandbox_service.errors import ServiceError
 from sandbox_service.sandboxes.connection import RunnerConnection
 from sandbox_service.wire.frames import Frame, Op
 from tests.fakes.listening_runner import configuration, listening
-from tests.harness.waiting import until
+from tests.harness.waiting import settle, until
 
 
 class Heard:
@@ -111,7 +111,7 @@ async def test_a_refused_greeting_is_the_boxs_failure_with_the_runners_reason(tm
 async def test_a_socket_that_is_not_there_yet_is_waited_for(tmp_path):
     connection = RunnerConnection(tmp_path / "s", {}, 5, print, print)
     connecting = asyncio.create_task(connection.connect(5))
-    await asyncio.sleep(0.02)
+    await settle()
     async with listening(tmp_path / "s") as runner:
         await connecting
         assert len(runner.hellos) == 1

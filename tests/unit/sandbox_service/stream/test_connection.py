@@ -11,6 +11,7 @@ from sandbox_service.stream.connection import MultiplexedClient, StreamOptions
 from sandbox_service.stream.options import ServerOptions
 from sandbox_service.stream.server import StreamServer
 from sandbox_service.wire.frames import MAX_BODY, Frame, Op
+from tests.harness.waiting import settle
 
 QUICK = StreamOptions(connect_timeout_s=0.2, handshake_timeout_s=1.0, back_off_max_s=0.05)
 
@@ -293,7 +294,7 @@ async def test_a_body_over_the_cap_is_refused_and_the_connection_lives(socket_pa
 async def test_closing_fails_what_waits_and_leaves_no_task(socket_path):
     client = MultiplexedClient(UnixAddress(str(socket_path)))
     request = asyncio.create_task(client.request(step(), 5))
-    await asyncio.sleep(0.01)
+    await settle()
     await client.close()
     with pytest.raises(ServiceError):
         await request

@@ -6,7 +6,7 @@ import pytest
 
 from tests.fakes.batches import FakePlayer, FakeTaskService, batch_producer, run_config
 from tests.harness.producer_steps import ids, same, started, sync_weights
-from tests.harness.waiting import until
+from tests.harness.waiting import settle, until
 from trainer.errors import CheckpointError
 
 
@@ -104,11 +104,11 @@ async def test_after_a_rewind_nothing_begins_before_weights_are_synced(tmp_path)
     await until(lambda: player.under_way == 8)
     await made.rewind(0)
     assert player.under_way == 0
-    await asyncio.sleep(0.01)
+    await settle()
     assert player.under_way == 0
     # What was under way belongs to step 2, which weights of version 0 may not sample.
     await sync_weights(made, player, 0)
-    await asyncio.sleep(0.01)
+    await settle()
     assert player.under_way == 0
     await sync_weights(made, player, 1)
     await until(lambda: player.under_way == 8)

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes.rollout_engines import FakeEngine
-from tests.harness.waiting import until
+from tests.harness.waiting import settle, until
 from trainer.engines.generation import Finish, GenerationRequest, Sampling
 from trainer.engines.pool import EnginePool, PoolLimits
 from trainer.errors import EngineError, Stalled
@@ -79,7 +79,7 @@ async def test_requests_wait_for_the_only_engine_to_start_again():
     turn = asyncio.create_task(pool.generate(request()))
     await until(lambda: engine.asked)
     engine.die()
-    await asyncio.sleep(0.01)
+    await settle()
     assert not turn.done()
     engine.dead = False
     assert (await turn).token_ids == (4, 5, 6, 7)
@@ -136,7 +136,7 @@ async def test_scores_survive_a_death_too():
     engine = FakeEngine(dead=True)
     pool = EnginePool([engine], LIMITS)
     scored = asyncio.create_task(pool.score_tokens((1, 2, 3)))
-    await asyncio.sleep(0.01)
+    await settle()
     engine.dead = False
     assert await scored == (0.0, 0.0, 0.0)
     await pool.close()
