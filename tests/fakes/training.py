@@ -59,6 +59,10 @@ class FakeDriver:
     def remove(self, config):
         self._asked("remove", config.name)
 
+    def serve_gateway(self, settings, on_ready):
+        self._asked("serve_gateway", settings)
+        on_ready("http://127.0.0.1:8600", "m over /v1/completions")
+
     def evaluate(self, config, model):
         self._asked("evaluate", config, model)
         return self.result if self.result is not None else evaluation("alone", 7)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import demonstrations, evaluate, model, plan, report, settings, simulate, train
+from . import demonstrations, evaluate, gateway, model, plan, report, settings, simulate, train
 from .driver import RealDriver
 
 _HELP = """Train language-model agents by reinforcement learning on episodes in sandboxes.
@@ -50,6 +50,7 @@ def build_cli() -> typer.Typer:
     cli.command("report")(report.report)
     cli.command("demonstrations")(demonstrations.demonstrations)
     cli.command("model")(model.model)
+    cli.command("gateway")(gateway.gateway)
     cli.command("config")(settings.config)
     cli.command("plan")(plan.plan)
     return cli

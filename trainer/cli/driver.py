@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from trainer.config import RunConfig, TinyModel
     from trainer.evaluate.results import EvaluationResult
     from trainer.launch.simulated_model import SimulatedModel
+    from trainer.model_gateway.stand_alone.settings import StandAloneSettings
 
 
 OnMetrics: TypeAlias = "Callable[[int, dict[str, float]], None]"
@@ -18,6 +19,9 @@ OnMetrics: TypeAlias = "Callable[[int, dict[str, float]], None]"
 
 OnWarning: TypeAlias = "Callable[[str], None]"
 """Called with warnings, such as reports of a stalled run."""
+
+OnReady: TypeAlias = "Callable[[str, str], None]"
+"""Called with the gateway's URL and a line about its engine, when it serves."""
 
 
 class RunSummary(Protocol):
@@ -78,6 +82,10 @@ class Driver(Protocol):
         """Write a tiny model and its tokenizer."""
         ...
 
+    def serve_gateway(self, settings: StandAloneSettings, on_ready: OnReady) -> None:
+        """Serve a model to agents until the process is told to stop."""
+        ...
+
 
 class RealDriver:
     """Imports torch, Ray and vLLM at the first call, so that help and usage errors appear at once."""
@@ -113,3 +121,8 @@ class RealDriver:
         from trainer.models.tiny import make_tiny
 
         make_tiny(config, folder)
+
+    def serve_gateway(self, settings: StandAloneSettings, on_ready: OnReady) -> None:
+        from trainer.model_gateway.stand_alone.service import run_gateway
+
+        run_gateway(settings, on_ready)

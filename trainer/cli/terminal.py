@@ -69,7 +69,9 @@ def write_json(value: object, also: Path | None = None) -> None:
 
 
 @contextmanager
-def explained(interrupted: str = "interrupted") -> Iterator[None]:
+def explained(
+    interrupted: str = "interrupted", hints: Mapping[type[TrainerError], str] = _NEXT
+) -> Iterator[None]:
     """Turn errors into a message, a hint and an exit code; Ctrl-C into ``interrupted``.
 
     Sandboxes and engines take a while to stop, so Ctrl-C is acknowledged at once and reported again when
@@ -80,7 +82,7 @@ def explained(interrupted: str = "interrupted") -> Iterator[None]:
             yield
     except TrainerError as error:
         raise _failed(
-            str(error), _next(error), WRONG if isinstance(error, ConfigError) else FAILED
+            str(error), _next(error, hints), WRONG if isinstance(error, ConfigError) else FAILED
         ) from error
     except OSError as error:
         raise _failed(f"{error.filename or 'a file'}: {error.strerror or error}", "", FAILED) from error
@@ -115,8 +117,8 @@ def _failed(sentence: str, hint: str, code: int) -> typer.Exit:
     return typer.Exit(code)
 
 
-def _next(error: TrainerError) -> str:
-    return next((hint for kind, hint in _NEXT.items() if isinstance(error, kind)), "")
+def _next(error: TrainerError, hints: Mapping[type[TrainerError], str]) -> str:
+    return next((hint for kind, hint in hints.items() if isinstance(error, kind)), "")
 
 
 def _plain(text: str) -> str:

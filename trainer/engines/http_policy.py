@@ -38,6 +38,9 @@ _NO_ROUTE = frozenset({403, 404, 405, 501})
 """Statuses of a route that a server does not have; vLLM forbids those that its options do not enable."""
 _SHOWN = 500
 """Characters of a refusal that an error quotes."""
+_PROBE = tuple(range(1, 9))
+"""A prompt that every vocabulary has. The first token is padding in some models, and predicts nothing."""
+_ALTERNATIVES = 5
 _COLD = 0.05
 """A temperature that changes every log-probability that it is applied to."""
 _SAME = 0.1
@@ -199,10 +202,10 @@ class HttpPolicy:
         raise EngineError("the server has no route that takes token ids; " + "; ".join(refusals))
 
     async def _try_out(self, route: TokenRoute, temperature: float) -> _Answer:
-        """Sample one token after one token."""
+        """Sample one token."""
         key = EpisodeKey("probe", TaskRef("", "", ""), 0)
-        request = GenerationRequest(key, (0,), 1, Sampling(temperature=temperature), seed=0)
-        body = route.body(self.model, request, uuid4().hex, alternatives=2)
+        request = GenerationRequest(key, _PROBE, 1, Sampling(temperature=temperature), seed=0)
+        body = route.body(self.model, request, uuid4().hex, alternatives=_ALTERNATIVES)
         return await self._request("POST", route.path, body)
 
     async def _returns_raw(self) -> bool:

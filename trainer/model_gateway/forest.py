@@ -11,7 +11,7 @@ preceded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain
@@ -139,9 +139,21 @@ class Forest:
 
     def segments(self) -> tuple[Segment, ...]:
         """Return one training sequence for each leaf, in the order of the leaves' calls."""
-        trained: set[int] = set()
-        leaves = [node for node in self._ordered() if not node.children]
-        return tuple(_segment(_path(leaf), trained) for leaf in leaves)
+        return tuple(_segment(leaf, trained) for leaf, trained in self._leaves())
+
+    def trained(self) -> tuple[tuple[int, ...], ...]:
+        """Return for each of ``segments`` the numbers of the calls that are trained in it."""
+        return tuple(tuple(node.call.number for node in trained) for _, trained in self._leaves())
+
+    def _leaves(self) -> Iterator[tuple[_Node, list[_Node]]]:
+        """Yield each leaf with those calls of its path that are on no earlier path."""
+        seen: set[int] = set()
+        for leaf in self._ordered():
+            if leaf.children:
+                continue
+            trained = [node for node in _path(leaf) if node.call.number not in seen]
+            seen.update(node.call.number for node in trained)
+            yield leaf, trained
 
     def _parent(self, prompt_ids: Sequence[int], known: _Node | None) -> _Node | None:
         """Return the call of which prompt and sampled tokens are the longest prefix of a prompt."""
@@ -195,20 +207,16 @@ def _path(leaf: _Node) -> list[_Node]:
     return path[::-1]
 
 
-def _segment(path: Sequence[_Node], trained: set[int]) -> Segment:
-    """Return the sequence of a path, and note its calls as trained."""
-    token_ids = _tokens(path[-1])
+def _segment(leaf: _Node, trained: Sequence[_Node]) -> Segment:
+    """Return the sequence that ends with a leaf, in which some calls are trained."""
+    token_ids = _tokens(leaf)
     loss_mask = [False] * len(token_ids)
     logprobs = [0.0] * len(token_ids)
-    turns = []
-    for node in path:
-        if node.call.number in trained:
-            continue
-        trained.add(node.call.number)
+    for node in trained:
         loss_mask[node.start : node.end] = [True] * (node.end - node.start)
         logprobs[node.start : node.end] = node.call.generation.logprobs
-        turns.append(_turn(node))
-    return Segment(token_ids, tuple(loss_mask), tuple(logprobs), tuple(turns))
+    turns = tuple(_turn(node) for node in trained)
+    return Segment(token_ids, tuple(loss_mask), tuple(logprobs), turns)
 
 
 def _turn(node: _Node) -> Turn:

@@ -73,6 +73,8 @@ class Recording:
 
     segments: tuple[Segment, ...]
     """One training sequence for each leaf of the forest of calls."""
+    trained: tuple[tuple[int, ...], ...]
+    """Numbers of the calls that are trained in each segment, in the order of its turns."""
     calls: tuple[CallRecord, ...]
     lines: tuple[Line, ...]
     """Messages in order, for display. Of a history that was sent again, only new messages are shown."""
@@ -150,6 +152,7 @@ class Recorder:
         records = sorted(self._records, key=lambda record: record.number)
         return Recording(
             segments=self._forest.segments(),
+            trained=self._forest.trained(),
             calls=tuple(replace(each, because=breaks.get(each.number, each.because)) for each in records),
             lines=tuple(self._lines),
             limit=limit,

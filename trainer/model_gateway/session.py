@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -111,6 +112,7 @@ class Session:
         """Failures that no retry made good, by digest of the body or by number of the call."""
         self._running: set[asyncio.Task[ModelReply]] = set()
         self._sealed = False
+        self._used_at = clock()
         self._began = 0
 
     async def answer(self, call: ModelCall, marker: RetryMarker | None = None) -> ModelReply:
@@ -121,6 +123,7 @@ class Session:
         """
         self._check_open()
         self._budget.check()
+        self._used_at = self._clock()
         running = self._retries.find(marker)
         if running is None:
             if not self._budget.begin(self._clock()):
@@ -175,8 +178,17 @@ class Session:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+        return self.recording()
+
+    def recording(self) -> Recording:
+        """Return what was recorded so far."""
         failure = next(iter(self._failures.values()), None)
         return self._recorder.recording(self._budget.reached, failure)
+
+    @property
+    def idle_since(self) -> float:
+        """Time of the clock at which the last call ended; infinity while one is in progress."""
+        return math.inf if self._running else self._used_at
 
     async def _run(self, call: ModelCall, number: int, marker: RetryMarker | None) -> ModelReply:
         """Answer a new call, and record how it went."""
@@ -324,6 +336,7 @@ class Session:
 
     def _finish(self, task: asyncio.Task[ModelReply]) -> None:
         self._running.discard(task)
+        self._used_at = self._clock()
         self._budget.finish()
         if not task.cancelled():
             task.exception()  # its client may have gone; asyncio warns of exceptions that nobody retrieves

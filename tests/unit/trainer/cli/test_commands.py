@@ -268,3 +268,41 @@ def test_a_port_that_is_taken_is_refused(tmp_path):
         wrong = run("report", write_run(tmp_path / "one"), "--serve", "--port", port)
     assert wrong.exit_code == 2
     assert f"port {port} cannot be used" in wrong.stderr
+
+
+def test_gateway_hands_over_its_options_and_says_where_it_listens(tmp_path):
+    driver = FakeDriver()
+    export = tmp_path / "sessions.jsonl"
+    words = ["--engine", "http://e:8000", "--prompts", "render", "--export", export, "tool_format=hermes"]
+    done = run("gateway", tmp_path, *words, "--port", 0, "--admin-key", "hush", driver=driver)
+    assert done.exit_code == 0
+    assert "ready: http://127.0.0.1:8600" in done.stdout
+    assert "hush" not in done.output
+    ((verb, settings),) = driver.calls
+    assert verb == "serve_gateway"
+    assert (settings.model, settings.engine, settings.port) == (tmp_path, "http://e:8000", 0)
+    assert (settings.prompts, settings.export) == ("render", export)
+    assert (settings.chat.tool_format, settings.admin_key) == ("hermes", "hush")
+    assert "hush" not in repr(settings)
+
+
+def test_gateway_makes_an_admin_key_and_shows_it(tmp_path):
+    driver = FakeDriver()
+    done = run("gateway", tmp_path, "--engine", "http://e:8000", driver=driver)
+    ((_, settings),) = driver.calls
+    assert len(settings.admin_key) > 32
+    assert f"admin key: {settings.admin_key}" in done.stderr
+
+
+def test_gateway_says_what_to_check_where_the_engine_cannot_be_used(tmp_path):
+    driver = FakeDriver(error=EngineLost("the server did not serve /v1/models"))
+    done = run("gateway", tmp_path, "--engine", "http://e:8000/v1", driver=driver)
+    assert done.exit_code == 1
+    assert "curl http://e:8000/v1/models" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["nowhere"], [".", "tool_format=morse"]])
+def test_gateway_refuses_what_is_wrong_before_it_connects(words):
+    driver = FakeDriver()
+    done = run("gateway", *words, "--engine", "http://e:8000", driver=driver)
+    assert (done.exit_code, driver.calls) == (2, [])

@@ -19,6 +19,7 @@ def test_the_commands_are_those_that_are_documented() -> None:
         "report",
         "simulate",
         "demonstrations",
+        "gateway",
         "model",
         "config",
         "plan",

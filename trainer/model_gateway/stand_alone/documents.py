@@ -1,0 +1,136 @@
+"""JSON documents of sessions: what the control routes return, and what each line of the export has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+from pydantic_core import to_json
+
+if TYPE_CHECKING:
+    from trainer.model_gateway.recording import CallRecord, Recording
+    from trainer.types import Turn
+
+Document: TypeAlias = dict[str, object]
+
+
+class SessionState(StrEnum):
+    """Whether a session takes calls."""
+
+    OPEN = "open"
+    SEALED = "sealed"
+    """Its owner deleted it."""
+    EXPIRED = "expired"
+    """No call came for the idle time."""
+    STOPPED = "stopped"
+    """The gateway stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFacts:
+    """What is known of a session apart from its calls."""
+
+    id: str
+    prompts: str
+    """``splice`` or ``render``."""
+    seed: int
+    opened_at: float
+    """Seconds since 1970."""
+    metadata: Mapping[str, object]
+
+
+def summary(facts: SessionFacts, state: SessionState, recording: Recording) -> Document:
+    """Return a session in a few numbers.
+
+    ``failure`` is a failure of the engine that the agent met and that no retry made good: such a session has
+    no fair score.
+    """
+    answered = [call for call in recording.calls if not call.error]
+    turns = [turn for segment in recording.segments for turn in segment.turns]
+    return {
+        "id": facts.id,
+        "state": state,
+        "prompts": facts.prompts,
+        "seed": facts.seed,
+        "opened_at": facts.opened_at,
+        "metadata": facts.metadata,
+        "answered_calls": len(answered),
+        "failed_calls": len(recording.calls) - len(answered),
+        "spliced_calls": sum(call.spliced for call in answered),
+        "sampled_tokens": sum(call.sampled for call in answered),
+        "reward": sum(turn.reward for turn in turns),
+        "limit": recording.limit,
+        "failure": None if recording.failure is None else str(recording.failure),
+        "drifted_calls": recording.drifted,
+        "checked_calls": recording.checked,
+    }
+
+
+def sequences(recording: Recording) -> list[Document]:
+    """Return the training sequences, one for each leaf of the forest of calls.
+
+    The lists ``loss_mask`` and ``logprobs`` have an entry for each token. The mask is 1 where the model
+    sampled the token and no earlier sequence trains it; elsewhere the log-probability is 0.
+    """
+    breaks = {call.number: call.because for call in recording.calls}
+    return [
+        {
+            "token_ids": segment.token_ids,
+            "loss_mask": [int(trained) for trained in segment.loss_mask],
+            "logprobs": segment.logprobs,
+            "break": breaks[numbers[0]],
+            "turns": [_turn(turn, number) for turn, number in zip(segment.turns, numbers, strict=True)],
+        }
+        for segment, numbers in zip(recording.segments, recording.trained, strict=True)
+    ]
+
+
+def overview(facts: SessionFacts, state: SessionState, recording: Recording) -> Document:
+    """Return the summary with the calls and the messages, without tokens."""
+    return summary(facts, state, recording) | {
+        "calls": [_call(call) for call in recording.calls],
+        "messages": [{"role": line.role, "content": line.content} for line in recording.lines],
+    }
+
+
+def joined(document: Document, sequences: bytes) -> bytes:
+    """Return a document as JSON on one line, with sequences that are JSON already."""
+    return as_json(document)[:-1] + b',"sequences":' + sequences + b"}"
+
+
+def as_json(document: object) -> bytes:
+    """Return a document as JSON on one line."""
+    return to_json(document)
+
+
+def _turn(turn: Turn, number: int) -> Document:
+    return {
+        "call": number,
+        "start": turn.start,
+        "end": turn.end,
+        "versions": [
+            {"start": span.start, "end": span.end, "version": span.version} for span in turn.versions
+        ],
+        "reward": turn.reward,
+        "terms": turn.terms,
+        "cut": turn.cut,
+        "sampling_s": turn.sampling_s,
+    }
+
+
+def _call(call: CallRecord) -> Document:
+    return {
+        "number": call.number,
+        "dialect": call.dialect,
+        "prompt": "spliced" if call.spliced else "rendered",
+        "break": call.because,
+        "prompt_tokens": call.prompt,
+        "sampled_tokens": call.sampled,
+        "versions": call.versions,
+        "finish": call.finish,
+        "seconds": call.seconds,
+        "asked": call.asked,
+        "error": call.error or None,
+    }

@@ -1,0 +1,38 @@
+"""Append the recordings of ended sessions to a file, one JSON document a line."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+
+class Export:
+    """A JSON Lines file. Raises OSError where it cannot be written."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab"):
+            pass
+        self._path = path
+        self._lock = asyncio.Lock()
+        self.failed = 0
+        """Recordings that could not be written."""
+
+    async def append(self, document: bytes) -> None:
+        """Write a document, in a thread. A failure is logged: the document can still be read over HTTP."""
+        async with self._lock:
+            try:
+                await asyncio.to_thread(self._append, document)
+            except OSError as error:
+                self.failed += 1
+                logger.error("a recording was not exported to %s: %s", self._path, error)
+
+    def _append(self, document: bytes) -> None:
+        with self._path.open("ab") as file:
+            file.write(document + b"\n")
