@@ -1,183 +1,297 @@
-"""What the model gateway adds to a call: latency and CPU, with a policy that costs nothing.
+"""What the model gateway adds to a call, how many calls it answers, and what it records by splice and render.
 
-    python -m tests.benchmarks.model_gateway MODEL --output FILE.json
+    python -m tests.benchmarks.model_gateway --model var/models/SmolLM2-135M-Instruct
+    python -m tests.benchmarks.model_gateway --conversation
 
-MODEL is a Hugging Face folder, for its tokenizer. Agents are tasks of another process: each repeats its
-whole conversation with every call, as agents do. ``prompt_ms`` is the part of a call in which its prompt is
-tokenised; ``bare_ms`` is a call of the same client to a server that answers with a constant.
+Agents in one process talk to the stand-alone gateway in another, over HTTP. The model is a stub that answers
+at once, in the gateway's process or behind vLLM's token route in a third. The time of a call is divided into
+that of the engine, that of the tokenizer (render, splice, parse) and the rest, which the gateway adds. A bare
+aiohttp server that reads the same bodies and sends as much is the yardstick of HTTP itself.
 """
+
+from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
-import multiprocessing
+import statistics
+import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import aiohttp
-from aiohttp import web
 
-from tests.benchmarks import training_runs as runs
-from trainer.batches.build import freeze_startup_objects
-from trainer.chat import ChatTokenizer
-from trainer.config.model import ChatConfig
-from trainer.engines.generation import Finish, Generation, GenerationRequest, Sampling
-from trainer.model_gateway.budget import SessionLimits
-from trainer.model_gateway.server import ModelGateway
-from trainer.model_gateway.sessions import Sessions
-from trainer.types import EpisodeKey, TaskRef, VersionSpan
+from service_cli.bench.machine import describe_machine
+from tests.benchmarks.gateway_agents import DIALECTS, Agent
+from tests.benchmarks.gateway_conversation import conversation
+from tests.harness.tiny_chat import tiny_folder
 
-PATH = "/v1/chat/completions"
-SAID = "I look at it again, and then I say what I found here."
-HEARD = "Go on. " + "This is what the tool returned. " * 8
-LIMITS = SessionLimits(turns=10**6, context_tokens=10**6, turn_tokens=10**4)
-
-
-class ReadyPolicy:
-    """Says what was tokenised beforehand."""
-
-    def __init__(self, chat: ChatTokenizer) -> None:
-        self._ids = tuple(chat.turn(SAID))
-
-    async def generate(self, request: GenerationRequest) -> Generation:
-        ids = self._ids
-        return Generation(ids, (-0.5,) * len(ids), Finish.STOP, (VersionSpan(0, len(ids), 0),))
-
-
-class TimedChat(ChatTokenizer):
-    """Notes how long it takes to make prompts."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, ChatConfig(tools="none"))
-        self.seconds: list[float] = []
-
-    def opening(self, messages, tools=()):
-        return self._timed(super().opening, messages, tools)
-
-    def continuation(self, messages, last=None):
-        return self._timed(super().continuation, messages, last)
-
-    def _timed(self, work, *arguments):
-        began = time.perf_counter()
-        made = work(*arguments)
-        self.seconds.append(time.perf_counter() - began)
-        return made
+PARTS = ("in_process", "http", "throughput", "many_sessions")
+PROMPTS = ("splice", "render")
+IN_FLIGHT = (1, 32, 256)
+_START_S = 180.0
+_ANSWER_BYTES = 900
+"""Of a typical answer in the chat dialect."""
 
 
 def main() -> int:
+    """Measure what was chosen."""
     options = _options()
     began = time.monotonic()
-    figures = asyncio.run(measure(options))
-    runs.finish("model_gateway", figures, began, options.output)
+    if options.conversation:
+        figures: dict[str, Any] = {"conversation": conversation(options.model)}
+    else:
+        figures = asyncio.run(_measured(options))
+    document = {"benchmark": "model_gateway", "machine": describe_machine(), "model": options.model.name}
+    text = json.dumps(_rounded({**document, **figures, "took_s": time.monotonic() - began}), indent=2) + "\n"
+    sys.stdout.write(text)
+    if options.output is not None:
+        options.output.write_text(text, encoding="utf-8")
     return 0
 
 
-async def measure(options: argparse.Namespace) -> dict[str, object]:
-    chat = TimedChat(options.model)
-    sessions = Sessions(ReadyPolicy(chat), chat)
-    gateway = ModelGateway(sessions)
-    url = await gateway.start()
-    bare, runner = await _bare_server()
-    freeze_startup_objects()  # as the process that plays episodes does
-    rows = []
-    try:
-        for agents in options.agents:
-            keys = [_open(sessions) for _ in range(agents)]
-            await _driven(url, [_open(sessions)], 5)
-            chat.seconds.clear()
-            row = await _driven(url, keys, options.turns)
-            row["prompt_ms"] = _quantiles(chat.seconds)
-            row["bare_ms"] = (await _driven(bare, keys, options.turns))["ms"]
-            rows.append({"agents": agents, **row})
-    finally:
-        await gateway.close()
-        await runner.cleanup()
-    return {"turns": options.turns, "rows": rows}
-
-
-def _open(sessions: Sessions) -> str:
-    key = EpisodeKey("0.0", TaskRef("echo", "train", "t"), 0)
-    return sessions.open(key, Sampling(), LIMITS, checks=lambda number: number % 8 == 0).api_key
-
-
-async def _bare_server() -> tuple[str, web.AppRunner]:
-    answer = json.dumps({"choices": [{"message": {"role": "assistant", "content": SAID}}]})
-
-    async def constant(request: web.Request) -> web.Response:
-        await request.read()
-        return web.Response(text=answer, content_type="application/json")
-
-    application = web.Application(client_max_size=2**26)
-    application.router.add_post(PATH, constant)
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    return f"http://127.0.0.1:{runner.addresses[0][1]}", runner
-
-
-async def _driven(url: str, keys: list[str], turns: int) -> dict[str, object]:
-    """Let agents of another process make their calls, and measure them and this process."""
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
-    process = context.Process(target=_agents, args=(url, keys, turns, results))
-    process.start()
-    await asyncio.to_thread(results.get)  # it has started
-    cpu = time.process_time()
-    seconds, times = await asyncio.to_thread(results.get)
-    cpu = time.process_time() - cpu
-    process.join()
-    return {
-        "calls_per_s": len(times) / seconds,
-        "server_cpu_ms_a_call": 1000 * cpu / len(times),
-        "ms": _quantiles(times),
-    }
-
-
-def _agents(url: str, keys: list[str], turns: int, results: multiprocessing.Queue) -> None:
-    asyncio.run(_play(url, keys, turns, results))
-
-
-async def _play(url: str, keys: list[str], turns: int, results: multiprocessing.Queue) -> None:
-    times: list[float] = []
-
-    async def agent(client: aiohttp.ClientSession, key: str) -> None:
-        messages = [{"role": "user", "content": HEARD}]
-        headers = {"Authorization": f"Bearer {key}"}
-        for _ in range(turns):
-            body = json.dumps({"model": "policy", "messages": messages}).encode()
-            began = time.perf_counter()
-            async with client.post(url + PATH, data=body, headers=headers) as response:
-                document = json.loads(await response.read())
-            times.append(time.perf_counter() - began)
-            answer = document["choices"][0]["message"]
-            messages += [answer, {"role": "user", "content": HEARD}]
-
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as client:
-        results.put(None)
-        began = time.perf_counter()
-        await asyncio.gather(*(agent(client, key) for key in keys))
-        results.put((time.perf_counter() - began, times))
-
-
-def _quantiles(seconds: list[float]) -> dict[str, float]:
-    ordered = sorted(seconds)
-    return {
-        "p50": 1000 * ordered[len(ordered) // 2],
-        "p95": 1000 * ordered[int(len(ordered) * 0.95)],
-    }
-
-
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__.split("\n", 1)[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
-    parser.add_argument("model", type=Path)
-    parser.add_argument("--agents", type=int, nargs="+", default=[1, 16, 256], help="at the same time")
-    parser.add_argument("--turns", type=int, default=30, help="of each agent")
-    parser.add_argument("--output", "-o", type=Path)
-    return parser.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--model", type=Path, help="folder of tokenizer and template; a tiny one if missing")
+    parser.add_argument("--turns", type=int, default=12, help="calls of a conversation")
+    parser.add_argument("--rounds", type=int, default=5, help="conversations of each latency")
+    parser.add_argument("--seconds", type=float, default=8.0, help="of each throughput")
+    parser.add_argument("--sessions", type=int, default=1000, help="open at once")
+    parser.add_argument("--only", choices=PARTS, action="append", help="all parts if missing; repeatable")
+    parser.add_argument("--conversation", action="store_true", help="record one by splice and by render")
+    parser.add_argument("--output", "-o", type=Path, help="write the JSON to this file, too")
+    options = parser.parse_args()
+    options.model = options.model or tiny_folder()
+    options.only = options.only or list(PARTS)
+    return options
+
+
+async def _measured(options: argparse.Namespace) -> dict[str, Any]:
+    sizes = {name: getattr(options, name) for name in ("turns", "rounds", "seconds", "sessions")}
+    return {"sizes": sizes} | {part: await _PARTS[part](options) for part in options.only}
+
+
+async def _in_process(options: argparse.Namespace) -> dict[str, Any]:
+    return {each: await _latency(options, each, "in_process") for each in PROMPTS}
+
+
+async def _over_stub(options: argparse.Namespace) -> dict[str, Any]:
+    with _process("stub", options.model) as (url, _):
+        return {each: await _latency(options, each, url) for each in PROMPTS}
+
+
+async def _latency(options: argparse.Namespace, prompts: str, engine: str) -> dict[str, Any]:
+    """One call at a time, in each dialect."""
+    calls: dict[str, list[float]] = {}
+    with _process("gateway", options.model, prompts, engine, 0.0) as (url, ended), _bare() as bare:
+        async with _http() as http:
+            for dialect in DIALECTS:
+                agents = [await _agent(http, url, dialect) for _ in range(options.rounds)]
+                for agent in agents:
+                    for _ in range(options.turns):
+                        await agent.call()
+                calls[dialect] = [second for agent in agents for second in agent.seconds]
+            body = json.dumps({"messages": agents[0].items}).encode()
+            floor = [await _bare_call(http, bare, body) for _ in range(options.rounds * options.turns)]
+    figures = ended()
+    _tell(f"latency, {prompts}, {engine.partition(':')[0]}")
+    each = options.rounds * options.turns
+    totals = figures["tokenizing_total_s"]
+    tokenizing = [after - before for before, after in pairwise(totals)]
+    return {
+        dialect: _divided(
+            calls[dialect],
+            figures["engine_s"][index * each : (index + 1) * each],
+            tokenizing[index * each : (index + 1) * each],
+        )
+        | {"bare_http": _milliseconds(floor)}
+        for index, dialect in enumerate(DIALECTS)
+    }
+
+
+def _divided(calls: Sequence[float], engine: Sequence[float], tokenizing: Sequence[float]) -> dict[str, Any]:
+    """The parts of calls. A call's first tokenizing is counted for the call before."""
+    added = [call - spent for call, spent in zip(calls, engine, strict=True)]
+    rest = [each - spent for each, spent in zip(added, tokenizing, strict=True)]
+    return {
+        "call": _milliseconds(calls),
+        "engine": _milliseconds(engine),
+        "tokenizing": _milliseconds(tokenizing),
+        "added": _milliseconds(added),
+        "added_beyond_tokenizing": _milliseconds(rest),
+    }
+
+
+async def _throughputs(options: argparse.Namespace) -> dict[str, Any]:
+    return {each: await _throughput(options, each) for each in PROMPTS}
+
+
+async def _throughput(options: argparse.Namespace, prompts: str) -> dict[str, Any]:
+    """Calls a second with so many agents in the chat dialect, each with sessions of its own."""
+    found: dict[str, Any] = {}
+    with _process("gateway", options.model, prompts, "in_process", 0.0) as (url, ended), _bare() as bare:
+        async with _http() as http:
+            for in_flight in IN_FLIGHT:
+                until = time.monotonic() + options.seconds
+                began = time.monotonic()
+                agents = await asyncio.gather(
+                    *(_busy(http, url, until, options.turns) for _ in range(in_flight))
+                )
+                took = time.monotonic() - began
+                seconds = [second for each in agents for second in each]
+                body = json.dumps({"messages": (await _agent(http, url, "chat")).items}).encode()
+                rate = await _bare_rate(http, bare, body, in_flight, options.seconds / 2)
+                found[f"at_{in_flight}"] = {
+                    "calls_per_s": len(seconds) / took,
+                    "call": _milliseconds(seconds),
+                    "bare_http_calls_per_s": rate,
+                }
+                _tell(f"throughput, {prompts}, {in_flight} in flight: {len(seconds) / took:.0f} calls/s")
+    figures = ended()
+    return {**found, "gateway_cpu_ms_per_call": 1000 * figures["cpu_s"] / len(figures["engine_s"])}
+
+
+async def _busy(http: aiohttp.ClientSession, url: str, until: float, turns: int) -> list[float]:
+    seconds: list[float] = []
+    while time.monotonic() < until:
+        agent = await _agent(http, url, "chat")
+        while len(agent.seconds) < turns and time.monotonic() < until:
+            await agent.call()
+        seconds += agent.seconds
+        await _delete(http, url, agent)
+    return seconds
+
+
+async def _many_sessions(options: argparse.Namespace, turns: int = 3, wait_s: float = 1.0) -> dict[str, Any]:
+    """All sessions ask at the same time, and their engine takes a second."""
+    with _process("gateway", options.model, "splice", "in_process", wait_s) as (url, ended):
+        async with _http() as http:
+            began = time.monotonic()
+            agents = [await _agent(http, url, "chat") for _ in range(options.sessions)]
+            opened = time.monotonic()
+            for _ in range(turns):
+                await asyncio.gather(*(agent.call() for agent in agents))
+            called = time.monotonic()
+            recordings = [await _delete(http, url, agent) for agent in agents]
+            deleted = time.monotonic()
+    figures = ended()
+    answered = sum(each["answered_calls"] for each in recordings)
+    _tell(f"{options.sessions} sessions: {answered} calls in {called - opened:.1f} s")
+    return {
+        "engine_wait_s": wait_s,
+        "opened_per_s": options.sessions / (opened - began),
+        "answered_calls": answered,
+        "calls_per_s": answered / (called - opened),
+        "added": _milliseconds([second - wait_s for agent in agents for second in agent.seconds]),
+        "deleted_per_s": options.sessions / (deleted - called),
+        "share_spliced": sum(each["spliced_calls"] for each in recordings) / (answered - len(recordings)),
+        "sequences_per_session": sum(len(each["sequences"]) for each in recordings) / len(recordings),
+        "gateway_peak_rss_mb": figures["peak_rss_mb"],
+    }
+
+
+async def _agent(http: aiohttp.ClientSession, url: str, dialect: str) -> Agent:
+    async with http.post(f"{url}/sessions", json={}, headers=_ADMIN) as answer:
+        answer.raise_for_status()
+        session = await answer.json()
+    return Agent(http, url, session["api_key"], session["id"], dialect)
+
+
+async def _delete(http: aiohttp.ClientSession, url: str, agent: Agent) -> dict[str, Any]:
+    async with http.delete(f"{url}/sessions/{agent.session}", headers=_ADMIN) as answer:
+        answer.raise_for_status()
+        return dict(await answer.json())
+
+
+_PARTS = {
+    "in_process": _in_process,
+    "http": _over_stub,
+    "throughput": _throughputs,
+    "many_sessions": _many_sessions,
+}
+_ADMIN = {"Authorization": "Bearer admin"}
+
+
+async def _bare_call(http: aiohttp.ClientSession, url: str, body: bytes) -> float:
+    began = time.perf_counter()
+    async with http.post(f"{url}/v1/chat/completions", data=body) as answer:
+        await answer.read()
+    return time.perf_counter() - began
+
+
+async def _bare_rate(
+    http: aiohttp.ClientSession, url: str, body: bytes, in_flight: int, seconds: float
+) -> float:
+    until = time.monotonic() + seconds
+
+    async def busy() -> int:
+        calls = 0
+        while time.monotonic() < until:
+            await _bare_call(http, url, body)
+            calls += 1
+        return calls
+
+    began = time.monotonic()
+    return sum(await asyncio.gather(*(busy() for _ in range(in_flight)))) / (time.monotonic() - began)
+
+
+@contextlib.asynccontextmanager
+async def _http() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=300)
+    ) as session:
+        yield session
+
+
+@contextlib.contextmanager
+def _bare() -> Iterator[str]:
+    with _process("bare", _ANSWER_BYTES) as (url, _):
+        yield url
+
+
+@contextlib.contextmanager
+def _process(role: str, *words: object) -> Iterator[tuple[str, Any]]:
+    """Run one of the servers; its URL, and what it says when it has ended."""
+    command = [sys.executable, "-m", "tests.benchmarks.gateway_server", role, *map(str, words)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    said: list[str] = []
+    try:
+        url = json.loads(process.stdout.readline())["url"]
+        yield url, lambda: json.loads(said[0])
+        process.stdin.close()
+        said.append(process.stdout.read() or "{}")
+        process.wait(_START_S)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def _milliseconds(seconds: Sequence[float]) -> dict[str, float]:
+    ordered = sorted(1000 * second for second in seconds)
+    return {"p50_ms": statistics.median(ordered), "p95_ms": ordered[int(0.95 * (len(ordered) - 1))]}
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, dict):
+        return {key: _rounded(each) for key, each in value.items()}
+    return value
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
 
 
 if __name__ == "__main__":
-    sys.exit(runs.ended(main))
+    sys.exit(main())
