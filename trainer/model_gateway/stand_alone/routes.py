@@ -112,4 +112,4 @@ async def _parsed(kind: type[RequestT], request: web.Request) -> RequestT:
 
 
 def _json(body: bytes, status: int = 200) -> web.Response:
-    return web.Response(body=body, status=status, content_type="application/json")
+    return web.json_response(body=body, status=status)
