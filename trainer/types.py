@@ -35,6 +35,10 @@ class StopReason(StrEnum):
     """A turn reached its token limit, and the run is configured to end the episode there."""
     TIME_LIMIT = "time_limit"
     """The trainer's time limit for a turn or for the episode."""
+    AGENT_ENDED = "agent_ended"
+    """The run's agent ended by itself."""
+    AGENT_ERROR = "agent_error"
+    """The run's agent raised, or exited with an error, after the model had answered it."""
     FAILED = "failed"
     """An infrastructure failure that the policy did not cause; there is no score."""
 
@@ -136,12 +140,12 @@ class FailureNote:
 
     failure_class: str
     """``sandbox``, ``capacity``, ``timeout``, ``task``, ``request``, ``policy``; ``engine`` for the
-    trainer's engines.
+    trainer's engines, ``agent`` for the run's agent.
     """
     code: str
     detail: str
     phase: str
-    """``create``, ``step``, ``evaluate``, ``generate``."""
+    """``create``, ``step``, ``evaluate``, ``generate``, ``agent``."""
     instance_id: str = ""
     retry_after_s: float | None = None
     """Seconds to wait before another attempt, when the service gave them."""

@@ -64,7 +64,11 @@ class AgentEpisode(AgentProgress):
         return cls(url, api_key)
 
     async def __aenter__(self) -> Self:
-        self._opened(await self._send("GET", self.url))
+        try:
+            self._opened(await self._send("GET", self.url))
+        except BaseException:
+            await self.aclose()
+            raise
         return self
 
     async def __aexit__(

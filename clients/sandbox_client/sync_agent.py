@@ -59,7 +59,11 @@ class SyncAgentEpisode(AgentProgress):
         return cls(url, api_key)
 
     def __enter__(self) -> Self:
-        self._opened(self._send("GET", self.url))
+        try:
+            self._opened(self._send("GET", self.url))
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(

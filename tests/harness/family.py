@@ -17,6 +17,7 @@ TITLES = {
     "episodes": ("ray::EpisodeWorkerActor",),
 }
 """What the titles of Ray's processes have in them; while a method runs it may be the actor's name."""
+AGENT_HOST = "trainer.agents.host"
 RUNNER = "sandbox_service.runner.main_process.main"
 
 
@@ -51,6 +52,8 @@ class Family:
                 pid for pid, line in lines.items() if RUNNER in line and not line.startswith("unshare")
             }
             found = [p.pid for p, parent in there.items() if p.pid in runners and parent not in runners]
+        elif what == "agents":
+            found = [pid for pid, line in lines.items() if AGENT_HOST in line]
         else:
             ray = {pid: line for pid, line in lines.items() if line.startswith("ray::")}
             found = [pid for pid, line in ray.items() if any(part in line for part in TITLES[what])]

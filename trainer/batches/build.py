@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sandbox_client import AsyncSandboxClient, ClientLimits
+from trainer.agents.launchers import make_launcher
+from trainer.agents.player import AgentPlayer
 from trainer.chat import ChatTokenizer
 from trainer.reward.compose import score
-from trainer.rollout.episode import EpisodePlayer
+from trainer.rollout.episode import EpisodePlayer, context_limit
 from trainer.rollout.progress import ProgressMonitor
 from trainer.sft.warm_start import prepare_warm_start
 from trainer.tracking.opening import open_tracker
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from .workers import EpisodeWorker
 
 
+_Player: TypeAlias = EpisodePlayer | AgentPlayer | WorkerPlayer
+
+
 def freeze_startup_objects() -> None:
     """Leave the objects of all modules out of garbage collections, for a process that plays episodes.
 
@@ -43,6 +48,24 @@ def open_client(service: SandboxServiceConfig, url: str, api_key: str | None = N
     """A client of the run's service."""
     limits = ClientLimits(in_flight=service.in_flight, creating=service.creating, agents=service.in_flight)
     return AsyncSandboxClient(url, api_key, limits=limits)
+
+
+def make_player(
+    config: RunConfig,
+    folder: Path,
+    client: AsyncSandboxClient,
+    policy: Policy,
+    chat: ChatTokenizer,
+    watch: ProgressMonitor,
+) -> EpisodePlayer | AgentPlayer:
+    """Return what plays episodes in this process: the trainer's own loop, or the run's agent, not started.
+
+    Raises ConfigError if neither the model nor the settings limit the length of a conversation.
+    """
+    if config.agent is None or not config.steps:
+        return EpisodePlayer(client, policy, chat, config.rollout, config.service, watch)
+    launcher = make_launcher(config.agent, folder / "logs", frozenset({config.service.api_key_variable}))
+    return AgentPlayer(config.agent, launcher, client, policy, chat, config.rollout, config.service, watch)
 
 
 async def build(
@@ -69,20 +92,23 @@ async def build(
         go_on: continue at once in place of a producer that died during the run.
 
     Raises:
-        ConfigError: the model has no chat template or no context, or a tracker's package is missing.
+        ConfigError: the model has no chat template or no context, a tracker's package is missing, or the
+            agent cannot be run.
         DataError: there are no tasks.
         ServiceUnavailable: the service does not answer.
     """
 
-    players: list[EpisodePlayer | WorkerPlayer] = []
+    players: list[_Player] = []
     let_go = partial(_let_go, players, client, close)
     async with AsyncExitStack() as unless_started:
         unless_started.push_async_callback(let_go)
         chat = ChatTokenizer(model, config.chat)
         watch = ProgressMonitor()
-        own = EpisodePlayer(client, policy_of(chat), chat, config.rollout, config.service, watch)
-        player = WorkerPlayer(workers, watch) if workers else own
+        own = partial(make_player, config, folder, client, policy_of(chat), chat, watch)
+        player: _Player = WorkerPlayer(workers, watch) if workers else own()
         players.append(player)
+        if isinstance(player, AgentPlayer):
+            await player.start()
         settings = config.warm_start_settings
         demonstrations = (
             None if settings is None else partial(prepare_warm_start, settings, folder, client, chat, watch)
@@ -91,7 +117,7 @@ async def build(
             service=client,
             player=player,
             watch=watch,
-            score=partial(_score, config.reward, own.context_tokens),
+            score=partial(_score, config.reward, context_limit(config.rollout, chat)),
             tracker=open_tracker(config.tracker_settings, folder),
             prepare=player.prepare,
             warm_start=demonstrations,
@@ -105,7 +131,7 @@ async def build(
 
 
 async def _let_go(
-    players: Sequence[EpisodePlayer | WorkerPlayer],
+    players: Sequence[_Player],
     client: AsyncSandboxClient,
     close: Callable[[], Awaitable[None]] | None,
 ) -> None:

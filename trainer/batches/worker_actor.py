@@ -11,19 +11,20 @@ import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError, WorkerCrashedError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from trainer.agents.player import AgentPlayer
 from trainer.chat import ChatTokenizer
 from trainer.config import RunConfig
 from trainer.engines.fleet import engine_handles
 from trainer.engines.pool import EnginePool, PoolLimits
 from trainer.errors import EngineLost, TrainerError
-from trainer.rollout.episode import EpisodePlayer
 from trainer.rollout.progress import ProgressMonitor
 from trainer.tracking.logs import keep_log
 
-from .build import freeze_startup_objects, open_client
+from .build import freeze_startup_objects, make_player, open_client
 
 if TYPE_CHECKING:
     from trainer.config.rollout import SamplingConfig
+    from trainer.rollout.episode import EpisodePlayer
     from trainer.types import GroupSpec, Trajectory
 
     from .settings import ActorSettings
@@ -52,7 +53,7 @@ class EpisodeWorkerActor:
         self._settings = settings
         self._beginning = asyncio.Lock()
         self._watch = ProgressMonitor()
-        self._player: EpisodePlayer | None = None
+        self._player: EpisodePlayer | AgentPlayer | None = None
         self._pool: EnginePool | None = None
 
     async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
@@ -79,17 +80,18 @@ class EpisodeWorkerActor:
         if self._pool is not None:
             await self._pool.close()
 
-    async def _there(self) -> EpisodePlayer:
+    async def _there(self) -> EpisodePlayer | AgentPlayer:
         async with self._beginning:
             if self._player is None:
                 given = self._settings
                 config = RunConfig.model_validate_json(given.config)
-                self._pool = await open_pool(config, given.namespace)
+                self._pool = self._pool or await open_pool(config, given.namespace)
                 chat = ChatTokenizer(given.model, config.chat)
                 client = open_client(config.service, given.service_url, given.api_key)
-                self._player = EpisodePlayer(
-                    client, self._pool, chat, config.rollout, config.service, self._watch
-                )
+                player = make_player(config, given.folder, client, self._pool, chat, self._watch)
+                if isinstance(player, AgentPlayer):
+                    await player.start()
+                self._player = player
                 freeze_startup_objects()
             return self._player
 

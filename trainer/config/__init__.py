@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .agent import AgentConfig, CommandAgent, FunctionAgent, RemoteAgent
 from .algorithm import AlgorithmConfig
 from .engine import EngineConfig, SyncConfig
 from .learner import CheckpointConfig, LearnerConfig, OptimizerConfig
@@ -24,14 +25,17 @@ from .stages import EvaluationConfig, WarmStartConfig
 from .tasks import CurriculumConfig, HorizonConfig, ReplayConfig, TasksConfig
 
 __all__ = [
+    "AgentConfig",
     "AlgorithmConfig",
     "BatchSettings",
     "ChatConfig",
     "CheckpointConfig",
+    "CommandAgent",
     "CurriculumConfig",
     "EngineConfig",
     "EngineSettings",
     "EvaluationConfig",
+    "FunctionAgent",
     "Hardware",
     "HorizonConfig",
     "LearnerConfig",
@@ -42,6 +46,7 @@ __all__ = [
     "OptimizerConfig",
     "PretrainedModel",
     "RayConfig",
+    "RemoteAgent",
     "ReplayConfig",
     "RewardConfig",
     "RolloutConfig",

@@ -84,8 +84,6 @@ class RemoteAgent(_Agent):
     kind: Literal["remote"] = "remote"
     url: str
     """Address that each episode is posted to."""
-    api_key_variable: str | None = None
-    """Environment variable with the key that is sent to it as bearer token."""
     gateway_host: str = "127.0.0.1"
     """Address of this machine at which the agent reaches the model."""
 
@@ -126,3 +124,11 @@ def _in_full(given: object) -> object:
 AgentKind: TypeAlias = Annotated[FunctionAgent | CommandAgent | RemoteAgent, Field(discriminator="kind")]
 AgentConfig: TypeAlias = Annotated[AgentKind, BeforeValidator(_in_full)]
 """A table, or in short ``"module:function"``, a list of a command's words, or a URL."""
+
+
+def located(agent: AgentConfig | None) -> AgentConfig | None:
+    """Return an agent with its working folder in full: the run's processes have others of their own."""
+    if not isinstance(agent, FunctionAgent | CommandAgent):
+        return agent
+    folder = (agent.working_folder or Path.cwd()).absolute()
+    return agent.model_copy(update={"working_folder": folder})

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from sandbox_settings import Branch, Count, FormerNames, Removed
 
+from .agent import AgentConfig
 from .algorithm import AlgorithmConfig
 from .engine import EngineConfig, SyncConfig
 from .learner import CheckpointConfig, LearnerConfig
@@ -46,6 +47,10 @@ class RunConfig(Branch):
     chat: ChatConfig = ChatConfig()
     tasks: TasksConfig = TasksConfig()
     rollout: RolloutConfig = RolloutConfig()
+    agent: AgentConfig | None = None
+    """Plays the episodes in place of the trainer's own loop: ``"module:function"``, a list of a command's
+    words, a URL, or a table.
+    """
     engine: EngineConfig = EngineConfig()
     sync: SyncConfig = SyncConfig()
     reward: RewardConfig = RewardConfig()

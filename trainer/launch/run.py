@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainer.agents.launchers import check_agent
 from trainer.batches.actor import run_batch_actor
 from trainer.capacity.object_store import object_store_here
+from trainer.config.agent import located
 from trainer.engines.fleet import sleep_engines, start_engines
 from trainer.engines.placement import reserve
 from trainer.errors import ConfigError
@@ -83,7 +85,7 @@ def train(
         on_metrics: called with each step's metrics, as they are written.
         on_warning: called with warnings, such as reports of stalled episodes.
     """
-    config = config.model_copy(update={"root": config.root.absolute()})
+    config = config.model_copy(update={"root": config.root.absolute(), "agent": located(config.agent)})
     folder = RunFolder.open(config, resume=resume)
     write_origin(folder.path)
     with (
@@ -114,6 +116,7 @@ def evaluate(config: RunConfig, model: Path | None = None) -> EvaluationResult:
         )
     changes = {
         "root": config.root.absolute(),
+        "agent": located(config.agent),
         "name": f"{config.name}.evaluation",
         "warm_start": None,
         "steps": 1,
@@ -144,6 +147,8 @@ def _started(
         model = model or model_folder(config.model, config.root / "models")
         check_chat(config.model, config.chat, model)
         check_model(config.learner_settings, model)
+        if config.agent is not None and config.steps:
+            check_agent(config.agent, folder.logs)
         for sentence in check_machine(config, model):
             if on_warning is not None:
                 on_warning(sentence)

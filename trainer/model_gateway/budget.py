@@ -53,7 +53,8 @@ class Budget:
         self.reached: StopReason | None = None
         """The first limit that a call met."""
         self._deadline = opened_at + limits.seconds
-        self._answered = 0
+        self.answered = 0
+        """Calls answered."""
         self._in_progress = 0
         self._sampled = 0
         self._ended_answers = 0
@@ -77,7 +78,7 @@ class Budget:
         if self._in_progress >= self.limits.concurrent_calls:
             detail = f"{self._in_progress} calls of this session are in progress, which is its limit"
             raise CallError(429, "too_many_calls", detail)
-        if self._answered + self._in_progress >= self.limits.turns:
+        if self.answered + self._in_progress >= self.limits.turns:
             self.end(StopReason.HORIZON)
         elif now >= self._deadline:
             self.end(StopReason.TIME_LIMIT)
@@ -88,9 +89,9 @@ class Budget:
         self._in_progress += 1
         return True
 
-    def answered(self, sampled: int) -> None:
+    def count_answer(self, sampled: int) -> None:
         """Count an answer, and its sampled tokens."""
-        self._answered += 1
+        self.answered += 1
         self._sampled += sampled
         self._refusals = 0
 

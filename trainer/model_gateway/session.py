@@ -167,6 +167,20 @@ class Session:
         """
         return self._recorder.add_reward(reward, terms, sandbox_s, call_id)
 
+    @property
+    def limit(self) -> StopReason | None:
+        """Why the session has ended, if it has: a limit that a call met, or what ``end`` was given."""
+        return self._budget.reached
+
+    @property
+    def answered(self) -> int:
+        """Calls answered and recorded."""
+        return self._budget.answered
+
+    def end(self, reason: StopReason) -> None:
+        """Answer further calls with the message of the episode's end, as behind a limit."""
+        self._budget.end(reason)
+
     def seal(self) -> None:
         """Take no more calls. Those in progress are neither answered nor recorded."""
         self._sealed = True
@@ -266,7 +280,7 @@ class Session:
                 drifted=parsed.drifted,
             )
         )
-        self._budget.answered(len(generation.token_ids))
+        self._budget.count_answer(len(generation.token_ids))
         logger.debug(
             "call %d of episode %s: %s, prompt %s (%s), %d tokens sampled behind %d",
             number,

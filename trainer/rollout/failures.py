@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from sandbox_client import SandboxError
+from trainer.errors import AgentFailed
 from trainer.types import FailureNote
 
 if TYPE_CHECKING:
@@ -18,7 +19,13 @@ TIMEOUT = "timeout"
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 
 
-def note_of(error: SandboxError | EngineError | Stalled, phase: str, instance_id: str) -> FailureNote:
+AGENT = "agent"
+"""Failure class of the run's agent, where it never reached the model or its host was lost."""
+
+
+def note_of(
+    error: SandboxError | EngineError | Stalled | AgentFailed, phase: str, instance_id: str
+) -> FailureNote:
     """Return the note of a failure, with the service's own fields if the service reported it.
 
     A wait that passed its deadline is an engine failure while a turn was sampled, otherwise a timeout.
@@ -33,9 +40,15 @@ def note_of(error: SandboxError | EngineError | Stalled, phase: str, instance_id
             retry_after_s=error.retry_after_s,
         )
     return FailureNote(
-        failure_class=TIMEOUT if isinstance(error, TimeoutError) and phase != "generate" else ENGINE,
+        failure_class=_class_of(error, phase),
         code=_WORD.sub("_", type(error).__name__).lower(),
         detail=str(error),
         phase=phase,
         instance_id=instance_id,
     )
+
+
+def _class_of(error: EngineError | Stalled | AgentFailed, phase: str) -> str:
+    if isinstance(error, AgentFailed):
+        return AGENT
+    return TIMEOUT if isinstance(error, TimeoutError) and phase != "generate" else ENGINE

@@ -1,8 +1,9 @@
 """Decide what becomes of a failed episode, by failure class and configured strategy; pure.
 
-After an infrastructure failure (sandbox, capacity, timeout, engine) the episode is retried in a fresh
-instance. A broken task is dropped with its group. A failure of the policy counts as an unsolved episode. An
-invalid request ends the run, since a retry would be invalid too, unless its instance was lost.
+After an infrastructure failure (sandbox, capacity, timeout, engine), or one of an agent that never reached
+the model (agent), the episode is retried in a fresh instance. A broken task is dropped with its group. A
+failure of the policy counts as an unsolved episode. An invalid request ends the run, since a retry would be
+invalid too, unless its instance was lost.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from trainer.types import FailureNote
 
 
-_INSTANCE_LOST = frozenset(
+INSTANCE_LOST = frozenset(
     {
         ErrorCode.DUPLICATE_INSTANCE,
         ErrorCode.IDEMPOTENCY_CONFLICT,
@@ -58,7 +59,7 @@ def remedy(failure: FailureNote, attempt: int, strategy: StrategyConfig) -> Reme
         return Remedy.TRAIN
     if failure.failure_class == FailureClass.TASK:
         return Remedy.DROP_TASK
-    if failure.failure_class == FailureClass.REQUEST and failure.code not in _INSTANCE_LOST:
+    if failure.failure_class == FailureClass.REQUEST and failure.code not in INSTANCE_LOST:
         return Remedy.RAISE
     return Remedy.RETRY if attempt < _attempts(strategy) else Remedy.GIVE_UP
 

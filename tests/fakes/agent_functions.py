@@ -1,0 +1,96 @@
+"""Agents as their authors write them, good and bad: functions, and a command that runs one of them.
+
+python -m tests.fakes.agent_functions NAME
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from typing import Any
+
+import openai
+
+from sandbox_client import AgentEpisode, SyncAgentEpisode
+
+__all__ = ["PLAIN"]
+
+
+async def loop(episode: AgentEpisode) -> None:
+    """The loop that most agents are."""
+    async with openai.AsyncOpenAI(base_url=episode.base_url, api_key=episode.api_key) as model:
+        messages: list[Any] = [*episode.messages]
+        while not episode.finished:
+            answered = await model.chat.completions.create(model=episode.model, messages=messages)
+            messages.append(answered.choices[0].message)
+            messages += await episode.step(answered.choices[0].message)
+
+
+def loop_in_thread(episode: SyncAgentEpisode) -> None:
+    """The same, as a plain function."""
+    with openai.OpenAI(base_url=episode.base_url, api_key=episode.api_key) as model:
+        messages: list[Any] = [*episode.messages]
+        while not episode.finished:
+            answered = model.chat.completions.create(model=episode.model, messages=messages)
+            messages.append(answered.choices[0].message)
+            messages += episode.step(answered.choices[0].message)
+
+
+def ask(episode: AgentEpisode | SyncAgentEpisode) -> None:
+    """One call of the model."""
+    with openai.OpenAI(base_url=episode.base_url, api_key=episode.api_key) as model:
+        model.chat.completions.create(model=episode.model, messages=list(episode.messages))  # type: ignore[arg-type]
+
+
+def raises(episode: SyncAgentEpisode) -> None:
+    """Fail after an answer."""
+    ask(episode)
+    raise ValueError("the agent gives up")
+
+
+async def exits(episode: AgentEpisode) -> None:
+    """Leave as a program does, after an answer."""
+    await asyncio.to_thread(ask, episode)
+    sys.exit(3)
+
+
+async def never_ends(episode: AgentEpisode) -> None:
+    """Wait for nothing, after an answer."""
+    await asyncio.to_thread(ask, episode)
+    await asyncio.sleep(3600)
+
+
+def never_ends_in_thread(episode: SyncAgentEpisode) -> None:
+    """The same, where nothing can interrupt it."""
+    ask(episode)
+    threading.Event().wait()
+
+
+async def kills_its_host(episode: AgentEpisode) -> None:
+    """End the whole process."""
+    await asyncio.to_thread(ask, episode)
+    os._exit(1)
+
+
+async def tells_its_environment(episode: AgentEpisode) -> None:
+    """Fail with what it was given."""
+    await asyncio.to_thread(ask, episode)
+    names = ("OWN", "SECRET", "PYTHONPATH")
+    raise ValueError(" ".join(f"{name}={os.environ.get(name)}" for name in names))
+
+
+PLAIN = {"loop": loop_in_thread, "raises": raises}
+
+
+def main(name: str) -> None:
+    """Run a plain function as a command."""
+    sys.stdout.write("the command begins\n")
+    sys.stdout.flush()
+    with SyncAgentEpisode.from_environment() as episode:
+        PLAIN[name](episode)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,63 @@
+"""A run's agent in short and in full."""
+
+from pathlib import Path
+
+import pytest
+
+from sandbox_settings import to_toml
+from trainer.config.agent import CommandAgent, FunctionAgent, RemoteAgent, located
+from trainer.config.reading import read_run
+from trainer.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("words", "agent"),
+    [
+        (["agent=pack.mod:play"], FunctionAgent(function="pack.mod:play")),
+        (['agent=["python", "a.py", "{task}"]'], CommandAgent(command=("python", "a.py", "{task}"))),
+        (["agent=http://10.0.0.7:9000/play"], RemoteAgent(url="http://10.0.0.7:9000/play")),
+        (
+            ["agent.function=mod:play", "agent.processes=2"],
+            FunctionAgent(function="mod:play", processes=2),
+        ),
+        (["agent.kind=remote", "agent.url=https://x"], RemoteAgent(url="https://x")),
+        (["agent=none"], None),
+        ([], None),
+    ],
+)
+def test_an_agent_is_a_function_a_command_or_a_url(words: list[str], agent: object) -> None:
+    assert read_run(None, words).agent == agent
+
+
+@pytest.mark.parametrize(
+    ("word", "sentence"),
+    [
+        ("agent=play", "'play' is no agent: write a function as 'module:function'"),
+        ("agent=ftp://x", "'ftp://x' is no HTTP address"),
+        ("agent=[]", "at least 1 item"),
+        ("agent.processes=2", "agent"),
+    ],
+)
+def test_what_is_no_agent_is_refused(word: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        read_run(None, [word])
+
+
+def test_a_run_file_that_was_written_is_read_back(tmp_path: Path) -> None:
+    config = read_run(None, ["agent=mod:play"])
+    file = tmp_path / "run.toml"
+    file.write_text(to_toml(config))
+    assert read_run(file) == config
+
+
+def test_local_agents_run_where_the_command_was_started(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    function = located(FunctionAgent(function="mod:play"))
+    assert isinstance(function, FunctionAgent)
+    assert function.working_folder == tmp_path
+    command = located(CommandAgent(command=("a",), working_folder=Path("below")))
+    assert isinstance(command, CommandAgent)
+    assert command.working_folder == tmp_path / "below"
+    remote = RemoteAgent(url="http://x")
+    assert located(remote) == remote
+    assert located(None) is None

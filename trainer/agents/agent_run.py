@@ -1,0 +1,177 @@
+"""One episode that an agent plays: created, run, graded, and described as a trajectory."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from sandbox_client import SandboxError
+from sandbox_contract.agents import AgentTask
+from trainer.errors import AgentFailed, AgentLost, EngineError, Stalled
+from trainer.rollout.failures import note_of
+from trainer.rollout.phases import EpisodePhases
+from trainer.types import Line, StopReason, Trajectory
+
+from .episode_routes import PATH
+from .instance import AgentInstance
+from .launcher import AgentJob
+
+if TYPE_CHECKING:
+    from sandbox_client import AsyncEpisode
+    from sandbox_contract.episodes import EvaluateResult
+    from trainer.config.rollout import SamplingConfig
+    from trainer.model_gateway.recording import Recording
+    from trainer.types import GroupSpec
+
+    from .player import AgentPlayer
+
+logger = logging.getLogger(__name__)
+
+Failure: TypeAlias = SandboxError | EngineError | Stalled | AgentFailed
+
+_GRACE_S = 30.0
+"""Seconds added to a call's own deadline, for the network, queues and retries."""
+_LAST_WORDS_S = 5.0
+"""Seconds for an agent to end by itself, once the model has told it that its time is over."""
+_QUOTED = 2_000
+"""Characters of an agent's error that are shown and logged."""
+
+
+class AgentRun:
+    """One attempt."""
+
+    def __init__(self, player: AgentPlayer, spec: GroupSpec, member: int, sampling: SamplingConfig) -> None:
+        self._player = player
+        self._spec = spec
+        self._member = member
+        self._sampling = sampling
+        self._id = spec.trajectory_id(member)
+        self._task = spec.task
+        self._phases = EpisodePhases(self._id, player.watch)
+        self._recording: Recording | None = None
+        self._stop = StopReason.FAILED
+        self._lines: tuple[Line, ...] = ()
+        """Shown behind those of the recording."""
+        self._verdict: EvaluateResult | None = None
+
+    async def play(self) -> None:
+        """Play and grade the episode. Raises SandboxError, EngineError, Stalled, AgentFailed."""
+        player, service = self._player, self._player.service
+        async with AsyncExitStack() as stack:
+            try:
+                entered = player.instances.enter(stack, self._spec, self._member)
+                episode = await self._phases.within("create", service.create_timeout_s, entered)
+                self._phases.instance_id = episode.instance_id
+                difficulty = str(episode.info.get("difficulty") or self._task.difficulty)
+                self._task = replace(self._task, difficulty=difficulty)
+                await self._let_agent_play(episode)
+                grading = episode.evaluate(params=player.config.evaluation_params)
+                self._verdict = await self._phases.within("evaluate", service.evaluate_timeout_s, grading)
+                stack.pop_all()  # released in the background: the trajectory is complete
+                player.instances.release(episode)
+            finally:
+                self._phases.enter("release")
+
+    def trajectory(self, failure: Failure | None) -> Trajectory:
+        """Return the trajectory of what was played."""
+        recording, verdict = self._recording, self._verdict if failure is None else None
+        segments = recording.segments if recording is not None else ()
+        sampling_s = sum(turn.sampling_s for segment in segments for turn in segment.turns)
+        note = None
+        if failure is not None:
+            note = note_of(failure, self._phases.phase, self._phases.instance_id)
+        return Trajectory(
+            id=self._id,
+            task=self._task,
+            seed=self._spec.seed + self._member,
+            segments=segments,
+            stop=StopReason.FAILED if failure is not None else self._stop,
+            score=verdict.score if verdict else None,
+            success=verdict.success if verdict else None,
+            failure=note,
+            drifted=recording.drifted if recording is not None else 0,
+            checked=recording.checked if recording is not None else 0,
+            instance_id=self._phases.instance_id,
+            lines=(*(recording.lines if recording is not None else ()), *self._lines),
+            timings=replace(self._phases.timings(), sampling_s=sampling_s),
+        )
+
+    async def _let_agent_play(self, episode: AsyncEpisode) -> None:
+        """Run the agent until it has ended, and decide why. Raises a failure that is not the policy's."""
+        player = self._player
+        session = player.open_session(self._spec, self._member, self._sampling)
+        timeout_s = player.service.step_timeout_s
+        instance = AgentInstance(episode, session, self._phases, timeout_s=timeout_s, grace_s=_GRACE_S)
+        task = self._described(episode)
+        player.routes.add(instance, task)
+        self._phases.phase = "agent"
+        self._phases.enter("agent")
+        ended = StopReason.FAILED
+        error: Failure | None = None
+        try:
+            job = AgentJob(self._id, task, session.api_key, episode.instance_id, player.timeout_s)
+            ended = await self._run(job, instance)
+        except (SandboxError, Stalled, AgentFailed) as failed:
+            error = failed
+        finally:
+            player.gateway.sessions.remove(session)  # sealed: nothing that comes now is recorded
+            player.routes.remove(instance)
+            self._recording = await session.close()
+            await instance.close()
+        self._stop = self._reason(instance, self._recording, ended, error)
+        self._lines = (*instance.unanswered, *self._error_lines(error))
+
+    def _described(self, episode: AsyncEpisode) -> AgentTask:
+        url = self._player.gateway.url
+        return AgentTask(
+            base_url=f"{url}/v1",
+            model=self._player.model,
+            episode_url=f"{url}{PATH}",
+            messages=episode.observation.messages,
+            tools=episode.tools,
+            info=episode.info,
+        )
+
+    async def _run(self, job: AgentJob, instance: AgentInstance) -> StopReason:
+        """Run the agent to its end. Raises what it failed with, or what kept it from going on."""
+        running = asyncio.create_task(self._player.launcher.run(job))
+        try:
+            await asyncio.wait(
+                {running, instance.over},
+                timeout=job.timeout_s + _LAST_WORDS_S,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            instance.session.seal()
+            running.cancel()
+            await asyncio.wait({running})
+        if instance.over.done():
+            instance.over.result()
+            return StopReason.AGENT_ENDED
+        if running.cancelled():
+            return StopReason.TIME_LIMIT
+        running.result()
+        return StopReason.AGENT_ENDED
+
+    def _reason(
+        self, instance: AgentInstance, recording: Recording, ended: StopReason, error: Failure | None
+    ) -> StopReason:
+        """Return why the episode ended. Raises a failure for which it has no grade."""
+        if isinstance(error, SandboxError | Stalled):
+            self._phases.phase = "step"
+            raise error
+        if recording.failure is not None:
+            self._phases.phase = "generate"
+            raise recording.failure
+        if isinstance(error, AgentLost) or (error is not None and not instance.session.answered):
+            raise error
+        if error is not None:
+            logger.info("the agent of episode %s failed: %s", self._id, str(error)[:_QUOTED])
+            ended = StopReason.AGENT_ERROR
+        return instance.stop or recording.limit or ended
+
+    def _error_lines(self, error: Failure | None) -> tuple[Line, ...]:
+        return () if error is None else (Line("agent error", str(error)[:_QUOTED]),)

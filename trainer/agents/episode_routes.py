@@ -1,0 +1,108 @@
+"""The routes by which an agent reaches its own instance, beside those of the model and with the same key.
+
+    GET  /episode        the task: opening messages, tools, addresses
+    POST /episode/step   an assistant message for the environment
+    POST /episode/end    the agent has nothing more to do, or reports that it failed
+
+Rewards, grades and the service's key stay at the trainer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from aiohttp import web
+from pydantic import BaseModel, ValidationError
+
+from sandbox_client import SandboxError
+from sandbox_contract.agents import AgentEnd, AgentStep, AgentTask
+from sandbox_contract.problems import PROBLEM_MEDIA_TYPE, ErrorCode, Problem
+from trainer.errors import Stalled
+from trainer.model_gateway.server import SessionRoute
+
+from .instance import EpisodeOver, failed_agent, refusal_of
+
+if TYPE_CHECKING:
+    from trainer.model_gateway.session import Session
+
+    from .instance import AgentInstance
+
+DocumentT = TypeVar("DocumentT", bound=BaseModel)
+
+PATH = "/episode"
+
+
+class EpisodeRoutes:
+    """The instances of the episodes in progress, by their sessions."""
+
+    def __init__(self) -> None:
+        self._instances: dict[str, tuple[AgentInstance, AgentTask]] = {}
+
+    def routes(self) -> tuple[SessionRoute, ...]:
+        """Return the routes, for the gateway's server."""
+        return (
+            SessionRoute("GET", PATH, self._task),
+            SessionRoute("POST", f"{PATH}/step", self._step),
+            SessionRoute("POST", f"{PATH}/end", self._end),
+        )
+
+    def add(self, instance: AgentInstance, task: AgentTask) -> None:
+        """Serve an instance to the agent that has its session's key."""
+        self._instances[instance.session.id] = (instance, task)
+
+    def remove(self, instance: AgentInstance) -> None:
+        """Serve an instance no more."""
+        self._instances.pop(instance.session.id, None)
+
+    async def _task(self, request: web.Request, session: Session) -> web.StreamResponse:
+        known = self._instances.get(session.id)
+        return _over() if known is None else _document(known[1])
+
+    async def _step(self, request: web.Request, session: Session) -> web.StreamResponse:
+        known = self._instances.get(session.id)
+        if known is None:
+            return _over()
+        try:
+            step = AgentStep.model_validate_json(await request.read())
+            return _document(await known[0].step(step))
+        except ValidationError as error:
+            return _invalid(error)
+        except EpisodeOver:
+            return _over()
+        except SandboxError as error:
+            return _problem(refusal_of(error), error.failure.detail, error.failure.errors)
+        except Stalled as error:
+            return _problem(ErrorCode.DEADLINE_EXCEEDED, str(error))
+
+    async def _end(self, request: web.Request, session: Session) -> web.StreamResponse:
+        known = self._instances.get(session.id)
+        if known is None:
+            return _over()
+        try:
+            end = AgentEnd.model_validate_json(await request.read() or b"{}")
+        except ValidationError as error:
+            return _invalid(error)
+        known[0].end(None if end.error is None else failed_agent(end.error))
+        return web.Response(status=204)
+
+
+def _document(document: BaseModel) -> web.Response:
+    return web.json_response(text=document.model_dump_json())
+
+
+def _over() -> web.Response:
+    return _problem(ErrorCode.INSTANCE_FINISHED, "the episode has ended and takes no more steps")
+
+
+def _invalid(error: ValidationError) -> web.Response:
+    fields = (
+        ".".join(map(str, each["loc"])) + ": " + each["msg"] for each in error.errors(include_url=False)
+    )
+    return _problem(ErrorCode.INVALID_REQUEST, "the body does not match its schema", tuple(fields))
+
+
+def _problem(code: ErrorCode, detail: str, errors: tuple[str, ...] = ()) -> web.Response:
+    problem = Problem.of(code, detail, errors=errors)
+    return web.Response(
+        status=problem.status, body=problem.model_dump_json(), content_type=PROBLEM_MEDIA_TYPE
+    )

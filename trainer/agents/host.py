@@ -1,0 +1,158 @@
+"""A process that runs agents for a player: ``python -m trainer.agents.host DESCRIPTOR``.
+
+Agents run beside the player and not in it, so that an agent that blocks, leaks or dies takes no other episode
+with it than those of its host, and the player never forks. The host ends with the player, and then ends
+whatever its agents have started: as a subreaper it is the parent of all orphans among them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+import psutil
+
+from local_processes.prctl import adopting_orphans, end_with_parent
+from local_processes.process_tree import end_tree
+from trainer.errors import AgentFailed, ConfigError
+
+from .host_messages import HostOrder, HostReport, HostSettings
+
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import BinaryIO
+
+    from .launcher import AgentJob
+
+logger = logging.getLogger(__name__)
+
+_END_S = 10.0
+
+
+class _Agents(Protocol):
+    async def run(self, job: AgentJob) -> None: ...
+
+
+class AgentHost:
+    """Runs the jobs that come over a socket, each as a task."""
+
+    def __init__(self, agents: _Agents, connection: socket.socket) -> None:
+        self._agents = agents
+        self._jobs: dict[int, asyncio.Task[None]] = {}
+        self._reports: queue.SimpleQueue[HostReport] = queue.SimpleQueue()
+        threading.Thread(target=self._send, args=(connection,), name="reports", daemon=True).start()
+
+    def say(self, report: HostReport) -> None:
+        """Send a report, from a thread: a player that is slow to read does not stop the agents."""
+        self._reports.put(report)
+
+    def obey(self, order: HostOrder) -> None:
+        """Begin or cancel a job, or answer a ping."""
+        if order.kind == "ping":
+            self.say(HostReport(kind="pong", number=order.number))
+        elif order.kind == "run":
+            self._jobs[order.number] = asyncio.get_running_loop().create_task(self._run(order))
+        elif order.number in self._jobs:
+            self._jobs[order.number].cancel()
+
+    async def _run(self, order: HostOrder) -> None:
+        error: str | None = None
+        try:
+            await self._agents.run(order.job)
+        except AgentFailed as failed:
+            error = str(failed)
+        except asyncio.CancelledError:
+            error = "it was cancelled"
+        except Exception as failed:
+            logger.exception("episode %s", order.trajectory_id)
+            error = f"{type(failed).__name__}: {failed}"
+        finally:
+            del self._jobs[order.number]
+            self.say(HostReport(kind="ended", number=order.number, error=error))
+
+    def _send(self, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # the player is gone, which the reader sees
+            while True:
+                connection.sendall(self._reports.get().line())
+
+
+def _agents_of(settings: HostSettings) -> _Agents:
+    """Return what runs the agents. Raises ConfigError for a function that cannot be imported."""
+    if settings.function is not None:
+        from .function import FunctionAgents, import_agent
+
+        return FunctionAgents(import_agent(settings.function))
+    from .command import CommandAgents, find_program
+
+    find_program(settings.command)
+    return CommandAgents(settings.command, os.environ)
+
+
+def _read(lines: BinaryIO, host: AgentHost, loop: asyncio.AbstractEventLoop) -> None:
+    """Pass on what the player orders. Its connection ends with it, and this process with the connection.
+
+    In a thread, so that an agent that blocks the event loop does not keep the process alive.
+    """
+    with contextlib.suppress(OSError):
+        for line in lines:
+            loop.call_soon_threadsafe(host.obey, HostOrder.model_validate_json(line))
+    end_everything()
+
+
+def end_everything() -> None:
+    """End all processes below this one, and this one."""
+    for _ in range(3):  # orphans become children of this process when their parents are killed
+        for child in psutil.Process().children():
+            end_tree(child, None, _END_S)
+    os._exit(0)
+
+
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    end_everything()
+
+
+async def _serve(settings: HostSettings, connection: socket.socket, lines: BinaryIO) -> None:
+    try:
+        agents = _agents_of(settings)
+    except ConfigError as error:
+        connection.sendall(HostReport(kind="unusable", error=str(error)).line())
+        return
+    host = AgentHost(agents, connection)
+    host.say(HostReport(kind="ready"))
+    reader = threading.Thread(
+        target=_read, args=(lines, host, asyncio.get_running_loop()), name="orders", daemon=True
+    )
+    reader.start()
+    await asyncio.Event().wait()
+
+
+def main(descriptor: int) -> None:
+    """Serve until the player ends."""
+    logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s", level=logging.INFO)
+    signal.signal(signal.SIGTERM, _on_signal)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's, which ends its processes in order
+    end_with_parent(signal.SIGTERM)
+    with socket.socket(fileno=descriptor) as connection, adopting_orphans():
+        lines = connection.makefile("rb")
+        first = lines.readline()
+        if not first:
+            return
+        settings = HostSettings.model_validate_json(first)
+        if settings.python_path is None:
+            os.environ.pop("PYTHONPATH", None)
+        else:
+            os.environ["PYTHONPATH"] = settings.python_path
+        os.environ.update(settings.environment)
+        asyncio.run(_serve(settings, connection, lines))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

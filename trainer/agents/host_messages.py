@@ -1,0 +1,75 @@
+"""What a player and an agent host say to each other: one JSON document per line of a socket."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from sandbox_contract.agents import AgentTask
+
+from .launcher import AgentJob
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    def line(self) -> bytes:
+        """Return the document as a line."""
+        return self.model_dump_json().encode() + b"\n"
+
+
+class HostSettings(_Document):
+    """What a host runs; the first line that it gets."""
+
+    function: str | None = None
+    """``module:function``, where agents are functions."""
+    command: tuple[str, ...] = ()
+    """A command's words, where they are commands."""
+    environment: dict[str, str] = {}
+    """Further environment variables of agents."""
+    python_path: str | None = None
+    """``PYTHONPATH`` of agents; the host's own is for the host alone."""
+
+
+class HostOrder(_Document):
+    """What a host is to do."""
+
+    kind: Literal["run", "cancel", "ping"]
+    number: int = 0
+    """Of the job, or of the ping."""
+    trajectory_id: str = ""
+    task: AgentTask | None = None
+    api_key: str = ""
+    instance_id: str = ""
+    timeout_s: float = 0.0
+
+    @classmethod
+    def run(cls, number: int, job: AgentJob) -> HostOrder:
+        """Return the order to run a job."""
+        return cls(
+            kind="run",
+            number=number,
+            trajectory_id=job.trajectory_id,
+            task=job.task,
+            api_key=job.api_key,
+            instance_id=job.instance_id,
+            timeout_s=job.timeout_s,
+        )
+
+    @property
+    def job(self) -> AgentJob:
+        """The job of an order to run one."""
+        if self.task is None:
+            raise ValueError(f"an order to {self.kind} has no job")
+        return AgentJob(self.trajectory_id, self.task, self.api_key, self.instance_id, self.timeout_s)
+
+
+class HostReport(_Document):
+    """What a host says."""
+
+    kind: Literal["ready", "unusable", "ended", "pong"]
+    number: int = 0
+    """Of the job, or of the ping."""
+    error: str | None = None
+    """Why the agent cannot be run, or what it failed with; None for an agent that ended by itself."""

@@ -1,0 +1,155 @@
+"""The instance of an agent's episode, as the agent reaches it: one step after another, and no rewards."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from sandbox_client import SandboxError
+from sandbox_contract.agents import AgentStepResult
+from sandbox_contract.problems import ErrorCode, FailureClass
+from trainer.errors import AgentFailed, Stalled
+from trainer.rollout.step_results import changed_tools, turn_metrics
+from trainer.rollout.strategies import INSTANCE_LOST
+from trainer.types import Line, StopReason
+
+if TYPE_CHECKING:
+    from sandbox_client import AsyncEpisode
+    from sandbox_contract.agents import AgentStep
+    from sandbox_contract.episodes import StepResult
+    from sandbox_contract.messages import Message
+    from trainer.model_gateway.session import Session
+    from trainer.rollout.phases import EpisodePhases
+
+logger = logging.getLogger(__name__)
+
+
+class EpisodeOver(Exception):  # noqa: N818 - it is no error of the trainer
+    """The environment has ended the episode, and takes no more steps."""
+
+
+class AgentInstance:
+    """One instance, with its session at the model."""
+
+    def __init__(
+        self,
+        episode: AsyncEpisode,
+        session: Session,
+        phases: EpisodePhases,
+        *,
+        timeout_s: float,
+        grace_s: float,
+    ) -> None:
+        """``timeout_s`` is the limit of a step, and ``grace_s`` is added for the network and queues."""
+        self.episode = episode
+        self.session = session
+        self._phases = phases
+        self._timeout_s = timeout_s
+        self._grace_s = grace_s
+        self._turn = asyncio.Lock()
+        self._closed = False
+        self.stop: StopReason | None = None
+        """TERMINATED or TRUNCATED, once the environment has ended the episode."""
+        self._last: tuple[int, tuple[Line, ...]] = (-1, ())
+        """Calls answered before the last step, and the environment's answer to it."""
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the agent has nothing more to do. Its error is why: AgentFailed if the agent said so,
+        SandboxError or Stalled if a step failed for reasons outside of the agent.
+        """
+
+    @property
+    def unanswered(self) -> tuple[Line, ...]:
+        """The environment's last messages, where no call of the model followed that would show them."""
+        return self._last[1] if self._last[0] == self.session.answered else ()
+
+    async def step(self, step: AgentStep) -> AgentStepResult:
+        """Take an agent's step. Steps of one episode wait for each other.
+
+        Raises:
+            EpisodeOver: the environment has ended the episode.
+            SandboxError: the service refused the step, or failed.
+            Stalled: the service gave no answer.
+        """
+        async with self._turn:
+            if self._closed or self.stop is not None:
+                raise EpisodeOver
+            if self.session.limit is not None:
+                return AgentStepResult(messages=(), finished=True)
+            message = step.message.model_copy(update={"role": "assistant"})
+            result = await self._taken(message)
+            return self._answer(step, message, result)
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Note that the agent has nothing more to do."""
+        if self.over.done():
+            return
+        if error is None:
+            self.over.set_result(None)
+        else:
+            self.over.set_exception(error)
+
+    async def close(self) -> None:
+        """Take no more steps, and wait for the one in progress: an instance is graded between two steps."""
+        self._closed = True
+        async with self._turn:
+            if not self.over.done():
+                self.over.cancel()
+            elif not self.over.cancelled():
+                self.over.exception()  # one that came after the agent's end interests nobody
+
+    async def _taken(self, message: Message) -> StepResult:
+        call = self.episode.step(message, timeout_s=self._timeout_s)
+        try:
+            return await self._phases.within("step", self._timeout_s + self._grace_s, call)
+        except (SandboxError, Stalled) as error:
+            if _is_agents_own(error):
+                logger.info("the service refused a step of an agent: %s", error)
+            else:
+                self.end(error)
+            raise
+        finally:
+            self._phases.enter("agent")
+
+    def _answer(self, step: AgentStep, message: Message, result: StepResult) -> AgentStepResult:
+        calls = message.tool_calls or ()
+        call_id = step.tool_call_id or next((call.id for call in calls if call.id), None)
+        metrics = turn_metrics(message, result)
+        if (
+            not self.session.add_reward(result.reward, metrics, self._phases.took_s, call_id)
+            and result.reward
+        ):
+            logger.warning("a step before the first call of the model has a reward, which belongs to no turn")
+        shown = tuple(Line(each.role, each.content or "") for each in result.observation.messages)
+        self._last = (self.session.answered, shown)
+        if result.terminated or result.truncated:
+            self.stop = StopReason.TERMINATED if result.terminated else StopReason.TRUNCATED
+            self.session.end(self.stop)
+        return AgentStepResult(
+            messages=result.observation.messages,
+            finished=self.stop is not None,
+            tools=changed_tools(result),
+            new_session=result.info.get("new_session") is True,
+        )
+
+
+def _is_agents_own(error: SandboxError | Stalled) -> bool:
+    """Return whether a step was refused for what the agent sent."""
+    return (
+        isinstance(error, SandboxError)
+        and error.failure_class is FailureClass.REQUEST
+        and error.code not in INSTANCE_LOST
+    )
+
+
+def refusal_of(error: SandboxError) -> ErrorCode:
+    """Return the code that an agent is answered with."""
+    try:
+        return ErrorCode(error.code)
+    except ValueError:
+        return ErrorCode.SANDBOX_FAILED
+
+
+def failed_agent(error: str) -> AgentFailed:
+    """Return the error of an agent that reports its own failure."""
+    return AgentFailed(error or "the agent reported a failure without a reason")

@@ -1,0 +1,133 @@
+"""Play episodes with agents that have a loop of their own.
+
+An agent calls the model at the gateway, which records its tokens, and steps its instance through the
+trainer. The episode is graded when the agent has ended, however it ended: only a failure of the
+infrastructure, or of an agent that never reached the model, leaves it without a grade.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sandbox_client import SandboxError
+from trainer.engines.generation import Sampling
+from trainer.errors import AgentFailed, ConfigError, EngineError, Stalled
+from trainer.model_gateway.budget import SessionLimits
+from trainer.model_gateway.prompts import PromptPolicy
+from trainer.model_gateway.server import MODEL, ModelGateway, ServerSettings
+from trainer.model_gateway.sessions import Sessions
+from trainer.rollout.episode import checked_for_drift, context_limit
+from trainer.rollout.instances import EpisodeInstances
+from trainer.rollout.progress import ProgressMonitor
+from trainer.types import EpisodeKey
+
+from .agent_run import AgentRun
+from .episode_routes import EpisodeRoutes
+from .watched_policy import WatchedPolicy
+
+if TYPE_CHECKING:
+    from sandbox_client import AsyncSandboxClient
+    from trainer.chat import ChatTokenizer
+    from trainer.config.agent import AgentConfig
+    from trainer.config.rollout import RolloutConfig, SamplingConfig, SandboxServiceConfig
+    from trainer.engines.generation import Policy
+    from trainer.model_gateway.session import Session
+    from trainer.types import GroupSpec, Trajectory
+
+    from .launcher import AgentLauncher
+
+ANY_MODEL = "*"
+"""The name that stands for every model."""
+
+
+class AgentPlayer:
+    """Implements ``trainer.rollout.attempts.AttemptPlayer`` with agents.
+
+    Raises ConfigError if neither the model nor the settings limit the length of a conversation.
+    """
+
+    def __init__(
+        self,
+        agent: AgentConfig,
+        launcher: AgentLauncher,
+        client: AsyncSandboxClient,
+        policy: Policy,
+        chat: ChatTokenizer,
+        config: RolloutConfig,
+        service: SandboxServiceConfig,
+        watch: ProgressMonitor | None = None,
+    ) -> None:
+        self.context_tokens = context_limit(config, chat)
+        """Greatest number of tokens of a call."""
+        self.client = client
+        self.agent = agent
+        self.launcher = launcher
+        self.config = config
+        self.service = service
+        self.watch = watch or ProgressMonitor()
+        self.instances = EpisodeInstances(client, config, service.create_timeout_s)
+        self.model = MODEL if agent.model_name == ANY_MODEL else agent.model_name
+        """The name that agents call the model by."""
+        self.routes = EpisodeRoutes()
+        self.gateway = ModelGateway(
+            Sessions(WatchedPolicy(policy, self.watch), chat),
+            ServerSettings(model=self.model, any_model=agent.model_name == ANY_MODEL),
+            extra_routes=self.routes.routes(),
+        )
+
+    async def start(self) -> None:
+        """Open the gateway, and get ready to run agents. Raises ConfigError for one that cannot be run."""
+        host = self.agent.gateway_host if self.agent.kind == "remote" else "127.0.0.1"
+        try:
+            await self.gateway.start(host)
+        except OSError as error:
+            raise ConfigError(f"agent.gateway_host: the model cannot be served at {host}: {error}") from error
+        try:
+            await self.launcher.start()
+        except BaseException:
+            await self.close()
+            raise
+
+    def prepare(self, spec: GroupSpec, member: int) -> None:
+        """Start to create the instance of an episode that is played soon."""
+        self.instances.prepare(spec, member)
+
+    async def close(self) -> None:
+        """End all agents, close the gateway, and release instances."""
+        await self.launcher.close()
+        await self.gateway.close()
+        await self.instances.close()
+
+    async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
+        """Play one episode in a fresh instance."""
+        played = AgentRun(self, spec, member, sampling)
+        try:
+            await played.play()
+        except (SandboxError, EngineError, Stalled, AgentFailed) as error:
+            return played.trajectory(error)
+        return played.trajectory(None)
+
+    def open_session(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Session:
+        """Open an episode's session at the model."""
+        seed = spec.seed + member
+        limits = SessionLimits(
+            turns=self.agent.max_calls or spec.max_turns,
+            context_tokens=self.context_tokens,
+            turn_tokens=sampling.max_turn_tokens,
+            sampled_tokens=self.agent.sampled_tokens,
+            seconds=self.timeout_s,
+            turn_seconds=self.config.generate_timeout_s,
+            concurrent_calls=self.agent.concurrent_calls,
+        )
+        return self.gateway.sessions.open(
+            EpisodeKey(spec.trajectory_id(member), spec.task, seed),
+            Sampling(temperature=sampling.temperature, top_p=sampling.top_p, top_k=sampling.top_k),
+            limits,
+            prompts=PromptPolicy(self.agent.prompts),
+            checks=lambda turn: checked_for_drift(spec, seed, turn, self.config),
+        )
+
+    @property
+    def timeout_s(self) -> float:
+        """Time limit of an agent in seconds."""
+        return self.agent.timeout_s or self.config.episode_timeout_s
