@@ -1,5 +1,6 @@
 """A learner of several ranks: processes that talk by gloo, and what each of them found."""
 
+import multiprocessing
 import time
 from dataclasses import replace
 from datetime import timedelta
@@ -120,8 +121,10 @@ def run_ranks(folder: Path, world: int) -> list[dict]:
 
     ``folder`` holds ``model``, and for the case ``ppo`` the checkpoint ``from-1`` of one rank after a step.
     """
+    # Forked from a process that has imported torch and this module: to import them takes most of a start.
+    multiprocessing.set_forkserver_preload([__name__])
     context = start_processes(
-        _rank, args=(folder, world), nprocs=world, join=False, start_method="spawn", daemon=True
+        _rank, args=(folder, world), nprocs=world, join=False, start_method="forkserver", daemon=True
     )
     deadline = time.monotonic() + DEADLINE_S
     while not context.join(timeout=1.0):  # which also ends early, when the first one is done

@@ -1,11 +1,13 @@
 """The run files that come with the project."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from sandbox_service.config import CodeConfig, ServiceConfig
+from sandbox_service.environments.base import Catalog
 from sandbox_service.environments.code.service.catalog import CodeCatalog
 from sandbox_service.environments.registry import build_registry
 from scripts import capacity_tables
@@ -57,10 +59,16 @@ def test_figures_of_the_runs_for_gpus_are_what_plan_says() -> None:
     assert capacity_tables.with_rows(page, capacity_tables.RUNS_HEAD, rows) == page
 
 
+@pytest.fixture(scope="module")
+def catalogs() -> Mapping[str, Catalog]:
+    return build_registry(ServiceConfig().environments).catalogs
+
+
 @each_run
-def test_its_splits_are_there_and_none_is_trained_on_and_tested_with(path: Path) -> None:
+def test_its_splits_are_there_and_none_is_trained_on_and_tested_with(
+    path: Path, catalogs: Mapping[str, Catalog]
+) -> None:
     run = read_run(path)
-    catalogs = build_registry(ServiceConfig().environments).catalogs
     if run.tasks.environment not in catalogs:
         pytest.skip(f"{run.tasks.environment} is not set up")
     if path.stem in OPERATORS:
