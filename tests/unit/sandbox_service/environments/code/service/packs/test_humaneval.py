@@ -1,4 +1,5 @@
 import json
+import os
 from typing import Any
 
 import pytest
@@ -9,6 +10,10 @@ from sandbox_service.environments.code.service.packs.humaneval import load_human
 
 CATALOG = CodeCatalog(CodeConfig())
 IDS = CATALOG.task_ids("humaneval")
+FULL = (
+    os.environ.get("CONFORMANCE_FULL") == "1"
+    or "code" in os.environ.get("CONFORMANCE_ENVIRONMENTS", "").split()
+)
 FOREIGN_HELPERS = {"HumanEval/32": "poly", "HumanEval/38": "encode_cyclic", "HumanEval/50": "encode_shift"}
 
 
@@ -23,8 +28,9 @@ def test_all_164_tasks_are_there() -> None:
 
 
 @pytest.mark.slow
-def test_every_canonical_solution_passes_and_every_stub_fails(play: Any, submit: Any) -> None:
-    for task_id in IDS:
+def test_canonical_solutions_pass_and_stubs_fail(play: Any, submit: Any) -> None:
+    """Of each eighth task, and of all where CI says that the environment has changed."""
+    for task_id in IDS if FULL else IDS[::8]:
         assert play(CATALOG, task_id, CATALOG.reference(task_id)).success, task_id
         (name,) = CATALOG.payload(task_id).grading["names"]
         stub = play(CATALOG, task_id, [solution(f"def {name}(*args):\n    return None\n"), submit])
