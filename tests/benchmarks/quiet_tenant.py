@@ -4,7 +4,8 @@
 
 Starts a service with two tenants and process boxes. The quiet tenant takes one step after another, from a
 process of its own, alone and beside each of the greedy tenant's doings, whose requests come one at a time
-with a pause (``--pause 0`` for none), but for the flood and the four readers. Prints JSON: percentiles of the
+with a pause (``--pause 0`` for none), but for the flood and the four readers. ``--quota requests_at_once=2``
+and the like change settings of the group ``quota``. Prints JSON: percentiles of the
 quiet tenant's steps, and their ratio to those alone. Run it on a quiet machine.
 """
 
@@ -288,7 +289,7 @@ async def report(greedy: Greedy, quiet: Target, names: list[str], seconds: float
 
 
 @contextmanager
-def two_tenants() -> Iterator[tuple[Target, Target]]:
+def two_tenants(quota: dict[str, float]) -> Iterator[tuple[Target, Target]]:
     """A service with a greedy and a quiet tenant."""
     keys = {name: secrets.token_hex(16) for name in ("greedy", "quiet")}
     with tempfile.TemporaryDirectory(prefix="quiet-tenant-") as folder:
@@ -301,6 +302,7 @@ def two_tenants() -> Iterator[tuple[Target, Target]]:
             "pools": {"code": {"max_boxes": BOXES, "queue_timeout_s": 20}, "echo": {"max_boxes": BOXES}},
             "store": {"url": f"sqlite:///{Path(folder) / 'trajectories.sqlite'}"},
             "environments": {"enabled": ["code", "echo"]},
+            "quota": quota,
         }
         config = prepare_sandboxes(ServiceConfig.model_validate(tree), lambda line: None)
         with run_service(config) as service:
@@ -317,6 +319,9 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=300, help="of the flood")
     parser.add_argument("--pause", type=float, default=1.0, help="seconds between large requests")
     parser.add_argument("--body-mib", type=float, default=7.99, help="size of the large requests")
+    parser.add_argument(
+        "--quota", nargs="*", default=[], metavar="NAME=NUMBER", help="settings, such as busy_share=0.5"
+    )
     parser.add_argument("--output", type=Path)
     parser.add_argument("--quiet", nargs=3, metavar=("PORT", "KEY", "SECONDS"), help=argparse.SUPPRESS)
     words = parser.parse_args()
@@ -324,9 +329,10 @@ def main() -> None:
         port, key, seconds = words.quiet
         sys.stdout.write(json.dumps(asyncio.run(step_quietly(int(port), key, float(seconds)))))
         return
+    quota = [setting.split("=", 1) for setting in words.quota]
     if unknown := set(words.names) - set(names):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
-    with two_tenants() as (greedy, quiet):
+    with two_tenants({name: json.loads(number) for name, number in quota}) as (greedy, quiet):
         one = Greedy(greedy, words.clients, int(words.body_mib * MIB), words.pause)
         figures = asyncio.run(report(one, quiet, words.names or names, words.seconds))
     text = json.dumps({name: rounded(value) for name, value in figures.items()}, indent=1)
