@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
@@ -73,6 +74,9 @@ def run_gateway(settings: StandAloneSettings, on_ready: Callable[[str, str], Non
         Stalled: the engine did not answer.
     """
     chat = ChatTokenizer(settings.model, settings.chat)
+    # A full collection would go through all that was imported, in the middle of somebody's call.
+    gc.collect()
+    gc.freeze()
     asyncio.run(_run(settings, chat, on_ready))
 
 
