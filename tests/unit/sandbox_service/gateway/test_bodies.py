@@ -157,7 +157,7 @@ async def test_thousands_of_mismatches_are_counted_and_not_listed():
     assert "5002 mismatches" in caught.value.problem("r").detail
 
 
-async def test_at_most_sixteen_field_errors_are_told():
+async def test_at_most_sixteen_field_errors_are_listed():
     body = json.dumps({f"field{index}": 1 for index in range(900)}).encode()
     with pytest.raises(SchemaError) as caught:
         await PARSER.parse(CreateInstanceRequest, body)

@@ -101,7 +101,7 @@ async def test_a_file_over_the_body_limit_is_refused(backend):
         assert (reply.status_code, reply.json()["code"]) == (413, "body_too_large")
 
 
-async def test_the_boxes_own_refusals_are_told(client, backend, instance):
+async def test_a_refusal_of_the_box_is_returned(client, backend, instance):
     backend.failures[Op.FILE_READ] = ServiceError(ErrorCode.FILES_UNSUPPORTED)
     reply = await client.get(f"/v1/instances/{instance}/files/a")
     assert (reply.status_code, reply.json()["code"]) == (409, "files_unsupported")

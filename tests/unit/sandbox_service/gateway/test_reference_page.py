@@ -1,4 +1,4 @@
-"""What a browser sees of a service that has no way to the internet."""
+"""The reference page of a service without access to the internet, as a browser shows it."""
 
 import re
 

@@ -46,7 +46,7 @@ def test_the_score_is_the_environments_where_it_tells_one():
     assert state_after_step(answered("x", 0.5, info={"score": 0.1})).score == 0.1
 
 
-def test_the_instruction_is_told_or_read_from_the_page():
+def test_the_instruction_is_a_field_or_read_from_the_page():
     page = "WebShop [SEP] Instruction: [SEP] Find me shoes. [SEP] Search"
     assert state_after_create(created(page)).instruction == "Find me shoes."
     assert state_after_create(created(page, instruction="Buy.")).instruction == "Buy."
@@ -62,7 +62,7 @@ def test_clicks_are_what_stands_in_brackets():
     assert not state_after_create(created(available_actions=["search[x]"], has_search_bar=False)).searchable
 
 
-def test_a_variation_is_told_or_ends_the_tasks_id() -> None:
+def test_a_variation_is_a_field_or_the_end_of_the_task_id() -> None:
     assert state_after_create({**created(), "task_id": "boil-12"}).variation == 12
     assert state_after_create({**created(variation=3), "task_id": "boil-12"}).variation == 3
     assert state_after_create(created()).variation == -1

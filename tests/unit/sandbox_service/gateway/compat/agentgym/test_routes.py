@@ -211,7 +211,7 @@ async def test_errors_are_sentences_with_status_200(http, backend):
     assert answer == {"error": "The service failed", "code": "internal", "failure_class": "sandbox"}
 
 
-async def test_a_lost_or_full_sandbox_is_told_as_such_and_never_as_a_reward(http, backend):
+async def test_a_lost_or_full_sandbox_is_an_error_and_never_a_reward(http, backend):
     client = await made(BabyAI, http)
     backend.failures[Op.CREATE] = OverCapacityError("no room", 2.0)
     assert (await client.post("reset", data_idx=0))["failure_class"] == "capacity"
@@ -222,7 +222,7 @@ async def test_a_lost_or_full_sandbox_is_told_as_such_and_never_as_a_reward(http
     assert (answer["failure_class"], "reward" in answer) == ("sandbox", False)
 
 
-async def test_webshops_client_is_told_to_come_again_when_there_is_no_room(http, backend):
+async def test_webshops_client_is_asked_to_retry_when_there_is_no_room(http, backend):
     client = await made(WebShop, http)
     backend.failures[Op.CREATE] = OverCapacityError("no room", 2.0)
     reply = await http.post("/agentgym/webshop/reset", json={"env_idx": client.env_id, "session_id": 0})

@@ -17,7 +17,7 @@ ROUTES = ["get_env_profile", "create", "step", "evaluate", "get_info", "release"
 
 
 def body(**fields: object) -> dict[str, object]:
-    """What all three public clients send: five fields, nulls, and env_type "default" where it is unread."""
+    """Return a body as the three public clients send it: five fields, nulls, env_type "default" if unread."""
     blank = {"env_type": "default", "task_id": None, "instance_id": None, "messages": {}, "params": {}}
     return {**blank, **fields}
 
