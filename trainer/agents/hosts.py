@@ -9,7 +9,6 @@ import os
 import secrets
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ import psutil
 from local_processes.process_tree import end_tree
 from trainer.errors import AgentFailed, AgentLost, ConfigError
 
+from .host_command import host_command
 from .host_messages import HostOrder, HostReport
 
 if TYPE_CHECKING:
@@ -67,20 +67,23 @@ class HostProcess:
 
     @classmethod
     async def start(
-        cls, settings: HostSettings, folder: Path | None, log: Path | None, hidden: frozenset[str]
+        cls,
+        settings: HostSettings,
+        folder: Path | None,
+        log: Path | None,
+        hidden: frozenset[str],
+        python: Path | None = None,
     ) -> HostProcess:
         """Start a host and wait until it is ready. Raises ConfigError if its agent cannot be run."""
         ours, theirs = socket.socketpair()
         marker = secrets.token_hex(8)
         environment = {name: value for name, value in os.environ.items() if name not in hidden}
-        # Ray extends the path of its workers without the environment.
-        environment |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), _MARKER: marker}
+        words, path = host_command(python)
+        environment |= {"PYTHONPATH": path, _MARKER: marker}
         output = log.open("ab") if log is not None else None
         try:
             process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "trainer.agents.host",
+                *words,
                 str(theirs.fileno()),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -92,7 +95,7 @@ class HostProcess:
             )
         except OSError as error:
             ours.close()
-            raise ConfigError(f"agents cannot be run in {folder}: {error}") from error
+            raise ConfigError(f"agents cannot be run by {words[0]} in {folder}: {error}") from error
         finally:
             theirs.close()
             if output is not None:
@@ -217,6 +220,7 @@ class HostedAgents:
         start_timeout_s: float = 120.0,
         cancel_s: float = _CANCEL_S,
         hidden: frozenset[str] = frozenset(),
+        python: Path | None = None,
     ) -> None:
         """
         Args:
@@ -227,6 +231,7 @@ class HostedAgents:
             start_timeout_s: seconds that a host may take to start, imports included.
             cancel_s: seconds that a cancelled agent may take to end, before its host is replaced.
             hidden: environment variables that agents do not get.
+            python: runs the hosts; by default what runs this process.
         """
         self._settings = settings
         self._processes = processes
@@ -235,6 +240,7 @@ class HostedAgents:
         self._start_timeout_s = start_timeout_s
         self._cancel_s = cancel_s
         self._hidden = hidden
+        self._python = python
         self._hosts: dict[int, HostProcess] = {}
         """By place, from 0."""
         self._keepers: list[asyncio.Task[None]] = []
@@ -275,7 +281,7 @@ class HostedAgents:
     async def _started(self, place: int) -> HostProcess:
         log = self._logs / f"agents-{place}.log" if self._logs is not None else None
         async with asyncio.timeout(self._start_timeout_s):
-            host = await HostProcess.start(self._settings, self._folder, log, self._hidden)
+            host = await HostProcess.start(self._settings, self._folder, log, self._hidden, self._python)
         host.cancel_s = self._cancel_s
         return host
 

@@ -36,6 +36,7 @@ def make_launcher(agent: AgentConfig, logs: Path | None, hidden: frozenset[str])
         logs=logs,
         start_timeout_s=agent.start_timeout_s,
         hidden=hidden,
+        python=agent.python if isinstance(agent, FunctionAgent) else None,
     )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -25,8 +25,10 @@ from .workers import WorkerPlayer
 
 if TYPE_CHECKING:
     from trainer.config import RewardConfig, RunConfig, SandboxServiceConfig
+    from trainer.config.agent import AgentConfig
     from trainer.engines.generation import Policy
     from trainer.reward.compose import Scored
+    from trainer.sft.warm_start import SFTBatches
     from trainer.types import Trajectory
 
     from .workers import EpisodeWorker
@@ -66,6 +68,30 @@ def make_player(
         return EpisodePlayer(client, policy, chat, config.rollout, config.service, watch)
     launcher = make_launcher(config.agent, folder / "logs", frozenset({config.service.api_key_variable}))
     return AgentPlayer(config.agent, launcher, client, policy, chat, config.rollout, config.service, watch)
+
+
+@asynccontextmanager
+async def open_demonstrating_agent(
+    config: RunConfig,
+    agent: AgentConfig,
+    folder: Path,
+    client: AsyncSandboxClient,
+    chat: ChatTokenizer,
+    watch: ProgressMonitor,
+    policy: Policy,
+) -> AsyncIterator[AgentPlayer]:
+    """Open the run's agent for the warm start: each message of a demonstration answers one of its calls, so
+    that the model is fine-tuned behind the agent's own prompts.
+    """
+    # A demonstration has as many calls as messages.
+    unlimited = agent.model_copy(update={"max_calls": None, "sampled_tokens": None})
+    launcher = make_launcher(unlimited, folder / "logs", frozenset({config.service.api_key_variable}))
+    player = AgentPlayer(unlimited, launcher, client, policy, chat, config.rollout, config.service, watch)
+    await player.start()
+    try:
+        yield player
+    finally:
+        await player.close()
 
 
 async def build(
@@ -109,10 +135,7 @@ async def build(
         players.append(player)
         if isinstance(player, AgentPlayer):
             await player.start()
-        settings = config.warm_start_settings
-        demonstrations = (
-            None if settings is None else partial(prepare_warm_start, settings, folder, client, chat, watch)
-        )
+        demonstrations = _demonstrations(config, folder, client, chat, watch)
         parts = Dependencies(
             service=client,
             player=player,
@@ -128,6 +151,19 @@ async def build(
         await producer.start(go_on=go_on)
         unless_started.pop_all()
     return producer
+
+
+def _demonstrations(
+    config: RunConfig, folder: Path, client: AsyncSandboxClient, chat: ChatTokenizer, watch: ProgressMonitor
+) -> Callable[[], Awaitable[SFTBatches]] | None:
+    """Return what prepares the warm start; None if there is none."""
+    settings, agent = config.warm_start_settings, config.agent
+    if settings is None:
+        return None
+    played_by = None
+    if agent is not None:
+        played_by = partial(open_demonstrating_agent, config, agent, folder, client, chat, watch)
+    return partial(prepare_warm_start, settings, folder, client, chat, watch, played_by)
 
 
 async def _let_go(

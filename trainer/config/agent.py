@@ -58,6 +58,11 @@ class FunctionAgent(_Local):
     """``module:function``. An async function gets an ``AgentEpisode`` and shares an event loop with other
     episodes; any other gets a ``SyncAgentEpisode`` and a thread.
     """
+    python: Path | None = None
+    """Python 3.11 or newer of an environment with the agent's packages, which need not agree with the
+    trainer's. It needs the packages of the client and ``psutil`` as well. A relative path begins in the
+    working folder. By default the trainer's own Python.
+    """
 
     @field_validator("function")
     @classmethod

@@ -21,7 +21,10 @@ _CONFIG = "run.json"
 _FREE = frozenset(
     {"tracking", "ray", "service", "steps", "evaluation", "checkpoint", "root", "rollout", "engine"}
     | {"learner.workers", "learner.cpus", "learner.max_failures", "learner.batch_timeout_s"}
-    | {f"agent.{name}" for name in ("processes", "working_folder", "start_timeout_s", "gateway_host", "url")}
+    | {
+        f"agent.{name}"
+        for name in ("processes", "python", "working_folder", "start_timeout_s", "gateway_host", "url")
+    }
     | {"sync.timeout_s", "sync.checksum_every", "warm_start.timeout_s", "warm_start.concurrency"}
 )
 """Settings and whole branches that may change on resume."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,7 @@ from trainer.errors import CheckpointError, DataError
 from trainer.rollout.attempts import Attempts
 from trainer.rollout.backpressure import Slots
 from trainer.rollout.episode import EpisodePlayer
+from trainer.rollout.progress import ProgressMonitor
 from trainer.rollout.samples import samples_of
 from trainer.rollout.scripted import ScriptedPolicy
 from trainer.types import Batch, Objective, StopReason, Trajectory
@@ -30,7 +33,8 @@ if TYPE_CHECKING:
     from sandbox_client import AsyncSandboxClient
     from trainer.chat import ChatTokenizer
     from trainer.config import WarmStartConfig, WarmStartSettings
-    from trainer.rollout.progress import ProgressMonitor
+    from trainer.engines.generation import Policy
+    from trainer.rollout.attempts import AttemptPlayer
     from trainer.types import Sample
 
 
@@ -81,11 +85,13 @@ async def prepare_warm_start(
     client: AsyncSandboxClient,
     chat: ChatTokenizer,
     watch: ProgressMonitor | None = None,
+    played_by: Callable[[Policy], AbstractAsyncContextManager[AttemptPlayer]] | None = None,
 ) -> SFTBatches:
     """Return the batches of a run's warm start; demonstrations are played unless ``folder`` has played ones.
 
-    ``watch`` sees each phase of the episodes. Raises DataError when there is nothing to train on, ConfigError
-    when the service rejects a request.
+    ``watch`` sees each phase of the episodes. ``played_by`` opens what plays them with a policy; by default
+    that is the trainer's own loop. Raises DataError when there is nothing to train on, ConfigError when the
+    service rejects a request.
     """
     config = settings.warm_start
     kept = folder / PLAYED
@@ -94,14 +100,28 @@ async def prepare_warm_start(
         read = read_demonstrations(config.demonstrations, settings.environment, config.limit)
         demonstrator = Demonstrator(read, settings.environment, settings.seed)
         policy = ScriptedPolicy(demonstrator.message, chat)
-        player = EpisodePlayer(client, policy, chat, settings.rollout, settings.service, watch)
-        attempts = Attempts(player, settings.rollout, Slots(config.concurrency), player.watch)
-        try:
+        watch = watch or ProgressMonitor()
+        opened = played_by or partial(_own_loop, settings, client, chat, watch)
+        async with opened(policy) as player:
+            attempts = Attempts(player, settings.rollout, Slots(config.concurrency), watch)
             trajectories = await play_demonstrations(demonstrator, attempts)
-        finally:
-            await player.close()
         write_played(kept, trajectories)
     return batches_of(trajectories, config, settings.seed)
+
+
+@asynccontextmanager
+async def _own_loop(
+    settings: WarmStartSettings,
+    client: AsyncSandboxClient,
+    chat: ChatTokenizer,
+    watch: ProgressMonitor,
+    policy: Policy,
+) -> AsyncIterator[AttemptPlayer]:
+    player = EpisodePlayer(client, policy, chat, settings.rollout, settings.service, watch)
+    try:
+        yield player
+    finally:
+        await player.close()
 
 
 def batches_of(trajectories: Sequence[Trajectory], config: WarmStartConfig, seed: int) -> SFTBatches:

@@ -6,8 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sandbox_client import AgentEpisode
+from tests.fakes.agents import LocalAgents
 from tests.fakes.clock import FakeClock
 from tests.fakes.told_service import ToldService
+from tests.harness.agent_episodes import agent_player, ask
 from tests.harness.scripted_episodes import END, SUBMIT
 from tests.harness.tiny_chat import tiny_chat
 from trainer.config import RunConfig, WarmStartConfig
@@ -96,6 +99,32 @@ async def test_whoever_waits_sees_the_progress_of_demonstrations_that_are_played
         await prepare_warm_start(run.warm_start_settings, tmp_path, client, tiny_chat(), watch)
     assert watch.silence_s == 0.0
     assert "0 episodes in progress" in watch.report()
+
+
+async def test_an_agent_plays_demonstrations_behind_its_own_prompts(tmp_path: Path) -> None:
+    async def answer_once(episode: AgentEpisode) -> None:
+        said = await ask(episode, [{"role": "system", "content": "Be an agent."}, *episode.messages])
+        await episode.step(said)
+
+    path = tmp_path / "d.jsonl"
+    path.write_text(
+        json.dumps({"task_id": "t/1", "messages": [{"role": "assistant", "content": SUBMIT}]}) + "\n"
+    )
+    run = RunConfig.model_validate({"warm_start": {"demonstrations": path, "batch": 1}})
+    service = ToldService([END])
+    async with service.client() as client:
+        await prepare_warm_start(
+            run.warm_start_settings,
+            tmp_path,
+            client,
+            tiny_chat(),
+            played_by=lambda policy: agent_player(service, LocalAgents(answer_once), policy),
+        )
+    (played,) = read_played(tmp_path / "demonstrations.jsonl") or ()
+    (segment,) = played.segments
+    assert "Be an agent." in tiny_chat().decode(segment.token_ids)
+    (turn,) = segment.turns
+    assert tiny_chat().said(segment.token_ids[turn.start : turn.end]) == SUBMIT
 
 
 def sample(name: str) -> Sample:
