@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 
 import yaml
 
-os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "MSWEA_SILENT_STARTUP": "1"}  # read at import
+os.environ |= {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # not from the network
+    "LITELLM_LOG": "WARNING",
+    "MSWEA_SILENT_STARTUP": "1",
+    "MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT": "1",  # the SDK below retries what is worth it
+}
 
 from minisweagent import package_dir
 from minisweagent.agents.default import DefaultAgent
@@ -16,6 +22,7 @@ from minisweagent.models.litellm_model import LitellmModel
 
 from sandbox_client.sync_agent import SyncAgentEpisode
 
+CONFIG = Path(os.environ.get("MSWEA_MINI_CONFIG_PATH", package_dir / "config" / "mini.yaml")).read_text()
 EXIT_CODE = re.compile(r"\n?\[exit code (\d+)\]$")
 
 
@@ -30,20 +37,17 @@ class EpisodeShell(LocalEnvironment):
         """Run a command. Raises Submitted when it is the one that ends the task."""
         text = self._episode.call_tool("execute_bash", {"command": action["command"]})
         failed = EXIT_CODE.search(text)
-        output = {
-            "output": EXIT_CODE.sub("", text),
-            "returncode": int(failed[1]) if failed else 0,
-            "exception_info": "",
-        }
+        code = int(failed[1]) if failed else 0
+        output = {"output": EXIT_CODE.sub("", text), "returncode": code, "exception_info": ""}
         self._check_finished(output)
         return output
 
 
 def solve(episode: SyncAgentEpisode) -> None:
     """Play one episode."""
-    config = yaml.safe_load((package_dir / "config" / "mini.yaml").read_text())
-    config["agent"].pop("mode")  # of the interactive agent
-    config["model"]["model_kwargs"] |= {"api_base": episode.base_url, "api_key": episode.api_key}
+    config = yaml.safe_load(CONFIG)
+    config["agent"].pop("mode", None)  # of the interactive agent
+    config["model"]["model_kwargs"] = {"api_base": episode.base_url, "api_key": episode.api_key}
     name = f"openai/{episode.model}"
     model = LitellmModel(model_name=name, cost_tracking="ignore_errors", **config["model"])
     agent = DefaultAgent(model, EpisodeShell(episode), **config["agent"])

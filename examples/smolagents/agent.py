@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smolagents import OpenAIServerModel, Tool, ToolCallingAgent
+from smolagents import LogLevel, OpenAIServerModel, Tool, ToolCallingAgent
 
 from sandbox_client.sync_agent import SyncAgentEpisode
 
@@ -36,7 +36,8 @@ def solve(episode: SyncAgentEpisode) -> None:
     model = OpenAIServerModel(
         episode.model, api_base=episode.base_url, api_key=episode.api_key, tool_choice="auto"
     )
-    agent = ToolCallingAgent([tool for tool in tools if tool.name != "submit"], model)
+    offered = [tool for tool in tools if tool.name != "submit"]
+    agent = ToolCallingAgent(offered, model, verbosity_level=LogLevel.ERROR)
     answer = agent.run(episode.messages[-1]["content"])
     episode.call_tool("submit", {"answer": str(answer)})
 

@@ -40,6 +40,7 @@ def pages() -> list[Path]:
         ROOT / "README.md",
         *sorted((ROOT / "docs").rglob("*.md")),
         ROOT / "deploy" / "runs" / "README.md",
+        *sorted((ROOT / "examples").rglob("*.md")),
     ]
 
 
