@@ -8,7 +8,7 @@ from trainer.types import StopReason
 
 def answer(budget, sampled=10):
     assert budget.begin(0.0)
-    budget.answered(sampled)
+    budget.count_answer(sampled)
     budget.finish()
 
 
