@@ -254,12 +254,16 @@ class HostedAgents:
 
     async def start(self) -> None:
         """Start the hosts. Raises ConfigError if the agent cannot be run, or takes too long to import."""
-        try:
-            hosts = await asyncio.gather(*(self._started(place) for place in range(self._processes)))
-        except TimeoutError:
-            raise ConfigError(
-                f"the agent took longer to import than agent.start_timeout_s, {self._start_timeout_s:g} s"
-            ) from None
+        starting = [self._started(place) for place in range(self._processes)]
+        outcomes = await asyncio.gather(*starting, return_exceptions=True)
+        hosts = [each for each in outcomes if isinstance(each, HostProcess)]
+        failures = [each for each in outcomes if isinstance(each, BaseException)]
+        if failures:
+            await asyncio.gather(*(host.end() for host in hosts))
+            if isinstance(failures[0], TimeoutError):
+                limit = f"agent.start_timeout_s, {self._start_timeout_s:g} s"
+                raise ConfigError(f"the agent took longer to import than {limit}") from None
+            raise failures[0]
         self._hosts = dict(enumerate(hosts))
         self._keepers = [asyncio.create_task(self._keep(place)) for place in range(self._processes)]
 
