@@ -77,7 +77,7 @@ class AgentPlayer:
 
     async def start(self) -> None:
         """Open the gateway, and get ready to run agents. Raises ConfigError for one that cannot be run."""
-        host = self.agent.gateway_host if self.agent.kind == "remote" else "127.0.0.1"
+        host = self.agent.gateway_host if self.agent.kind in ("remote", "box") else "127.0.0.1"
         try:
             await self.gateway.start(host)
         except OSError as error:

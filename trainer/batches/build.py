@@ -24,6 +24,7 @@ from .producer import BatchProducer
 from .workers import WorkerPlayer
 
 if TYPE_CHECKING:
+    from trainer.agents.launcher import AgentLauncher
     from trainer.config import RewardConfig, RunConfig, SandboxServiceConfig
     from trainer.config.agent import AgentConfig
     from trainer.engines.generation import Policy
@@ -66,8 +67,15 @@ def make_player(
     """
     if config.agent is None or not config.steps:
         return EpisodePlayer(client, policy, chat, config.rollout, config.service, watch)
-    launcher = make_launcher(config.agent, folder / "logs", frozenset({config.service.api_key_variable}))
+    launcher = _launcher(config.agent, config, folder, client)
     return AgentPlayer(config.agent, launcher, client, policy, chat, config.rollout, config.service, watch)
+
+
+def _launcher(
+    agent: AgentConfig, config: RunConfig, folder: Path, client: AsyncSandboxClient
+) -> AgentLauncher:
+    hidden = frozenset({config.service.api_key_variable})
+    return make_launcher(agent, folder / "logs", hidden, client, config.tasks.environment)
 
 
 @asynccontextmanager
@@ -85,7 +93,7 @@ async def open_demonstrating_agent(
     """
     # A demonstration has as many calls as messages.
     unlimited = agent.model_copy(update={"max_calls": None, "sampled_tokens": None})
-    launcher = make_launcher(unlimited, folder / "logs", frozenset({config.service.api_key_variable}))
+    launcher = _launcher(unlimited, config, folder, client)
     player = AgentPlayer(unlimited, launcher, client, policy, chat, config.rollout, config.service, watch)
     await player.start()
     try:

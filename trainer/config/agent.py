@@ -126,7 +126,9 @@ def _in_full(given: object) -> object:
     return given
 
 
-AgentKind: TypeAlias = Annotated[FunctionAgent | CommandAgent | RemoteAgent, Field(discriminator="kind")]
+AgentKind: TypeAlias = Annotated[
+    FunctionAgent | CommandAgent | RemoteAgent | BoxAgent, Field(discriminator="kind")
+]
 AgentConfig: TypeAlias = Annotated[AgentKind, BeforeValidator(_in_full)]
 """A table, or in short ``"module:function"``, a list of a command's words, or a URL."""
 
