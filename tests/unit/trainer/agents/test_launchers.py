@@ -2,10 +2,12 @@
 
 import pytest
 
+from sandbox_client import AsyncSandboxClient
+from trainer.agents.box import BoxLauncher
 from trainer.agents.hosts import HostedAgents
 from trainer.agents.launchers import check_agent, make_launcher
 from trainer.agents.remote import RemoteAgents
-from trainer.config.agent import CommandAgent, FunctionAgent, RemoteAgent
+from trainer.config.agent import BoxAgent, CommandAgent, FunctionAgent, RemoteAgent
 from trainer.errors import ConfigError
 
 
@@ -15,10 +17,16 @@ from trainer.errors import ConfigError
         (FunctionAgent(function="mod:play"), HostedAgents),
         (CommandAgent(command=("true",)), HostedAgents),
         (RemoteAgent(url="http://127.0.0.1:9"), RemoteAgents),
+        (BoxAgent(command=("true",)), BoxLauncher),
     ],
 )
-def test_each_kind_has_its_launcher(agent, kind):
-    assert isinstance(make_launcher(agent, None, frozenset()), kind)
+async def test_each_kind_has_its_launcher(agent, kind):
+    async with AsyncSandboxClient("http://127.0.0.1:9") as client:
+        assert isinstance(make_launcher(agent, None, frozenset(), client, "code"), kind)
+
+
+def test_an_agent_in_boxes_is_left_to_the_service(tmp_path):
+    check_agent(BoxAgent(command=("no-such-command",)), tmp_path)
 
 
 def test_an_agent_that_can_be_run_passes_the_check(tmp_path):
