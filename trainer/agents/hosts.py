@@ -95,7 +95,7 @@ class HostProcess:
             )
         except OSError as error:
             ours.close()
-            raise ConfigError(f"agents cannot be run by {words[0]} in {folder}: {error}") from error
+            raise ConfigError(f"agents cannot be run in {folder} by {words[0]}: {error}") from error
         finally:
             theirs.close()
             if output is not None:

@@ -67,5 +67,5 @@ async def test_an_environment_without_what_the_host_needs_is_named(tmp_path, oth
 
 
 async def test_a_python_that_does_not_exist_is_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"agents cannot be run by .*missing"):
+    with pytest.raises(ConfigError, match=r"agents cannot be run in .* by .*missing"):
         await agents(tmp_path, tmp_path / "missing").start()
