@@ -84,7 +84,7 @@ def _own(config: ServiceConfig, *, show_logs: bool) -> Iterator[Callable[[], boo
         finally:
             family.alive()
             _shut_down()
-            killed = family.end(END_TIMEOUT_S)
+            killed = family.end_all(END_TIMEOUT_S)
             if killed:
                 logger.warning("killed remaining Ray processes: %s", ", ".join(one.name for one in killed))
 
@@ -107,7 +107,7 @@ def start_in_time(
         except NotReadyError as error:
             family.alive()
             shut_down()
-            family.end(0.0)
+            family.end_all(0.0)
             if deadline.passed or attempt == STARTS:
                 raise NotReadyError(
                     f"{error} ({attempt} attempts; on a busy machine, try again or increase "

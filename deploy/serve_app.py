@@ -178,9 +178,9 @@ def _last_steps(config: ServiceConfig, roster: Roster) -> list[Callable[[], obje
     deadline = config.deadline
     drain_s = deadline.drain_s + _MARGIN_S
     return [
-        lambda: roster.drain(roster.find().values(), drain_s),
+        lambda: roster.drain_all(roster.find().values(), drain_s),
         serve.shutdown if config.fleet.address is None else partial(serve.delete, APPLICATION),
-        lambda: roster.end(roster.find().values(), drain_s + deadline.release_s),
+        lambda: roster.end_all(roster.find().values(), drain_s + deadline.release_s),
     ]
 
 

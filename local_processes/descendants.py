@@ -96,7 +96,7 @@ class Descendants:
         self._known.update(found)
         return found
 
-    def end(self, timeout_s: float) -> list[Process]:
+    def end_all(self, timeout_s: float) -> list[Process]:
         """Wait for all to exit by themselves, kill the rest, and return those that were killed."""
         wait_until(lambda: not self.alive(), Deadline.after(timeout_s), poll_s=_POLL_S)
         killed: set[Process] = set()

@@ -95,11 +95,11 @@ class Roster:
         reported = {name: ray.get(answer) for name, answer in asked.items() if answer in done}
         return [f"supervisor {name}: {failure}" for name, failure in reported.items() if failure]
 
-    def drain(self, handles: Iterable[ActorHandle[SupervisorActor]], timeout_s: float) -> None:
+    def drain_all(self, handles: Iterable[ActorHandle[SupervisorActor]], timeout_s: float) -> None:
         """Have supervisors refuse new instances, and wait until running operations finish."""
         _wait([handle.drain.remote() for handle in handles], timeout_s)
 
-    def end(self, handles: Iterable[ActorHandle[SupervisorActor]], timeout_s: float) -> bool:
+    def end_all(self, handles: Iterable[ActorHandle[SupervisorActor]], timeout_s: float) -> bool:
         """Drain supervisors, have them destroy their boxes, kill them; return whether all did so in time."""
         handles = list(handles)
         stopping = [handle.stop.remote() for handle in handles]

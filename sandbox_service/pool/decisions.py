@@ -183,9 +183,9 @@ def _drain_unservable(state: PoolState) -> list[Waiter]:
     for tenant in state.queues.tenants():
         served = any(box.tenant == tenant and not box.condemned for box in state.boxes.values())
         if not served:
-            unservable += state.queues.drain(tenant, fresh=False)
+            unservable += state.queues.take_all(tenant, fresh=False)
         if tenant in state.queues:
-            unservable += state.queues.drain(tenant, fresh=True)
+            unservable += state.queues.take_all(tenant, fresh=True)
     return unservable
 
 

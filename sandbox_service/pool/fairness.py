@@ -115,7 +115,7 @@ class TenantQueues:
                     self._shorten(tenant, queue)
         return expired
 
-    def drain(self, tenant: str, *, fresh: bool) -> list[Waiter]:
+    def take_all(self, tenant: str, *, fresh: bool) -> list[Waiter]:
         """Take out all waiters of one kind of a tenant."""
         queue = self._queues[tenant]
         lane = queue.lane(fresh=fresh)

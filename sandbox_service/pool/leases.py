@@ -60,7 +60,7 @@ class Leases:
             lease.state = LeaseState.HELD
             self._used(lease, now)
 
-    def end(self, lease: Lease) -> None:
+    def end_lease(self, lease: Lease) -> None:
         """End the lease of an instance that has ended."""
         if self._by_last_use.pop(lease.instance_id, None) is not None:
             lease.state = LeaseState.ENDED

@@ -42,7 +42,7 @@ class Body(Protocol):
         """Start it. Raises ServiceError; ``remove`` is called afterwards in any case."""
         ...
 
-    async def ended(self) -> str:
+    async def exit_reason(self) -> str:
         """Wait until it has ended, and return why."""
         ...
 
@@ -115,7 +115,7 @@ class Box:
     async def _connect(self, timeout_s: float) -> None:
         """Wait for the runner's handshake or the body's end, whichever comes first."""
         handshake = asyncio.create_task(self._connection.connect(timeout_s))
-        ending = asyncio.create_task(self._body.ended())
+        ending = asyncio.create_task(self._body.exit_reason())
         try:
             await asyncio.wait({handshake, ending}, return_when=asyncio.FIRST_COMPLETED)
             if not handshake.done():

@@ -87,7 +87,7 @@ class ContainerBody:
             detail = f"the image {self._request.image} does not exist; build it with: {BUILD_COMMAND}"
             raise ServiceError(ErrorCode.IMAGE_MISSING, detail) from error
 
-    async def ended(self) -> str:
+    async def exit_reason(self) -> str:
         pause = 0.1
         while True:
             await asyncio.sleep(pause)

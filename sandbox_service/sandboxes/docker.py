@@ -94,7 +94,7 @@ class DockerEngine:
         except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
             raise _failed(f"no Docker engine answers: {error}") from error
 
-    async def facts(self, timeout_s: float = 10.0) -> EngineInfo:
+    async def engine_info(self, timeout_s: float = 10.0) -> EngineInfo:
         """Return the engine's version and features."""
 
         def ask() -> EngineInfo:

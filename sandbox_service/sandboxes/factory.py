@@ -68,7 +68,7 @@ async def open_factory(
     from .container import ContainerChoices, ContainerFactory
 
     try:
-        facts = await engine.facts()
+        facts = await engine.engine_info()
         for warning in version_warnings(facts):
             logger.warning("docker_version", warning=warning)
         _check_runtime(config.docker_runtime, facts)

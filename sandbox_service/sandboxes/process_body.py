@@ -90,7 +90,7 @@ class ProcessBody:
             record_file.write(json.dumps(record).encode())
         return process
 
-    async def ended(self) -> str:
+    async def exit_reason(self) -> str:
         if self._exit is None:
             return "the process was never started"
         await asyncio.shield(self._exit)

@@ -250,7 +250,9 @@ class InstanceTable:
         instance.busy = False
         self.leases.end_use(instance.lease, self._clock.monotonic())
 
-    def end(self, instance: Instance, state: InstanceState, reason: str = "", key: str | None = None) -> bool:
+    def end_instance(
+        self, instance: Instance, state: InstanceState, reason: str = "", key: str | None = None
+    ) -> bool:
         """End an instance and leave a tombstone; return False if it had ended before."""
         if instance.ended:
             return False
@@ -290,7 +292,7 @@ class InstanceTable:
     def _remove(self, instance: Instance) -> None:
         if self._live.pop(instance.instance_id, None) is None:
             return
-        self.leases.end(instance.lease)
+        self.leases.end_lease(instance.lease)
         instance.keys.close()
         self._of_tenant[instance.tenant] -= 1
         if not self._of_tenant[instance.tenant]:

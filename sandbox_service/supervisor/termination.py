@@ -40,7 +40,7 @@ class Termination:
     async def release(self, instance: Instance, frame: Frame, body: bytes) -> None:
         """End an instance for its owner, with any running operation. Returns when its slot is clear."""
         key = frame.meta.get("key")
-        if not self._table.end(instance, InstanceState.RELEASED, key=key):
+        if not self._table.end_instance(instance, InstanceState.RELEASED, key=key):
             return
         # The end is recorded before the slot is cleared: after a crash in between the instance has ended,
         # and the next run destroys its box.
@@ -52,13 +52,13 @@ class Termination:
 
     def expire(self, instance: Instance) -> None:
         """End an instance whose lease has run out."""
-        if self._table.end(instance, InstanceState.EXPIRED):
+        if self._table.end_instance(instance, InstanceState.EXPIRED):
             self._journal.write_eventually(self._journal.event(instance, EventKind.EXPIRE, status=410))
             self.clear_slot(instance)
 
     def mark_lost(self, instance: Instance, reason: str) -> None:
         """End an instance whose state cannot be recovered."""
-        if self._table.end(instance, InstanceState.LOST, reason):
+        if self._table.end_instance(instance, InstanceState.LOST, reason):
             problem = end_error(instance.state, reason).problem(instance=instance.public_id)
             response = problem.model_dump_json().encode()
             self._journal.write_eventually(

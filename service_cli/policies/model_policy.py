@@ -44,7 +44,7 @@ class ModelPolicy:
         self._server = server
         self._sampling = sampling or ChatSampling()
 
-    def actor(self, task_id: str, seed: int) -> Actor:
+    def make_actor(self, task_id: str, seed: int) -> Actor:
         return _ModelActor(self.model, self._server, self._sampling)
 
     async def prepare(self) -> None:

@@ -116,7 +116,7 @@ class PolicyRun:
         score: float | None = None
         success: bool | None = None
         try:
-            actor = self.policy.actor(task_id, seed)
+            actor = self.policy.make_actor(task_id, seed)
             usage = actor.usage
             async with episode:
                 await self._act(actor, episode, conversation)

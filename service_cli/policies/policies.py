@@ -87,7 +87,7 @@ class Actor(Protocol):
 class EpisodePolicy(Protocol):
     """Makes the actors of episodes."""
 
-    def actor(self, task_id: str, seed: int) -> Actor:
+    def make_actor(self, task_id: str, seed: int) -> Actor:
         """Return an actor for an episode of a task. Raises PolicyRunError without messages for the task."""
         ...
 
@@ -127,7 +127,7 @@ class ReferencePolicy(StatelessPolicy):
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
-    def actor(self, task_id: str, seed: int) -> Actor:
+    def make_actor(self, task_id: str, seed: int) -> Actor:
         reference = self._catalog.reference(task_id)
         if not reference:
             raise PolicyRunError(f"{task_id} has no reference solution")
@@ -137,7 +137,7 @@ class ReferencePolicy(StatelessPolicy):
 class EmptyPolicy(StatelessPolicy):
     """Sends one empty message: a task that it solves is broken."""
 
-    def actor(self, task_id: str, seed: int) -> Actor:
+    def make_actor(self, task_id: str, seed: int) -> Actor:
         return FixedActor((Message(role="assistant", content=""),))
 
 
@@ -147,7 +147,7 @@ class ScriptPolicy(StatelessPolicy):
     def __init__(self, script: Mapping[str, Sequence[Message]]) -> None:
         self._script = script
 
-    def actor(self, task_id: str, seed: int) -> Actor:
+    def make_actor(self, task_id: str, seed: int) -> Actor:
         try:
             return FixedActor(self._script[task_id])
         except KeyError:

@@ -33,7 +33,7 @@ class RandomPolicy(StatelessPolicy):
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
 
-    def actor(self, task_id: str, seed: int) -> Actor:
+    def make_actor(self, task_id: str, seed: int) -> Actor:
         return _RandomActor(Random(f"{self._seed}/{seed}/{task_id}"))
 
 

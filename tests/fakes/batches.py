@@ -97,7 +97,7 @@ class FakePlayer:
         self.held = asyncio.Event()
         return self.held
 
-    async def play(self, spec: GroupSpec, member: int, sampling: object) -> Trajectory:
+    async def play_episode(self, spec: GroupSpec, member: int, sampling: object) -> Trajectory:
         name = spec.trajectory_id(member)
         self.attempts[name] += 1
         attempt = self.attempts[name]

@@ -38,7 +38,7 @@ class FakeBackend:
             raise RuntimeError("no room")
         self.calls.append(("wake_up", part))
 
-    async def call(self, method, arguments):
+    async def call_engine(self, method, arguments):
         if method == self.refuses:
             raise RuntimeError("no")
         self.calls.append((method, arguments))
@@ -53,7 +53,7 @@ class FakeBackend:
     async def check_health(self):
         pass
 
-    def failure(self):
+    def find_failure(self):
         return None
 
     def close(self):

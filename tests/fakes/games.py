@@ -28,17 +28,17 @@ SHOP_ACTIONS = ("search[<words>]", "click[Buy Now]", "click[< Prev]")
 class CorridorWorld(GameWorld):
     """Go north until there is no more north."""
 
-    def instructions(self) -> str:
+    def system_prompt(self) -> str:
         return "You are in a corridor. Say: go north, or: look."
 
-    def open(self) -> GameTurn:
+    def open_game(self) -> GameTurn:
         self.done = 0
         length = self.task["length"]
         goal = f"Instruction: [SEP] Leave the corridor of {length}. [SEP] You see a corridor."
         info = {"task_description": f"Leave the corridor of {length}.", "possible_objects": ["door"]}
         return GameTurn(goal, actions=self._actions(), info=info)
 
-    def play(self, action: str, timeout_s: float) -> GameTurn:
+    def play_action(self, action: str, timeout_s: float) -> GameTurn:
         if action not in ("go north", "click[Buy Now]"):
             return GameTurn("Nothing happens.", score=self._score(), actions=self._actions())
         self.done += 1

@@ -156,7 +156,7 @@ def _figures(
     config: RunConfig, folder: Path, device: torch.device, sizes: Sizes, *, engine: bool
 ) -> dict[str, object]:
     learner = Learner(folder, config.learner_settings, device)
-    learner.begin(config.learner.optimizer, _FIRST + sizes.updates)
+    learner.begin_stage(config.learner.optimizer, _FIRST + sizes.updates)
     words = int(AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config().vocab_size)
     found = []
     for step in range(_FIRST + sizes.updates):

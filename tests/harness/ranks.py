@@ -73,7 +73,7 @@ def learner_of(model, case, way, rank=0, world=1):
     settings = {**case.get("learner", {}), "optimizer": STEADY, "workers": world, **way}
     config = run_config(learner=settings, algorithm=case.get("algorithm", {}))
     learner = Learner(model, config.learner_settings, "cpu", rank, world)
-    learner.begin(config.learner.optimizer, 10)
+    learner.begin_stage(config.learner.optimizer, 10)
     return learner
 
 

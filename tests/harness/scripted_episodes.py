@@ -39,7 +39,7 @@ async def play(
         )
         spec = GroupSpec(index=index, task=TASK, seed=40, size=4, max_turns=max_turns)
         try:
-            return await player.play(spec, 2, SamplingConfig.model_validate(sampling or {}))
+            return await player.play_episode(spec, 2, SamplingConfig.model_validate(sampling or {}))
         finally:
             await player.close()
 

@@ -120,7 +120,7 @@ async def test_a_killed_supervisor_is_restarted_under_its_name_and_found_again(t
         assert set(await discovery.members()) == set(members)
     finally:
         await router.close()
-        assert roster.end(roster.find().values(), 30)
+        assert roster.end_all(roster.find().values(), 30)
 
 
 async def test_stopped_supervisors_are_drained_and_gone(two_nodes):
@@ -132,7 +132,7 @@ async def test_stopped_supervisors_are_drained_and_gone(two_nodes):
         assert all(path.exists() for path in paths)
     finally:
         await discovery.close()
-    assert roster.end(roster.find().values(), 30)
+    assert roster.end_all(roster.find().values(), 30)
     assert not any(path.exists() for path in paths)
     async with asyncio.timeout(30):
         while await asyncio.to_thread(roster.find):
@@ -156,4 +156,4 @@ async def test_a_supervisor_goes_with_its_node_and_a_new_node_gets_one(two_nodes
             await create(router, f"mine-{number}")
     finally:
         await router.close()
-        assert roster.end(roster.find().values(), 30)
+        assert roster.end_all(roster.find().values(), 30)

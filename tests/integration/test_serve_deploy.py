@@ -59,7 +59,7 @@ def cluster() -> Iterator[tuple[dict[str, str], int]]:
             finally:
                 family.alive()
                 head.terminate()
-                family.end(10.0)
+                family.end_all(10.0)
                 head.wait(30)
 
 

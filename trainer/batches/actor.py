@@ -59,14 +59,14 @@ class BatchActor:
     async def rewind(self, step: int) -> None:
         await (await self._there()).rewind(step)
 
-    async def committed(self, step: int) -> None:
-        await (await self._there()).committed(step)
+    async def checkpoint_saved(self, step: int) -> None:
+        await (await self._there()).checkpoint_saved(step)
 
     async def evaluate(self, step: int) -> Mapping[str, float]:
         return await (await self._there()).evaluate(step)
 
-    async def record(self, step: int, metrics: Mapping[str, float]) -> None:
-        await (await self._there()).record(step, metrics)
+    async def record_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
+        await (await self._there()).record_metrics(step, metrics)
 
     async def status(self) -> ProducerStatus:
         return await (await self._there()).status()
@@ -109,7 +109,7 @@ class BatchActorHandle:
         self._actor = actor
         self._timeout_s = timeout_s
 
-    def call(self, method: str, *arguments: object, timeout_s: float | None = None) -> object:
+    def call_actor(self, method: str, *arguments: object, timeout_s: float | None = None) -> object:
         """The answer of a method. Raises its TrainerError, and Stalled without an answer."""
         limit_s = timeout_s if timeout_s is not None else self._timeout_s
         try:
@@ -123,7 +123,7 @@ class BatchActorHandle:
         except RayError as error:
             raise TrainerError(f"{self.name} is gone: {error}") from error
 
-    def end(self) -> None:
+    def end_actor(self) -> None:
         """Close it and end its process, for good."""
         with contextlib.suppress(RayError):
             ray.get(self._actor.close.remote(), timeout=_CLOSE_S)
@@ -169,7 +169,7 @@ def run_batch_actor(
     )
     handle = BatchActorHandle(name, actor, config.learner.batch_timeout_s)
     try:
-        handle.call("status")
+        handle.call_actor("status")
         yield handle
     finally:
-        handle.end()
+        handle.end_actor()

@@ -150,7 +150,7 @@ async def build(
             watch=watch,
             score=partial(_score, config.reward, context_limit(config.rollout, chat)),
             tracker=open_tracker(config.tracker_settings, folder),
-            prepare=player.prepare,
+            prepare=player.prepare_instance,
             warm_start=demonstrations,
             close=let_go,
         )

@@ -29,7 +29,7 @@ class SandboxService(TaskService, StatsService, Protocol):
 class DemonstrationBatches(Protocol):
     """Batches of the warm start."""
 
-    def batch(self, step: int) -> Batch:
+    def get_batch(self, step: int) -> Batch:
         """A step's demonstrations, the same whenever they are asked for."""
         ...
 

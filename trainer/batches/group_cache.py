@@ -69,4 +69,4 @@ class GroupCache:
         def read(journal: BatchJournal) -> ScoredGroup:
             return self.scored(journal.group(index))
 
-        return await self._writer.call(read)
+        return await self._writer.call_journal(read)

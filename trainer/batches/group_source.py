@@ -111,7 +111,7 @@ class JournaledGroupSource:
             self._issue(ledger.next_step)
         return [ledger.issued[index] for index in sorted(ledger.issued)[:wanted]]
 
-    def ended(self, played: PlayedGroup) -> None:
+    def group_ended(self, played: PlayedGroup) -> None:
         index = played.group.spec.index
         group = self._groups.scored(played.group)
         fate = self._fate(played.end, group)
@@ -153,7 +153,7 @@ class JournaledGroupSource:
         untrained = [*self._ledger.tally.flat, *(self._ledger.ended[index] for index in dropped)]
         facts = {
             **facts_of(step, groups[: len(fresh)], groups[len(fresh) :], untrained),
-            **self._ledger.facts(),
+            **self._ledger.group_metrics(),
             "groups/left_over": float(len(dropped)),
             "replay/groups": float(len(replayed)),
             "engine/idle": self._watch.idle_share(),

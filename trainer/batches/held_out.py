@@ -77,7 +77,7 @@ class HeldOut:
             for place, task in enumerate(self._tasks)
         ]
         tasks = [
-            asyncio.create_task(self._attempts.play(spec, member, self._sampling))
+            asyncio.create_task(self._attempts.play_episode(spec, member, self._sampling))
             for spec in specs
             for member in range(spec.size)
         ]

@@ -83,7 +83,7 @@ class Ledger:
         used = {index for batch in batches for index in (*batch.fresh, *batch.replayed)}
         return used | set(self.ready) | self.replay.held
 
-    def facts(self) -> dict[str, float]:
+    def group_metrics(self) -> dict[str, float]:
         """Return metrics of what happened since the last batch, and of the curriculum."""
         fates = self.tally.fates
         return {
@@ -91,7 +91,7 @@ class Ledger:
             "groups/dropped": float(sum(fates.values()) - fates[GroupFate.READY]),
             "groups/flat": float(fates[GroupFate.FLAT]),
             "groups/failed": float(fates[GroupFate.FAILED]),
-            **self.sampler.facts(),
+            **self.sampler.sampling_metrics(),
         }
 
     def _ended(self, event: Ended) -> None:
@@ -103,7 +103,7 @@ class Ledger:
         elif event.fate is GroupFate.TASK_BROKEN:
             self.sampler.ban(task)
         else:
-            self.sampler.ended(task, event.successes)
+            self.sampler.group_ended(task, event.successes)
         if event.fate is GroupFate.FLAT:
             self.tally.flat.append(event)
         if event.fate is GroupFate.READY:

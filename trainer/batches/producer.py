@@ -1,9 +1,9 @@
 """Produce the batches of a run: play groups, score them, journal them, and serve each step's batch.
 
-    get_batch(step)  the step's batch, the same whenever it is asked for
-    weights_synced(v)  the engines sample with weights v: further groups may begin
-    rewind(step)     the learner goes on from a checkpoint of that step: its batches are served again
-    committed(step)  there is such a checkpoint: what only earlier steps need may be forgotten
+    get_batch(step)          the step's batch, the same whenever it is asked for
+    weights_synced(version)  the engines sample with weights v: further groups may begin
+    rewind(step)             the learner goes on from a checkpoint of that step: its batches are served again
+    checkpoint_saved(step)   there is such a checkpoint: what only earlier steps need may be forgotten
 
 A batch is journaled before it is handed out, and all state is restored from the journal, so that the process
 may be killed at any time. Playing begins with the first ``weights_synced``: before it, the version that the
@@ -139,7 +139,7 @@ class BatchProducer:
 
     async def weights_synced(self, version: int) -> None:
         """Episodes begin with these weights from now on."""
-        await self._writer.call(lambda journal: journal.set_version(version))
+        await self._writer.call_journal(lambda journal: journal.set_version(version))
         self._source.version = version
         if self._collecting is None:
             self._collecting = asyncio.create_task(self._collect())
@@ -159,10 +159,10 @@ class BatchProducer:
             )
         self._commits = [each for each in self._commits if each <= step]  # later ones are made again
         await self._stop_collecting()
-        await self._writer.call(lambda journal: journal.set_version(None))
+        await self._writer.call_journal(lambda journal: journal.set_version(None))
         self._source.interrupt()
 
-    async def committed(self, step: int) -> None:
+    async def checkpoint_saved(self, step: int) -> None:
         """Forget the episodes that only steps before the oldest checkpoint kept can ask for.
 
         Of one checkpoint more than are kept: a learner that dies now may not find the newest one yet.
@@ -171,7 +171,7 @@ class BatchProducer:
         kept = self._settings.checkpoints_kept + 1
         if len(self._commits) >= kept:
             needed = self._ledger.needed(self._commits[-kept])
-            await self._writer.call(lambda journal: journal.keep_only(needed))
+            await self._writer.call_journal(lambda journal: journal.keep_only(needed))
 
     async def evaluate(self, step: int) -> Mapping[str, float]:
         """Success on held-out tasks. A step is evaluated once, over restarts too. Raises NoProgress."""
@@ -182,7 +182,7 @@ class BatchProducer:
         total_s = self._settings.evaluation.timeout_s
         return await self._waiter.wait_for(f"evaluation {step}", self._evaluations[step], total_s)
 
-    async def record(self, step: int, metrics: Mapping[str, float]) -> None:
+    async def record_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
         """Keep the metrics of a step, as the whole run counts them."""
         self._parts.tracker.log(step, metrics)
 
@@ -225,7 +225,7 @@ class BatchProducer:
         if self._warm_start is None:
             self._warm_start = asyncio.ensure_future(self._parts.warm_start())
         batches = await self._waiter.wait_for("the warm start", self._warm_start, warm_start.timeout_s)
-        return batches.batch(step)
+        return batches.get_batch(step)
 
     def _group_settings(self) -> GroupSettings:
         settings = self._settings

@@ -56,17 +56,17 @@ class EpisodeWorkerActor:
         self._player: EpisodePlayer | AgentPlayer | None = None
         self._pool: EnginePool | None = None
 
-    async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
+    async def play_episode(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
         """One episode."""
         player = await self._there()
         try:
-            return await player.play(spec, member, sampling)
+            return await player.play_episode(spec, member, sampling)
         finally:
-            self._watch.ended(spec.trajectory_id(member), verdict=True)
+            self._watch.episode_ended(spec.trajectory_id(member), verdict=True)
 
-    async def prepare(self, spec: GroupSpec, member: int) -> None:
+    async def prepare_instance(self, spec: GroupSpec, member: int) -> None:
         """Create an episode's instance before it may begin."""
-        (await self._there()).prepare(spec, member)
+        (await self._there()).prepare_instance(spec, member)
 
     async def phases(self) -> Mapping[str, tuple[str, str]]:
         """Phase and instance of each episode under way."""
@@ -103,14 +103,14 @@ class RayEpisodeWorker:
         self.name = name
         self._actor = actor
 
-    async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
+    async def play_episode(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
         """See EpisodeWorker."""
-        played: Trajectory = await self._awaited(self._actor.play.remote(spec, member, sampling))
+        played: Trajectory = await self._awaited(self._actor.play_episode.remote(spec, member, sampling))
         return played
 
-    def prepare(self, spec: GroupSpec, member: int) -> None:
+    def prepare_instance(self, spec: GroupSpec, member: int) -> None:
         """See EpisodeWorker."""
-        self._actor.prepare.remote(spec, member)
+        self._actor.prepare_instance.remote(spec, member)
 
     async def phases(self) -> Mapping[str, tuple[str, str]]:
         """See EpisodeWorker."""

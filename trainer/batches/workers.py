@@ -32,11 +32,11 @@ class EpisodeWorker(Protocol):
 
     name: str
 
-    async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
+    async def play_episode(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
         """One episode."""
         ...
 
-    def prepare(self, spec: GroupSpec, member: int) -> None:
+    def prepare_instance(self, spec: GroupSpec, member: int) -> None:
         """Create an episode's instance before it may begin."""
         ...
 
@@ -92,7 +92,7 @@ class WorkerPlayer:
         """Names of the workers that failed and have not answered since."""
         return frozenset(self._lost)
 
-    async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
+    async def play_episode(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
         """One episode of a group; a worker that is lost is a note on it."""
         if not self._looking:
             self._looking = [asyncio.create_task(self._look(worker)) for worker in self._workers]
@@ -109,12 +109,12 @@ class WorkerPlayer:
                 failure=note_of(error, "create", ""),
             )
 
-    def prepare(self, spec: GroupSpec, member: int) -> None:
+    def prepare_instance(self, spec: GroupSpec, member: int) -> None:
         """Have the instance created by the worker that will play the episode."""
         worker = self._workers[(spec.index * spec.size + member) % len(self._workers)]
         if worker.name not in self._lost:
             self._prepared[spec.index, member] = worker
-            worker.prepare(spec, member)
+            worker.prepare_instance(spec, member)
 
     async def close(self) -> None:
         """End all workers."""
@@ -143,7 +143,7 @@ class WorkerPlayer:
     ) -> Trajectory:
         self._playing[worker.name] += 1
         try:
-            return await worker.play(spec, member, sampling)
+            return await worker.play_episode(spec, member, sampling)
         except EngineLost:
             self._miss(worker)
             raise

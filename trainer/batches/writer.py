@@ -47,7 +47,7 @@ class _Call(Generic[T]):
 
 
 class JournalWriter:
-    """Owns a journal; everything else reaches it through ``call``."""
+    """Owns a journal; everything else reaches it through ``call_journal``."""
 
     def __init__(self, journal: BatchJournal) -> None:
         self._journal = journal
@@ -68,7 +68,7 @@ class JournalWriter:
             raise self._failure
         self._queue.put(_Call(what, vital=True))
 
-    def call(self, what: Callable[[BatchJournal], T]) -> asyncio.Future[T]:
+    def call_journal(self, what: Callable[[BatchJournal], T]) -> asyncio.Future[T]:
         """Have ``what`` called after everything handed in before; the future has its result or error."""
         asked = _Call(what, vital=False)
         self._queue.put(asked)
@@ -76,7 +76,7 @@ class JournalWriter:
 
     def flush(self) -> asyncio.Future[None]:
         """Return a future that is done when all that was handed in before is on disk, or has the error."""
-        return self.call(lambda _: None)
+        return self.call_journal(lambda _: None)
 
     def close(self) -> None:
         """Write what waits and let go of the journal; a second time does nothing."""

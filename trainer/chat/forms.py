@@ -20,7 +20,7 @@ Json: TypeAlias = "dict[str, object]"
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class TemplateDialect:
     """A template's handling of fields that templates disagree about; determined once."""
 
     calls: bool = True
@@ -41,7 +41,7 @@ class Dialect:
 class Form:
     """One way to write a conversation."""
 
-    dialect: Dialect
+    dialect: TemplateDialect
     joined: bool = False
     """Consecutive user messages are joined."""
     system_as_user: bool = False
@@ -90,7 +90,7 @@ class Form:
         return prepared
 
 
-def forms(dialect: Dialect, messages: Sequence[Message]) -> Iterator[Form]:
+def forms(dialect: TemplateDialect, messages: Sequence[Message]) -> Iterator[Form]:
     """Return the forms to try, the one closest to the original messages first."""
     calls = any(message.tool_calls for message in messages)
     tools = any(message.role == "tool" for message in messages)

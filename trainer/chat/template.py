@@ -17,7 +17,7 @@ from sandbox_contract.messages import FunctionSchema, Message, Tool
 from trainer.errors import ConfigError
 
 from .containment import missing
-from .forms import Dialect, Form, forms
+from .forms import Form, TemplateDialect, forms
 from .framing import ANSWERED, SAID, TOOL_NAME, Marks, TurnEnding, calling, spoken, tool_answer
 from .literals import Literals
 from .thoughts import CLOSE, opened
@@ -93,9 +93,9 @@ class Template:
     @property
     def ends(self) -> tuple[str, ...]:
         """Return texts of the tokens that end a turn, by the template; the one for plain text comes first."""
-        return tuple(dict.fromkeys(end for calls in (False, True) if (end := self.end(calls=calls))))
+        return tuple(dict.fromkeys(end for calls in (False, True) if (end := self.end_token(calls=calls))))
 
-    def end(self, *, calls: bool) -> str:
+    def end_token(self, *, calls: bool) -> str:
         """Return the token that the model itself writes at the end of a turn, with calls or without."""
         ending = self._calls if calls and self._calls is not None else self._plain
         if ending.end:
@@ -180,7 +180,7 @@ class Template:
         return head, self.render([asked, message], self._unasked, generation=False)
 
     def _unended(self, text: str, message: Message) -> str:
-        end = self.end(calls=bool(message.tool_calls))
+        end = self.end_token(calls=bool(message.tool_calls))
         return text.rpartition(end)[0] if end and end in text else text
 
     def encode(self, rendered: str, encode: Callable[[str], list[int]]) -> list[int]:
@@ -238,9 +238,9 @@ class Template:
         text, _ = self._attempt(Form(self._dialect), two, self._unasked, False)
         return bool(end) and text.partition(TOOL_NAME)[2].count(end) > 1
 
-    def _found_dialect(self) -> Dialect:
+    def _found_dialect(self) -> TemplateDialect:
         fields = "</think>" not in self._source and bool(_FIELDS.search(self._source))
-        plain = Dialect(thought_fields=fields, named_ids=_KIMI in self._source)
+        plain = TemplateDialect(thought_fields=fields, named_ids=_KIMI in self._source)
         answer = tool_answer()
         for as_text, as_none in ((False, False), (True, True), (False, True), (True, False)):
             dialect = replace(plain, arguments_as_text=as_text, empty_as_none=as_none)
@@ -251,7 +251,7 @@ class Template:
                     return replace(dialect, tool_role=ANSWERED in text or self._shows_answer(dialect))
         return replace(plain, calls=False, tool_role=self._shows_answer(plain))
 
-    def _shows_answer(self, dialect: Dialect) -> bool:
+    def _shows_answer(self, dialect: TemplateDialect) -> bool:
         text, _ = self._attempt(Form(dialect), [*spoken().messages, tool_answer()], self._unasked, True)
         return ANSWERED in text
 

@@ -102,7 +102,7 @@ class ChatTokenizer:
         """
         calls = not isinstance(message, str) and bool(message.tool_calls) and not self._in_text
         ids = self.encode(message) if isinstance(message, str) else self._written(message)
-        end = self._template.end(calls=calls)
+        end = self._template.end_token(calls=calls)
         return [*ids, *(self.encode(end) if end else self.stop_ids[:1])]
 
     def said(self, turn_ids: Sequence[int]) -> str:
@@ -170,7 +170,7 @@ class ChatTokenizer:
         elif not in_prompt:
             return list(messages)
         if in_prompt:
-            system.append(self.format.paragraph(tools))
+            system.append(self.format.describe_tools(tools))
         text = "\n\n".join(part for part in system if part)
         rest = [message for message in messages if message.role != "system"]
         return [Message(role="system", content=text), *rest] if text else rest

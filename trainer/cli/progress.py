@@ -52,9 +52,9 @@ class StartProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.end()
+        self.stop_printing()
 
-    def end(self) -> None:
+    def stop_printing(self) -> None:
         """Stop printing."""
         self._over.set()
         self._thread.join()

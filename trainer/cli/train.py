@@ -100,7 +100,7 @@ def _run(driver: Driver, config: RunConfig, *, resume: bool, force: bool, as_jso
             ):
 
                 def on_metrics(step: int, metrics: dict[str, float]) -> None:
-                    start.end()
+                    start.stop_printing()
                     progress(step, metrics)
 
                 summary = driver.train(config, resume=resume, on_metrics=on_metrics, on_warning=progress.warn)

@@ -133,7 +133,7 @@ class EngineActor:
     def _failure(self) -> str | None:
         if self._ready is not None and self._ready.done() and (error := self._ready.exception()):
             return f"it could not load the newest snapshot: {error}"
-        return self._engine.failure()
+        return self._engine.find_failure()
 
 
 def _own_name() -> str:

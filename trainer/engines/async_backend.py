@@ -80,7 +80,7 @@ class AsyncBackend:
         with _lost_when_dead():
             await self._llm.wake_up(tags=[part])
 
-    async def call(self, method: str, arguments: Mapping[str, object]) -> tuple[Any, ...]:
+    async def call_engine(self, method: str, arguments: Mapping[str, object]) -> tuple[Any, ...]:
         with _lost_when_dead():
             return tuple(await self._llm.collective_rpc(method, kwargs=dict(arguments)))
 
@@ -98,7 +98,7 @@ class AsyncBackend:
         with _lost_when_dead():
             await self._llm.get_weight_version()
 
-    def failure(self) -> str | None:
+    def find_failure(self) -> str | None:
         return "the model's process died" if self._llm.errored and not self._closed else None
 
     def close(self) -> None:

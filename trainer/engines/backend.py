@@ -69,7 +69,7 @@ class EngineBackend(Protocol):
         """Restore a part's memory; sampling continues after the last part."""
         ...
 
-    async def call(self, method: str, arguments: Mapping[str, object]) -> tuple[Any, ...]:
+    async def call_engine(self, method: str, arguments: Mapping[str, object]) -> tuple[Any, ...]:
         """Call a method of each of vLLM's workers; they return lists, dictionaries and strings."""
         ...
 
@@ -85,7 +85,7 @@ class EngineBackend(Protocol):
         """Return when the model's loop has answered."""
         ...
 
-    def failure(self) -> str | None:
+    def find_failure(self) -> str | None:
         """Return why the backend has failed; None while it works."""
         ...
 

@@ -158,11 +158,11 @@ class Engine:
 
     async def connect_learner(self, info: Mapping[str, object]) -> None:
         """Join the learner's transfer group, for transports that have one."""
-        await self._backend.call("init_weight_transfer_engine", {"init_info": dict(info)})
+        await self._backend.call_engine("init_weight_transfer_engine", {"init_info": dict(info)})
 
     async def disconnect_learner(self) -> None:
         """Leave the transfer group of a former learner."""
-        await self._backend.call("shutdown_weight_transfer_engine", {})
+        await self._backend.call_engine("shutdown_weight_transfer_engine", {})
 
     async def begin_update(self, contents: bool) -> None:
         """Prepare for an update; ``contents``: receipts have checksums of the contents.
@@ -193,7 +193,7 @@ class Engine:
         """Sample with a LoRA adapter from the next request on; requests in progress keep theirs."""
         adapter = Adapter(next(self._numbers), version, folder)
         await self._backend.load_adapter(adapter)
-        self._receipts = await self._backend.call(
+        self._receipts = await self._backend.call_engine(
             "adapter_receipt", {"number": adapter.number, "folder": adapter.folder}
         )
         self._adapter = adapter
@@ -205,7 +205,7 @@ class Engine:
 
     async def get_status(self) -> EngineStatus:
         """Return the state, after the model's loop has answered. Raises EngineLost when it is gone."""
-        if (why := self.failure()) is not None:
+        if (why := self.find_failure()) is not None:
             raise EngineLost(why)
         await self._backend.check_health()
         return EngineStatus(
@@ -219,9 +219,9 @@ class Engine:
             context=self._backend.context,
         )
 
-    def failure(self) -> str | None:
+    def find_failure(self) -> str | None:
         """Return why this engine cannot be used any more; None while it can."""
-        return self._failure or self._backend.failure()
+        return self._failure or self._backend.find_failure()
 
     def close(self) -> None:
         """Stop the engine; idempotent."""
@@ -229,7 +229,7 @@ class Engine:
 
     async def _update(self, method: str, arguments: Mapping[str, object]) -> tuple[Any, ...]:
         try:
-            return await self._backend.call(method, arguments)
+            return await self._backend.call_engine(method, arguments)
         except Exception as error:
             raise self._broken(f"{method} failed: {type(error).__name__}: {error}") from error
 

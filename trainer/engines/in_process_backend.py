@@ -104,7 +104,7 @@ class InProcessBackend:
     async def wake_up(self, part: Part) -> None:
         raise EngineError("engine.sleep needs engine.in_process=false")
 
-    async def call(self, method: str, arguments: Mapping[str, object]) -> tuple[Any, ...]:
+    async def call_engine(self, method: str, arguments: Mapping[str, object]) -> tuple[Any, ...]:
         return tuple(await self._ask(lambda: self._llm.collective_rpc(method, kwargs=dict(arguments))))
 
     async def set_weight_version(self, version: int) -> None:
@@ -116,7 +116,7 @@ class InProcessBackend:
     async def check_health(self) -> None:
         await self._ask(lambda: None)
 
-    def failure(self) -> str | None:
+    def find_failure(self) -> str | None:
         return self._failure
 
     def close(self) -> None:

@@ -125,7 +125,7 @@ def evaluate(config: RunConfig, model: Path | None = None) -> EvaluationResult:
     RunFolder.remove(config)
     folder = RunFolder.open(config, resume=False)
     with _started(config, folder, model, learner=False) as started:
-        started.batches.call("evaluate", 0, timeout_s=config.evaluation.timeout_s)
+        started.batches.call_actor("evaluate", 0, timeout_s=config.evaluation.timeout_s)
     return replace(read_evaluations(folder.evaluations)[0], when="alone")
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class BatchSource(Protocol):
     """The source of batches. Every call is idempotent and has a deadline."""
 
-    def take(self, step: int, objective: Objective) -> Batch:
+    def get_batch(self, step: int, objective: Objective) -> Batch:
         """Return the batch of a step, which may come without tokens; a stage counts its steps from 0."""
         ...
 
@@ -54,7 +54,7 @@ class TrainableModel(Protocol):
         """Weight of the KL penalty to the reference model, as adapted so far."""
         ...
 
-    def begin(self, optimizer: OptimizerConfig, steps: int) -> None:
+    def begin_stage(self, optimizer: OptimizerConfig, steps: int) -> None:
         """Begin a stage with a fresh optimizer and schedule."""
         ...
 
@@ -147,7 +147,7 @@ class TrainingLoop:
         """Run all steps from ``start`` on; ``begun`` is the stage whose optimizer was restored."""
         for stage in self.plan.from_step(start):
             if stage.index != begun:
-                self.learner.begin(stage.optimizer, stage.steps)
+                self.learner.begin_stage(stage.optimizer, stage.steps)
             if stage.objective is Objective.REINFORCE:
                 self._hand_over(max(start, stage.first), stage)
             for step in range(max(start, stage.first), stage.last):
@@ -157,7 +157,7 @@ class TrainingLoop:
     def _step(self, step: int, stage: Stage) -> None:
         clock = PhaseClock()
         with clock.phase("take"):
-            batch = self.batches.take(stage.local(step), stage.objective)
+            batch = self.batches.get_batch(stage.local(step), stage.objective)
             batch = self._with_tokens(batch, self.learner.to_annotate(batch))
         with clock.phase("annotate"):
             self.weight_sync.sleep_engines()

@@ -82,7 +82,7 @@ class RunRecorder:
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
         if self.rank == 0:
-            self.batch_source.record(step, metrics)
+            self.batch_source.record_metrics(step, metrics)
 
     def checkpoint(self, step: int, stage: int) -> None:
         self.settle()
@@ -107,7 +107,7 @@ class RunRecorder:
         )
         if self.rank == 0:
             position = writing.position
-            self.batch_source.committed(self.plan.stages[position.stage].local(position.step))
+            self.batch_source.checkpoint_saved(self.plan.stages[position.stage].local(position.step))
 
     def export(self, step: int) -> None:
         self.exporter.during(step)

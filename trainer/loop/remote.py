@@ -41,7 +41,7 @@ class RemoteBatchSource:
         self._evaluation_s = evaluation_s
         self._version: int | None = None
 
-    def take(self, step: int, objective: Objective) -> Batch:
+    def get_batch(self, step: int, objective: Objective) -> Batch:
         limit_s = self._warm_start_s if objective is Objective.SFT else None
         return cast("Outline", self._call("outline", step, objective, timeout_s=limit_s)).batch()
 
@@ -60,13 +60,13 @@ class RemoteBatchSource:
         """Rewind to the checkpoint of that step."""
         self._call("rewind", step)
 
-    def committed(self, step: int) -> None:
+    def checkpoint_saved(self, step: int) -> None:
         """Report that the checkpoint of that step is complete."""
-        self._call("committed", step)
+        self._call("checkpoint_saved", step)
 
-    def record(self, step: int, metrics: Mapping[str, float]) -> None:
+    def record_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
         """Keep a step's metrics."""
-        self._call("record", step, dict(metrics))
+        self._call("record_metrics", step, dict(metrics))
 
     def _call(self, method: str, *arguments: object, timeout_s: float | None = None) -> object:
         # The actor has the same deadline, and its error is more specific, so wait a little longer.

@@ -111,7 +111,7 @@ def _restore(learner: Learner, plan: StagePlan) -> Position | None:
         folder = Path(name)
         position = Position.read(folder)
         stage = plan.stages[position.stage]
-        learner.begin(stage.optimizer, stage.steps)
+        learner.begin_stage(stage.optimizer, stage.steps)
         learner.load(folder)
     return position
 

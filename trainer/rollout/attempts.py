@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 class AttemptPlayer(Protocol):
     """Plays one episode in one fresh instance."""
 
-    async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
+    async def play_episode(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
         """Play one episode. A failure is recorded on the trajectory, not raised."""
         ...
 
@@ -58,7 +58,7 @@ class Attempts:
         self._watch = watch
         self._sleep = sleep
 
-    async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> PlayedEpisode:
+    async def play_episode(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> PlayedEpisode:
         """Play one episode. Raises ConfigError when the service rejects the request."""
         failures: list[FailureNote] = []
         while True:
@@ -88,13 +88,13 @@ class Attempts:
         await self._slots.acquire()
         try:
             self._watch.entered(name, "create")
-            trajectory = await self._player.play(spec, member, sampling)
+            trajectory = await self._player.play_episode(spec, member, sampling)
             verdict = trajectory.scored
             if trajectory.failure is not None:
                 self._watch.troubled(f"episode {name}: {_sentence(trajectory.failure)}")
             return trajectory
         finally:
-            self._watch.ended(name, verdict=verdict)
+            self._watch.episode_ended(name, verdict=verdict)
             self._slots.release()
 
 

@@ -59,7 +59,7 @@ class GroupSource(Protocol):
         """Return the next group, which counts as begun; None when none may begin."""
         ...
 
-    def ended(self, played: PlayedGroup) -> None:
+    def group_ended(self, played: PlayedGroup) -> None:
         """Take the result of a group."""
         ...
 
@@ -110,7 +110,7 @@ class Collector:
         self._failed_in_turn = 0 if played.end is GroupEnd.PLAYED else self._failed_in_turn + 1
         if played.end is GroupEnd.FAILED:
             await self._sleep(exponential_wait_s(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, self._failed_in_turn))
-        source.ended(played)
+        source.group_ended(played)
 
     async def _group(self, spec: GroupSpec) -> PlayedGroup:
         tasks = [asyncio.create_task(self._member(spec, member)) for member in range(spec.size)]
@@ -132,7 +132,7 @@ class Collector:
         return PlayedGroup(TrajectoryGroup(spec, trajectories), end, failures)
 
     async def _member(self, spec: GroupSpec, member: int) -> tuple[int, PlayedEpisode]:
-        return member, await self._attempts.play(spec, member, self._config.sampling)
+        return member, await self._attempts.play_episode(spec, member, self._config.sampling)
 
     def _episode_over(self, _: object) -> None:
         self._episodes -= 1

@@ -96,15 +96,15 @@ class EpisodePlayer:
         self.offload = Offload(shared=chat.threaded)
         self.instances = EpisodeInstances(client, config, service.create_timeout_s)
 
-    def prepare(self, spec: GroupSpec, member: int) -> None:
+    def prepare_instance(self, spec: GroupSpec, member: int) -> None:
         """Start to create the instance of an episode that is played soon."""
-        self.instances.prepare(spec, member)
+        self.instances.prepare_instance(spec, member)
 
     async def close(self) -> None:
         """Release instances that are not used, and wait for releases in progress."""
         await self.instances.close()
 
-    async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
+    async def play_episode(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
         """Play one episode in a fresh instance. Raises ConfigError if the template does not fit."""
         played = _Played(self, spec, member, sampling)
         failure: FailureNote | None = None
@@ -163,7 +163,7 @@ class _Played:
                 stack.pop_all()  # released in the background: the trajectory is complete
                 self._player.instances.release(episode)
             finally:
-                self.phases.enter("release")
+                self.phases.enter_phase("release")
 
     def trajectory(self, failure: FailureNote | None) -> Trajectory:
         """Return the trajectory of what was played."""

@@ -51,7 +51,7 @@ class PreparedInstances:
     def __len__(self) -> int:
         return len(self._held)
 
-    def prepare(self, spec: GroupSpec, member: int) -> None:
+    def prepare_instance(self, spec: GroupSpec, member: int) -> None:
         """Start to create an episode's instance."""
         key = (spec.index, member)
         if key not in self._held:
@@ -135,9 +135,9 @@ class EpisodeInstances:
             fresh=self._config.fresh,
         )
 
-    def prepare(self, spec: GroupSpec, member: int) -> None:
+    def prepare_instance(self, spec: GroupSpec, member: int) -> None:
         """Start to create the instance of an episode that is played soon."""
-        self.prepared.prepare(spec, member)
+        self.prepared.prepare_instance(spec, member)
 
     async def enter(self, stack: AsyncExitStack, spec: GroupSpec, member: int) -> AsyncEpisode:
         """Return the episode, with a prepared instance if there is one; the stack releases it."""

@@ -31,14 +31,14 @@ class EpisodePhases:
         self.took_s = 0.0
         """Seconds of the last call."""
 
-    def enter(self, phase: str) -> None:
+    def enter_phase(self, phase: str) -> None:
         """Report a phase that is not timed."""
         self._watch.entered(self._id, phase, self.instance_id)
 
     async def within(self, phase: str, seconds: float, call: Awaitable[ResultT]) -> ResultT:
         """Await a call as a phase, within a time limit. Raises Stalled when it passes."""
         self.phase = phase
-        self.enter(phase)
+        self.enter_phase(phase)
         began = time.monotonic()
         try:
             async with asyncio.timeout(seconds) as limit:

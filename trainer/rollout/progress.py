@@ -54,7 +54,7 @@ class ProgressMonitor:
         """Return phase and instance of each episode in progress by its id."""
         return {name: (each.phase, each.instance_id) for name, each in self._episodes.items()}
 
-    def ended(self, trajectory_id: str, *, verdict: bool) -> None:
+    def episode_ended(self, trajectory_id: str, *, verdict: bool) -> None:
         """Record the end of an episode; without a verdict it is not progress."""
         self._count(self._episodes.pop(trajectory_id, None), "")
         if verdict:

@@ -30,7 +30,7 @@ _MAX_TURN_TOKENS = 1_000_000
 class Player(Protocol):
     """Plays an episode, with retries: ``trainer.rollout.attempts.Attempts``."""
 
-    async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> PlayedEpisode:
+    async def play_episode(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> PlayedEpisode:
         """Return the played episode. Raises ConfigError when the service rejects the request."""
         ...
 
@@ -66,7 +66,7 @@ async def play_demonstrations(demonstrator: Demonstrator, player: Player) -> tup
     failures: list[FailureNote] = []
 
     async def play(index: int) -> Trajectory:
-        played = await player.play(
+        played = await player.play_episode(
             demonstrator.spec(index), 0, SamplingConfig(max_turn_tokens=_MAX_TURN_TOKENS)
         )
         failures.extend(played.failures)

@@ -61,7 +61,7 @@ class SFTBatches:
         if not self.demonstrations:
             raise DataError("there is no demonstration to train on: none could be played, or none was solved")
 
-    def batch(self, step: int) -> Batch:
+    def get_batch(self, step: int) -> Batch:
         """Return the batch of a step of the warm start, from 0."""
         count = len(self.demonstrations)
         places = range(step * self.size, (step + 1) * self.size)

@@ -51,7 +51,7 @@ class LevelSampler:
         _, level, position = self._next(spec.index)
         self._cycles[level].advance(position)
 
-    def ended(self, task: TaskRef, successes: Sequence[bool]) -> None:
+    def group_ended(self, task: TaskRef, successes: Sequence[bool]) -> None:
         level = self._level_of[task]
         self._recent[level].extend(successes)
         recent = self._recent[self._open]
@@ -67,7 +67,7 @@ class LevelSampler:
         self._banned.add(task)
         self._returned = deque(kept for kept in self._returned if kept != task)
 
-    def facts(self) -> dict[str, float]:
+    def sampling_metrics(self) -> dict[str, float]:
         success = {
             f"curriculum/success/{name}": sum(recent) / len(recent)
             for name, recent in zip(self._names, self._recent, strict=True)
@@ -122,7 +122,7 @@ class AdaptiveSampler:
     def issued(self, spec: GroupSpec) -> None:
         self._playing[self._place[spec.task]] += 1
 
-    def ended(self, task: TaskRef, successes: Sequence[bool]) -> None:
+    def group_ended(self, task: TaskRef, successes: Sequence[bool]) -> None:
         place = self._place[task]
         self._playing[place] -= 1
         if successes:
@@ -137,7 +137,7 @@ class AdaptiveSampler:
         self._playing[self._place[task]] -= 1
         self._banned[self._place[task]] = True
 
-    def facts(self) -> dict[str, float]:
+    def sampling_metrics(self) -> dict[str, float]:
         return {
             "curriculum/played": float(self._played),
             "curriculum/success": float(self._success.mean()) if len(self._tasks) else 0.0,

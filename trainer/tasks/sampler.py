@@ -31,7 +31,7 @@ class Sampler(Protocol):
         """Record that the group sampled last will be played."""
         ...
 
-    def ended(self, task: TaskRef, successes: Sequence[bool]) -> None:
+    def group_ended(self, task: TaskRef, successes: Sequence[bool]) -> None:
         """Record a played group; one entry for each episode with a score."""
         ...
 
@@ -43,7 +43,7 @@ class Sampler(Protocol):
         """Exclude a broken task."""
         ...
 
-    def facts(self) -> dict[str, float]:
+    def sampling_metrics(self) -> dict[str, float]:
         """Return metrics."""
         ...
 
@@ -102,7 +102,7 @@ class ShuffleSampler:
         else:
             self._cycle.advance(self._next()[1])
 
-    def ended(self, task: TaskRef, successes: Sequence[bool]) -> None:
+    def group_ended(self, task: TaskRef, successes: Sequence[bool]) -> None:
         return None
 
     def put_back(self, task: TaskRef) -> None:
@@ -113,7 +113,7 @@ class ShuffleSampler:
         self._banned.add(task)
         self._returned = deque(kept for kept in self._returned if kept != task)
 
-    def facts(self) -> dict[str, float]:
+    def sampling_metrics(self) -> dict[str, float]:
         return {"tasks/epoch": self._cycle.epoch, "tasks/banned": float(len(self._banned))}
 
     def _next(self) -> tuple[TaskRef, int]:

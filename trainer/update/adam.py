@@ -58,7 +58,7 @@ class Adam:
         """Return both moments of a parameter, to save them or to load into them and pass them to ``load``."""
         return {name: self.wrapped.state[parameter][name] for name in MOMENTS}
 
-    def load(self, parameter: Parameter, moments: dict[str, Tensor]) -> None:
+    def load_moments(self, parameter: Parameter, moments: dict[str, Tensor]) -> None:
         """Replace the moments with these."""
         for name, moment in moments.items():
             kept = self.wrapped.state[parameter][name]
@@ -109,14 +109,14 @@ class WaitingAdam(Adam):
                 adam.state[parameter] = {"step": step, **here}
             adam.step()
             for parameter in group["params"]:
-                self.load(parameter, {name: adam.state[parameter][name] for name in MOMENTS})
+                self.load_moments(parameter, {name: adam.state[parameter][name] for name in MOMENTS})
             adam.state.clear()
         self._updates += 1
 
     def moments(self, parameter: Parameter) -> dict[str, Tensor]:
         return dict(self._waiting[parameter])
 
-    def load(self, parameter: Parameter, moments: dict[str, Tensor]) -> None:
+    def load_moments(self, parameter: Parameter, moments: dict[str, Tensor]) -> None:
         for name, moment in moments.items():
             _local(self._waiting[parameter][name]).copy_(_local(moment))
 
@@ -173,7 +173,7 @@ class EightBitAdam(Adam):
             for name in MOMENTS
         }
 
-    def load(self, parameter: Parameter, moments: dict[str, Tensor]) -> None:
+    def load_moments(self, parameter: Parameter, moments: dict[str, Tensor]) -> None:
         for name, moment in moments.items():
             kept: Any = _local(self.wrapped.state[parameter][name])
             numbers = _local(moment).to(kept.device)

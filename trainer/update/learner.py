@@ -93,7 +93,7 @@ class Learner:
         """Weight of the KL penalty to the reference model, as adapted so far."""
         return self._kl.value
 
-    def begin(self, optimizer: OptimizerConfig, steps: int) -> None:
+    def begin_stage(self, optimizer: OptimizerConfig, steps: int) -> None:
         """Begin a stage: fresh optimizer, a schedule over ``steps`` steps, and a copy of the model as
         reference.
         """
@@ -235,10 +235,10 @@ class Learner:
     def load(self, folder: Path) -> None:
         """Resume from a folder, regardless of how many ranks wrote it; collective. Raises CheckpointError."""
         note = read_note(folder)
-        self.begin(OptimizerConfig.model_validate(note.optimizer), note.steps)
+        self.begin_stage(OptimizerConfig.model_validate(note.optimizer), note.steps)
         optimizer, tensors = self._ready(), self._tensors()
         read_tensors(folder, tensors, note.shapes)
-        optimizer.load({name.removeprefix(_MOMENT): value for name, value in tensors.items()})
+        optimizer.load_moments({name.removeprefix(_MOMENT): value for name, value in tensors.items()})
         read_random(folder, self.rank, self.device)
         optimizer.done, optimizer.updates = note.done, note.updates
         self._kl = replace(self._kl, value=note.kl_coefficient)

@@ -106,10 +106,10 @@ class Optimizer:
             for moment, tensor in self.adam.moments(parameter).items()
         }
 
-    def load(self, moments: Mapping[str, Tensor]) -> None:
+    def load_moments(self, moments: Mapping[str, Tensor]) -> None:
         """Restore the state that ``moments`` returned and that was loaded into."""
         for name, parameter in self.parameters.items():
-            self.adam.load(parameter, {moment: moments[f"{moment}.{name}"] for moment in MOMENTS})
+            self.adam.load_moments(parameter, {moment: moments[f"{moment}.{name}"] for moment in MOMENTS})
 
     @property
     def updates(self) -> int:

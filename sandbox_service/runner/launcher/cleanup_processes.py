@@ -66,7 +66,7 @@ class CleanupProcesses:
             os.close(waiting)
             os.close(begin)
 
-    def ended(self, pid: int, code: int) -> bool:
+    def process_ended(self, pid: int, code: int) -> bool:
         """Take note that a child has ended; False when it was no cleanup."""
         running = self._running.pop(pid, None)
         if running is None:

@@ -105,7 +105,7 @@ class Ownership:
     def _reaped(self, pid: int, code: int) -> None:
         process = self._processes.pop(pid, None)
         if process is None:
-            self._storage.processes.ended(pid, code)
+            self._storage.processes.process_ended(pid, code)
         else:
             self._ended.append((process, code))
 

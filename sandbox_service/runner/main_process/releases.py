@@ -95,7 +95,7 @@ class BoxReleases:
             else:
                 self._launcher.release(instance.serial, lambda clean, _left: done(clean))
 
-        self._workers.end(instance.worker, gone)
+        self._workers.end_worker(instance.worker, gone)
 
     def forget(self) -> None:
         """Drop what is known of lost instances: the whole box is cleaned."""

@@ -134,18 +134,18 @@ class Workers:
             self._arm(worker, now + 0.5)
         else:
             worker.late = True
-            self.end(worker)
+            self.end_worker(worker)
 
     def _answered(self, worker: WorkerProcess, frame: Frame) -> None:
         # A worker answers in order. One that does not has lost its place, and no later answer can be trusted.
         if not worker.waiting or worker.waiting[0].frame.request_id != frame.request_id:
-            self.end(worker)
+            self.end_worker(worker)
             return
         done = worker.waiting.popleft()
         self._start_clock(worker)
         done.answer(frame)
 
-    def end(self, worker: WorkerProcess, gone: Callable[[], None] | None = None) -> None:
+    def end_worker(self, worker: WorkerProcess, gone: Callable[[], None] | None = None) -> None:
         """Kill a worker; ``gone`` is called when no process of it is left. Idempotent."""
         if worker.number not in self.by_number:
             if gone is not None:

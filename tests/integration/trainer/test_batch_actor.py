@@ -66,19 +66,21 @@ def test_a_run_goes_on_over_deaths_of_the_actor(cluster, tmp_path):
             killing = threading.Timer(0.0, kill, [handle.name])
             if step % 2:
                 killing.start()
-            batch = batches.take(step, Objective.REINFORCE)
+            batch = batches.get_batch(step, Objective.REINFORCE)
             given[step] = [sample.id for sample in batch.samples]
             if step % 2:
                 killing.join()
-            assert [sample.id for sample in batches.take(step, Objective.REINFORCE).samples] == given[step]
+            assert [sample.id for sample in batches.get_batch(step, Objective.REINFORCE).samples] == given[
+                step
+            ]
             assert batch.facts["staleness/max"] <= 1.0
             batches.weights_synced(step + 1)
             if step == 2:  # it dies and is there again before anybody calls
                 kill(handle.name)
                 assert status_of(handle.name).version == 3
         with pytest.raises(CheckpointError, match="batch 99"):
-            handle.call("outline", 99, Objective.REINFORCE)
-        assert handle.call("status").next_step == STEPS
+            handle.call_actor("outline", 99, Objective.REINFORCE)
+        assert handle.call_actor("status").next_step == STEPS
     ids = [each for step in range(STEPS) for each in given[step]]
     assert len(ids) == len(set(ids)) == STEPS * 8
     lines = [json.loads(line) for line in (tmp_path / "consumed.jsonl").read_text().splitlines()]

@@ -33,7 +33,7 @@ def test_marked_processes_are_found_and_ended():
     with family.adopting():
         process = start("1", "sleep", "600")
         assert [one.pid for one in family.alive()] == [process.pid]
-        assert [one.pid for one in family.end(0.0)] == [process.pid]
+        assert [one.pid for one in family.end_all(0.0)] == [process.pid]
         assert family.alive() == []
     process.communicate()
 
@@ -44,7 +44,7 @@ def test_an_orphan_of_a_marked_process_is_found():
         process = start("2", sys.executable, "-c", ORPHAN)
         output, _ = process.communicate()
         assert [one.pid for one in family.alive()] == [int(output)]
-        assert len(family.end(0.0)) == 1
+        assert len(family.end_all(0.0)) == 1
         assert family.alive() == []
 
 
@@ -109,7 +109,7 @@ def test_a_child_that_overwrote_its_environment_counts_by_its_parent():
         assert process.stdout is not None
         process.stdout.readline()
         assert len(family.alive()) == 2
-        family.end(0.0)
+        family.end_all(0.0)
         assert family.alive() == []
     process.communicate()
 
@@ -118,7 +118,7 @@ def test_other_children_are_left_alone():
     family = Descendants(NAME, "4")
     with family.adopting():
         other = start("another", "sleep", "600")
-        assert family.end(0.0) == []
+        assert family.end_all(0.0) == []
         assert other.poll() is None
     other.kill()
     other.communicate()
@@ -128,5 +128,5 @@ def test_what_ends_by_itself_is_not_killed():
     family = Descendants(NAME, "5")
     with family.adopting():
         process = start("5", "sleep", "0.05")
-        assert family.end(10.0) == []
+        assert family.end_all(10.0) == []
     process.communicate()

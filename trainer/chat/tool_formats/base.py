@@ -37,7 +37,7 @@ class ToolFormat(Protocol):
         """Return a message as a model would write it."""
         ...
 
-    def paragraph(self, tools: Iterable[Tool]) -> str:
+    def describe_tools(self, tools: Iterable[Tool]) -> str:
         """Return the tools and how to call them, for a system prompt."""
         ...
 

@@ -49,7 +49,7 @@ class Gemma4Format:
     def render(self, message: Message) -> str:
         return "".join([message.content or "", *map(_written, message.tool_calls or ())])
 
-    def paragraph(self, tools: Iterable[Tool]) -> str:
+    def describe_tools(self, tools: Iterable[Tool]) -> str:
         return _PARAGRAPH.format(tools=listed(tools))
 
 

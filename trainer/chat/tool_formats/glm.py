@@ -44,7 +44,7 @@ class GlmFormat:
         parts = [message.content] if message.content else []
         return "\n".join([*parts, *map(_written, message.tool_calls or ())])
 
-    def paragraph(self, tools: Iterable[Tool]) -> str:
+    def describe_tools(self, tools: Iterable[Tool]) -> str:
         return _PARAGRAPH.format(tools=listed(tools))
 
 

@@ -72,7 +72,7 @@ class HarmonyFormat:
             parts = parts[:-1] if thought is None else parts
         return f"<|end|>{_START}assistant".join([*parts, *calls])
 
-    def paragraph(self, tools: Iterable[Tool]) -> str:
+    def describe_tools(self, tools: Iterable[Tool]) -> str:
         return _PARAGRAPH.format(tools=listed(tools))
 
 

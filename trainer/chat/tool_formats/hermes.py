@@ -42,7 +42,7 @@ class HermesFormat:
         parts = [message.content] if message.content else []
         return "\n".join([*parts, *(tagged(call, "\n") for call in message.tool_calls or ())])
 
-    def paragraph(self, tools: Iterable[Tool]) -> str:
+    def describe_tools(self, tools: Iterable[Tool]) -> str:
         return tool_prompt(tool.model_dump(mode="json") for tool in tools)
 
 

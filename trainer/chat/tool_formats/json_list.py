@@ -55,7 +55,7 @@ class JsonListFormat:
         listing = f"{self.opens[0]}{json.dumps(calls, ensure_ascii=False)}{self.close}" if calls else ""
         return f"{message.content or ''}{listing}"
 
-    def paragraph(self, tools: Iterable[Tool]) -> str:
+    def describe_tools(self, tools: Iterable[Tool]) -> str:
         call = f'{{"{self.name_key}": "<function>", "{self.arguments_key}": {{...}}}}'
         example = f"{self.opens[0]}[{call}]{self.close}"
         return _PARAGRAPH.format(tools=listed(tools), example=example)

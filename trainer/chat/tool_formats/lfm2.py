@@ -38,7 +38,7 @@ class Lfm2Format:
             f"{message.content or ''}{_OPEN}{calls}{_CLOSE}" if message.tool_calls else message.content or ""
         )
 
-    def paragraph(self, tools: Iterable[Tool]) -> str:
+    def describe_tools(self, tools: Iterable[Tool]) -> str:
         return _PARAGRAPH.format(tools=listed(tools).replace("\n", ", "))
 
 

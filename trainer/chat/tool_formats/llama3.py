@@ -43,7 +43,7 @@ class Llama3Format:
         content = message.content or ""
         return f"{content}{_PYTHON_TAG}{calls}" if content and calls else content or calls
 
-    def paragraph(self, tools: Iterable[Tool]) -> str:
+    def describe_tools(self, tools: Iterable[Tool]) -> str:
         return _PARAGRAPH.format(tools=listed(tools))
 
 

@@ -56,7 +56,7 @@ class MinimaxFormat:
             parts.append("\n".join([_OPEN, *map(_written, message.tool_calls), _CLOSE]))
         return "\n".join(parts)
 
-    def paragraph(self, tools: Iterable[Tool]) -> str:
+    def describe_tools(self, tools: Iterable[Tool]) -> str:
         return _PARAGRAPH.format(tools=listed(tools))
 
 

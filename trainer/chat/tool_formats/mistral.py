@@ -41,7 +41,7 @@ class MistralFormat:
         calls = f"{_TAG} {json.dumps(bodies, ensure_ascii=False)}" if bodies else ""
         return f"{message.content or ''}{calls}"
 
-    def paragraph(self, tools: Iterable[Tool]) -> str:
+    def describe_tools(self, tools: Iterable[Tool]) -> str:
         return _PARAGRAPH.format(tools=listed(tools))
 
 

@@ -39,7 +39,7 @@ class PythonicFormat:
         calls = written_calls(message.tool_calls or ()) if message.tool_calls else ""
         return f"{message.content or ''}{calls}"
 
-    def paragraph(self, tools: Iterable[Tool]) -> str:
+    def describe_tools(self, tools: Iterable[Tool]) -> str:
         return _PARAGRAPH.format(tools=listed(tools))
 
 

@@ -71,7 +71,7 @@ class SectionFormat:
         calls = "".join(self._written(number, call) for number, call in enumerate(message.tool_calls))
         return f"{content}{self.section}{calls}{self.section_end}"
 
-    def paragraph(self, tools: Iterable[Tool]) -> str:
+    def describe_tools(self, tools: Iterable[Tool]) -> str:
         name = self._name(0, "function_name")
         call = f"{self.call}{name}{self.before_arguments[0]}{{...}}{self.after_arguments[0]}"
         example = f"{self.section}{call}{self.section_end}"

@@ -29,7 +29,7 @@ class TextFormat:
         parts = [message.content] if message.content else []
         return "\n".join([*parts, *map(_written, message.tool_calls or ())])
 
-    def paragraph(self, tools: Iterable[Tool]) -> str:
+    def describe_tools(self, tools: Iterable[Tool]) -> str:
         return tool_prompt(tool.model_dump(mode="json") for tool in tools)
 
 

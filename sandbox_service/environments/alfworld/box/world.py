@@ -65,10 +65,10 @@ class AlfWorld(GameWorld):
     data: ClassVar[Path] = Path()
     """The folder of the games."""
 
-    def instructions(self) -> str:
+    def system_prompt(self) -> str:
         return _INSTRUCTIONS
 
-    def open(self) -> GameTurn:
+    def open_game(self) -> GameTurn:
         path = self.data / self.task["game"]
         try:
             self.env.load(str(path))
@@ -79,7 +79,7 @@ class AlfWorld(GameWorld):
         _, _, chore = text.rpartition(_TASK)
         return self._turn(state, text, {"task_description": f"{_TASK}{chore}"})
 
-    def play(self, action: str, timeout_s: float) -> GameTurn:
+    def play_action(self, action: str, timeout_s: float) -> GameTurn:
         state, _, _ = self.env.step(" ".join(action.lower().split()))
         return self._turn(state, str(state.feedback))
 

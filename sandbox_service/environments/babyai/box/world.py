@@ -61,10 +61,10 @@ class BabyaiWorld(GameWorld):
 
     PARAMS: ClassVar[tuple[str, ...]] = ("efficiency",)
 
-    def instructions(self) -> str:
+    def system_prompt(self) -> str:
         return _INSTRUCTIONS
 
-    def open(self) -> GameTurn:
+    def open_game(self) -> GameTurn:
         if not isinstance(self.context.params.get("efficiency", False), bool):
             raise WorldError("efficiency is true or false", BoxErrorCode.INVALID_REQUEST)
         self.reward = 0.0
@@ -72,7 +72,7 @@ class BabyaiWorld(GameWorld):
         self.image = picture["image"]
         return self._look(before=f"Your goal: {self.env.mission}\n")
 
-    def play(self, action: str, timeout_s: float) -> GameTurn:
+    def play_action(self, action: str, timeout_s: float) -> GameTurn:
         known = moves(see(self.image), self._carried())
         name = plain(action)
         if name == CHECK:

@@ -58,10 +58,10 @@ class ScienceWorld(GameWorld):
 
     PARAMS: ClassVar[tuple[str, ...]] = ("simplifications", "valid_actions")
 
-    def instructions(self) -> str:
+    def system_prompt(self) -> str:
         return _INSTRUCTIONS.format(templates="\n".join(self._templates))
 
-    def open(self) -> GameTurn:
+    def open_game(self) -> GameTurn:
         simplifications = _simplifications(self.context.params.get("simplifications", "easy"), self.task)
         self._with_valid = self.context.params.get("valid_actions", False)
         if not isinstance(self._with_valid, bool):
@@ -79,7 +79,7 @@ class ScienceWorld(GameWorld):
         info = {**turn.info, "task_description": task}
         return GameTurn(f"{task}\n\n{turn.text}", score=turn.score, actions=turn.actions, info=info)
 
-    def play(self, action: str, timeout_s: float) -> GameTurn:
+    def play_action(self, action: str, timeout_s: float) -> GameTurn:
         # One line, and no lone surrogates, which cannot be sent.
         line = " ".join(action.encode("utf-8", "replace").decode().split())
         try:

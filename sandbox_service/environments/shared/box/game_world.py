@@ -1,6 +1,6 @@
 """The base of text games: reads actions, answers in the message form they came in, keeps the score.
 
-A game implements ``instructions``, ``open`` and ``play``; malformed messages are handled here.
+A game implements ``system_prompt``, ``open_game`` and ``play_action``; malformed messages are handled here.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ class GameWorld(World):
     TOOLS: ClassVar[tuple[JsonObject, ...]] = (ACT_TOOL,)
 
     @abstractmethod
-    def instructions(self) -> str:
+    def system_prompt(self) -> str:
         """Return the system prompt: what the game is, and which actions there are."""
 
     @abstractmethod
-    def open(self) -> GameTurn:
+    def open_game(self) -> GameTurn:
         """Begin; the text is the task and the first observation. Raises WorldError."""
 
     @abstractmethod
-    def play(self, action: str, timeout_s: float) -> GameTurn:
+    def play_action(self, action: str, timeout_s: float) -> GameTurn:
         """Take one action that is neither empty nor too long. What the game does not know is its answer."""
 
     def start(self) -> Start:
@@ -67,9 +67,9 @@ class GameWorld(World):
             raise WorldError(
                 f"there is no parameter {unknown[0]!r}; there is: {known}", BoxErrorCode.INVALID_REQUEST
             )
-        self.turn = self.open()
+        self.turn = self.open_game()
         messages = [
-            {"role": "system", "content": self.instructions()},
+            {"role": "system", "content": self.system_prompt()},
             {"role": "user", "content": self.turn.text},
         ]
         info = {"category": self.task["category"], "max_steps": self.task["max_steps"]}
@@ -82,7 +82,7 @@ class GameWorld(World):
         for number, move in enumerate(moves):
             refusal = self._refusal(move, number)
             if refusal is None:
-                self.turn = self.play(move.arguments["action"], timeout_s)
+                self.turn = self.play_action(move.arguments["action"], timeout_s)
                 reward += self.turn.reward
             answers.append(refusal or self.turn.text)
         return Outcome(

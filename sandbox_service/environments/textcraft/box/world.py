@@ -42,16 +42,16 @@ def warm(data: str | None) -> None:
 class TextcraftWorld(GameWorld):
     """A goal and an inventory. The task has ``goal``, an item, and ``commands``, the recipes it shows."""
 
-    def instructions(self) -> str:
+    def system_prompt(self) -> str:
         return _INSTRUCTIONS
 
-    def open(self) -> GameTurn:
+    def open_game(self) -> GameTurn:
         self.inventory: dict[str, int] = {}
         commands = "\n".join(self.task["commands"])
         goal = self.task["goal"].removeprefix("minecraft:").replace("_", " ")
         return GameTurn(f"Crafting commands:\n{commands}\n\nGoal: craft {goal}.")
 
-    def play(self, action: str, timeout_s: float) -> GameTurn:
+    def play_action(self, action: str, timeout_s: float) -> GameTurn:
         game = copy.copy(_engine())
         game.inventory, game.goal = self.inventory, self.task["goal"]
         # The engine prints about wrong counts.

@@ -50,10 +50,10 @@ class TextWorld(GameWorld):
     """The games that are loaded, by name; a worker plays one of them."""
     PARAMS: ClassVar[tuple[str, ...]] = ("valid_actions",)
 
-    def instructions(self) -> str:
+    def system_prompt(self) -> str:
         return _INSTRUCTIONS
 
-    def open(self) -> GameTurn:
+    def open_game(self) -> GameTurn:
         self._with_valid = self.context.params.get("valid_actions", False)
         if not isinstance(self._with_valid, bool):
             raise WorldError("valid_actions is true or false", BoxErrorCode.INVALID_REQUEST)
@@ -69,7 +69,7 @@ class TextWorld(GameWorld):
         begin = max(0, text.find(state.objective)) if state.objective else max(0, text.find("-= "))
         return self._turn(state, text[begin:], info={"task_description": state.objective})
 
-    def play(self, action: str, timeout_s: float) -> GameTurn:
+    def play_action(self, action: str, timeout_s: float) -> GameTurn:
         line = plain(action)
         kept = withheld(line)
         if kept is not None:

@@ -49,10 +49,10 @@ class WebshopWorld(GameWorld):
     """The shop of this box: loaded before the first instance, read by all, and no part of a copy."""
     PARAMS: ClassVar[tuple[str, ...]] = ("show_attrs",)
 
-    def instructions(self) -> str:
+    def system_prompt(self) -> str:
         return _INSTRUCTIONS
 
-    def open(self) -> GameTurn:
+    def open_game(self) -> GameTurn:
         show = self.context.params.get("show_attrs", False)
         if not isinstance(show, bool):
             raise WorldError("show_attrs is true or false", BoxErrorCode.INVALID_REQUEST)
@@ -66,7 +66,7 @@ class WebshopWorld(GameWorld):
         self.visit = Visit(self.goal.instruction, show)
         return self._page()
 
-    def play(self, action: str, timeout_s: float) -> GameTurn:
+    def play_action(self, action: str, timeout_s: float) -> GameTurn:
         form = _ACTION.fullmatch(action)
         if form is None:
             return self._page("An action is search[words] or click[name].")

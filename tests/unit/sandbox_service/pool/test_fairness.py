@@ -69,7 +69,7 @@ def test_lengths_follow_everything_that_happens() -> None:
     assert queues.remove(_waiter(0, "ada"))
     assert not queues.remove(_waiter(0, "ada"))
     assert not queues.remove(_waiter(0, "eve"))
-    assert [waiter.serial for waiter in queues.drain("bob", fresh=True)] == [7]
+    assert [waiter.serial for waiter in queues.take_all("bob", fresh=True)] == [7]
     assert queues.waiting("bob") == 2
     assert queues.waiting("eve") == 0
     assert "eve" not in queues

@@ -41,8 +41,8 @@ def test_a_lease_in_use_does_not_run_out() -> None:
 def test_an_ended_lease_is_forgotten_once() -> None:
     leases = _leases()
     lease = leases.open("a", 0.0)
-    leases.end(lease)
-    leases.end(lease)
+    leases.end_lease(lease)
+    leases.end_lease(lease)
     leases.end_use(lease, 5.0)
     assert lease.state is LeaseState.ENDED
     assert len(leases) == 0

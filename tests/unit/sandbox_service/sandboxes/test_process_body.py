@@ -38,7 +38,7 @@ def make(state):
 async def test_a_body_runs_bounded_with_a_clean_environment(make):
     body, folder = make("sh", "-c", "env; ulimit -c; ulimit -f; pwd; exit 3")
     await body.start(5)
-    assert await body.ended() == "exit code 3: /"
+    assert await body.exit_reason() == "exit code 3: /"
     said = (folder / "runner.log").read_text().splitlines()
     assert not [
         line for line in said if "=" in line and not line.startswith(("PATH=", "PWD=", "_=", "SHLVL="))
@@ -68,7 +68,7 @@ async def test_removing_what_was_never_started_is_fine(make):
 async def test_a_program_that_is_not_there_says_so(make):
     body, _ = make("/nowhere/python3")
     await body.start(5)
-    assert "not found" in await body.ended()
+    assert "not found" in await body.exit_reason()
     await body.remove()
 
 

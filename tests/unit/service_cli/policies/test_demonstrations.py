@@ -90,5 +90,5 @@ async def test_what_is_written_can_be_played_as_a_script(tmp_path: Path) -> None
     file = tmp_path / "demonstrations.jsonl"
     file.write_text(sum_.line() + "\n")
     view = View((), (), {})
-    actor = read_script(file).actor("arithmetic/train/easy/1", 0)
+    actor = read_script(file).make_actor("arithmetic/train/easy/1", 0)
     assert [await actor.act(view), await actor.act(view), await actor.act(view)] == [*sum_.messages, None]

@@ -53,7 +53,7 @@ async def test_a_models_reasoning_goes_to_the_service_and_not_back_to_the_model(
     fake = FakeChatServer([says("go north", reasoning_content="hm", reasoning="so"), says("go north")])
     with serving(fake.app) as url:
         policy = ModelPolicy("m", ChatServer(url))
-        actor = policy.actor("t", 0)
+        actor = policy.make_actor("t", 0)
         said = await actor.act(View((), (), {}))
         assert said is not None
         await actor.act(View((said,), (), {}))
@@ -115,7 +115,7 @@ async def test_calls_without_ids_get_some_and_arguments_are_sent_as_text() -> No
     fake = FakeChatServer(lambda _: calls("act", None, action="look"))
     with serving(fake.app) as url:
         policy = ModelPolicy("m", ChatServer(url))
-        actor = policy.actor("t", 0)
+        actor = policy.make_actor("t", 0)
         earlier = {"id": "old", "function": {"name": "act", "arguments": {"action": "é"}}}
         spoken = Message.model_validate({"role": "assistant", "tool_calls": [earlier]})
         view = View((spoken,), (Tool(function=FunctionSchema(name="act")),), {})

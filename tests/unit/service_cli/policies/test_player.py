@@ -73,10 +73,10 @@ async def test_a_broken_sandbox_is_counted_apart_from_failed_tasks() -> None:
 
 async def test_a_policy_without_words_fails_its_own_episode_only() -> None:
     class Picky(ReferencePolicy):
-        def actor(self, task_id: str, seed: int) -> Actor:
+        def make_actor(self, task_id: str, seed: int) -> Actor:
             if task_id == "echo-1":
                 raise PolicyRunError("nothing to say")
-            return super().actor(task_id, seed)
+            return super().make_actor(task_id, seed)
 
     run = run_of(Picky(EchoCatalog()))
     async with client_of(EchoBackend(), run) as client:
@@ -103,9 +103,9 @@ async def test_each_repeat_is_an_episode_of_its_own_with_the_next_seed() -> None
     class Seeds(EmptyPolicy):
         seen: list[tuple[str, int]] = []  # noqa: RUF012
 
-        def actor(self, task_id: str, seed: int) -> Actor:
+        def make_actor(self, task_id: str, seed: int) -> Actor:
             self.seen.append((task_id, seed))
-            return super().actor(task_id, seed)
+            return super().make_actor(task_id, seed)
 
     backend, policy = EchoBackend(), Seeds()
     run = PolicyRun("echo", (), "test", policy, 1, seed=5, repeat=2)

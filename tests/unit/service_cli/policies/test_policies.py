@@ -16,7 +16,7 @@ NOTHING = View((), (), {})
 
 
 async def said(policy: EpisodePolicy, task_id: str) -> list[str | None]:
-    actor = policy.actor(task_id, 0)
+    actor = policy.make_actor(task_id, 0)
     texts = []
     while (message := await actor.act(NOTHING)) is not None:
         assert message.role == "assistant"
@@ -34,7 +34,7 @@ def test_a_task_without_a_reference_is_named() -> None:
             return []
 
     with pytest.raises(PolicyRunError, match="echo-1 has no reference"):
-        ReferencePolicy(NoReference()).actor("echo-1", 0)
+        ReferencePolicy(NoReference()).make_actor("echo-1", 0)
 
 
 async def test_the_empty_policy_says_nothing_once() -> None:
@@ -47,7 +47,7 @@ async def test_a_script_is_read_line_by_line(tmp_path: Path) -> None:
     script = read_script(file)
     assert await said(script, "a") == ["x"]
     with pytest.raises(PolicyRunError, match="no line for b"):
-        script.actor("b", 0)
+        script.make_actor("b", 0)
 
 
 @pytest.mark.parametrize(

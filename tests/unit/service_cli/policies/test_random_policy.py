@@ -24,7 +24,7 @@ TOOL = Tool(function=FunctionSchema(name="put", parameters=PARAMETERS))
 
 
 async def acts(view: View, seed: int = 0, count: int = 60) -> list[Message]:
-    actor = RandomPolicy(seed).actor("task", 0)
+    actor = RandomPolicy(seed).make_actor("task", 0)
     return [message for _ in range(count) if (message := await actor.act(view)) is not None]
 
 

@@ -112,7 +112,7 @@ async def life(config, folder, player, learner, executioner, chance):
             await made.weights_synced(learner.done)
             if learner.done % EVERY == 0:
                 learner.checkpoint = learner.done
-                await made.committed(learner.done)
+                await made.checkpoint_saved(learner.done)
             if chance.random() < 0.15:  # only the learner dies, and goes on from its checkpoint
                 learner.done = learner.checkpoint
                 await made.rewind(learner.done)

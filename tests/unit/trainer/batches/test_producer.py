@@ -55,14 +55,14 @@ async def test_a_group_that_would_become_too_old_is_waited_for(tmp_path):
     player = FakePlayer()
     made = await started(run_config(rollout={"max_staleness": 1, "groups": 2}), tmp_path, player)
     release = asyncio.Event()
-    play = player.play
+    play = player.play_episode
 
     async def slow_first(spec, member, sampling):
         if spec.index == 0:
             await release.wait()
         return await play(spec, member, sampling)
 
-    player.play = slow_first
+    player.play_episode = slow_first
     await sync_weights(made, player, 0)
     assert {sample.group for sample in (await made.get_batch(0)).samples} == {1, 2}
     await sync_weights(made, player, 1)
@@ -181,7 +181,7 @@ async def test_held_out_tasks_are_evaluated_once_a_step_over_restarts(tmp_path):
 async def test_metrics_go_to_the_tracker_and_close_may_come_twice(tmp_path):
     tracker = FakeTracker()
     made = await started(run_config(), tmp_path, FakePlayer(), tracker=tracker)
-    await made.record(3, {"loss/policy": 0.5})
+    await made.record_metrics(3, {"loss/policy": 0.5})
     await made.close()
     await made.close()
     assert tracker.logged == [(3, {"loss/policy": 0.5})]
@@ -203,7 +203,7 @@ async def test_demonstrations_are_played_once_for_all_steps(tmp_path):
             self.played += 1
             return self
 
-        def batch(self, step):
+        def get_batch(self, step):
             return f"batch {step}"
 
     demonstrations = Demonstrations()

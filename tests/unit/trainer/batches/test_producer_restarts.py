@@ -129,7 +129,7 @@ async def test_what_no_checkpoint_needs_is_forgotten_and_the_rest_is_kept(tmp_pa
     for step in range(4):
         await sync_weights(made, player, step)
         await made.get_batch(step)
-        await made.committed(step + 1)
+        await made.checkpoint_saved(step + 1)
     await made.close()
     again = await started(config, tmp_path, player)
     assert (await again.get_batch(2)).step == 2
@@ -144,10 +144,10 @@ async def test_a_learner_that_does_not_find_its_newest_checkpoint_goes_on_from_t
     for step in range(3):
         await sync_weights(made, player, step)
         await made.get_batch(step)
-        await made.committed(step + 1)
+        await made.checkpoint_saved(step + 1)
     for _ in range(2):
         await made.rewind(2)
         await sync_weights(made, player, 2)
         assert (await made.get_batch(2)).step == 2
-        await made.committed(3)
+        await made.checkpoint_saved(3)
     await made.close()

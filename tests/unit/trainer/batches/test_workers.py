@@ -27,14 +27,14 @@ class FakeWorker:
         self.gone = False
         self.closed = self.kills = self.asked = 0
 
-    async def play(self, spec, member, sampling):
+    async def play_episode(self, spec, member, sampling):
         self.played.append(member)
         await self.go.wait()
         if self.error is not None:
             raise self.error
         return trajectory(spec, member)
 
-    def prepare(self, spec, member):
+    def prepare_instance(self, spec, member):
         self.prepared.append(member)
 
     async def phases(self):
@@ -53,7 +53,7 @@ class FakeWorker:
 
 
 def play(player, *members):
-    return [asyncio.create_task(player.play(SPEC, member, None)) for member in members]
+    return [asyncio.create_task(player.play_episode(SPEC, member, None)) for member in members]
 
 
 async def test_the_worker_with_the_fewest_episodes_plays_the_next():
@@ -73,11 +73,11 @@ async def test_an_episode_is_played_where_its_instance_was_prepared():
     workers = [FakeWorker("a"), FakeWorker("b")]
     player = WorkerPlayer(workers, ProgressMonitor())
     for member in range(4):
-        player.prepare(SPEC, member)
+        player.prepare_instance(SPEC, member)
     for worker in workers:
         worker.go.set()
     for member in (1, 3, 0, 2):
-        await player.play(SPEC, member, None)
+        await player.play_episode(SPEC, member, None)
     assert [sorted(worker.played) for worker in workers] == [worker.prepared for worker in workers]
     await player.close()
 
@@ -86,7 +86,7 @@ async def test_a_worker_that_dies_is_an_infrastructures_failure_of_its_episodes(
     worker = FakeWorker("a", error=EngineLost("a died"))
     worker.go.set()
     player = WorkerPlayer([worker], ProgressMonitor())
-    played = await player.play(SPEC, 2, None)
+    played = await player.play_episode(SPEC, 2, None)
     assert (played.id, played.seed, played.score) == ("3.2", 42, None)
     assert (played.failure.failure_class, played.failure.detail) == ("engine", "a died")
     await player.close()
@@ -98,16 +98,16 @@ async def test_a_lost_worker_plays_nothing_until_it_answers_again():
     for worker in (lost, other):
         worker.go.set()
     player = WorkerPlayer([lost, other], ProgressMonitor(), look_s=0.001)
-    played = [await player.play(SPEC, member, None) for member in range(6)]
+    played = [await player.play_episode(SPEC, member, None) for member in range(6)]
     assert [each.failure is None for each in played].count(False) == len(lost.played) <= 1
-    player.prepare(SPEC, 6)
+    player.prepare_instance(SPEC, 6)
     assert lost.prepared == []
     other.go.clear()
     waiting = play(player, 6)
     await until(lambda: 6 in other.played)
     lost.error, lost.gone = None, False
     await until(lambda: not player.lost)
-    await player.play(SPEC, 7, None)
+    await player.play_episode(SPEC, 7, None)
     assert lost.played[-1] == 7
     other.go.set()
     await asyncio.gather(*waiting)
@@ -119,7 +119,7 @@ async def test_an_episode_waits_for_a_worker_when_all_are_lost():
     worker.gone = True
     worker.go.set()
     player = WorkerPlayer([worker], ProgressMonitor(), look_s=0.001)
-    assert (await player.play(SPEC, 0, None)).failure is not None
+    assert (await player.play_episode(SPEC, 0, None)).failure is not None
     (playing,) = play(player, 1)
     await settle()
     assert not playing.done()
@@ -133,8 +133,8 @@ async def test_a_wait_for_workers_that_never_come_back_has_an_end():
     worker.gone = True
     worker.go.set()
     player = WorkerPlayer([worker], ProgressMonitor(), look_s=0.001, back_s=0.01)
-    await player.play(SPEC, 0, None)
-    played = await player.play(SPEC, 1, None)
+    await player.play_episode(SPEC, 0, None)
+    played = await player.play_episode(SPEC, 1, None)
     assert played.failure.failure_class == "engine"
     assert played.failure.detail == "no episode worker has come back in 0.01 s: a"
     await player.close()
@@ -145,7 +145,7 @@ async def test_what_ends_a_run_comes_through():
     worker.go.set()
     player = WorkerPlayer([worker], ProgressMonitor())
     with pytest.raises(ConfigError, match="does not fit"):
-        await player.play(SPEC, 0, None)
+        await player.play_episode(SPEC, 0, None)
     await player.close()
 
 
@@ -187,14 +187,14 @@ async def test_batches_are_the_same_whoever_plays(tmp_path):
     class Lost(FakePlayer):
         """Every third episode's worker dies at the first attempt."""
 
-        async def play(self, spec, member, sampling):
-            played = await super().play(spec, member, sampling)
+        async def play_episode(self, spec, member, sampling):
+            played = await super().play_episode(spec, member, sampling)
             if self.attempts[played.id] == 1 and (spec.index + member) % 3 == 0:
                 raise EngineLost("it died")
             return played
 
         name = "lost"
-        prepare = staticmethod(lambda *_: None)
+        prepare_instance = staticmethod(lambda *_: None)
 
         async def phases(self):
             return {}

@@ -48,7 +48,7 @@ async def test_events_that_wait_together_are_committed_together_and_in_order(tmp
 async def test_a_call_sees_what_was_handed_in_before_it(tmp_path):
     writer = JournalWriter(BatchJournal(tmp_path / "journal.sqlite"))
     writer.append(issued(0))
-    assert await writer.call(lambda journal: list(journal.events())) == [issued(0)]
+    assert await writer.call_journal(lambda journal: list(journal.events())) == [issued(0)]
     writer.close()
 
 
@@ -64,7 +64,7 @@ async def test_after_a_write_that_failed_nothing_more_is_written_and_everybody_h
     with pytest.raises(OSError, match="no space left"):
         writer.append(issued(1))
     with pytest.raises(OSError, match="no space left"):
-        await writer.call(lambda _: None)
+        await writer.call_journal(lambda _: None)
     writer.close()
     assert list(BatchJournal(tmp_path / "journal.sqlite").events()) == []
 
@@ -72,7 +72,7 @@ async def test_after_a_write_that_failed_nothing_more_is_written_and_everybody_h
 async def test_a_failed_read_is_the_readers_alone_and_a_failed_file_ends_all_writing(tmp_path):
     writer = JournalWriter(BatchJournal(tmp_path / "journal.sqlite"))
     with pytest.raises(ZeroDivisionError):
-        await writer.call(lambda _: 1 / 0)
+        await writer.call_journal(lambda _: 1 / 0)
     writer.append(issued(0))
     await writer.flush()
     writer.post(lambda _: 1 / 0)

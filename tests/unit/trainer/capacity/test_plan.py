@@ -135,7 +135,7 @@ def test_a_checkpoint_is_as_large_as_its_files(folder, tmp_path, moments):
         algorithm={"kl": {"place": "loss"}},
     )
     learner = Learner(folder, config.learner_settings, "cpu")
-    learner.begin(config.learner.optimizer, 1)
+    learner.begin_stage(config.learner.optimizer, 1)
     learner.update(learner.annotate(small_batch(words=500)))
     learner.save(tmp_path).result(timeout=60)
     size = sum(file.stat().st_size for file in tmp_path.iterdir())

@@ -289,7 +289,7 @@ def test_words_alone_are_written_as_they_are(family) -> None:
 
 @pytest.mark.parametrize("family", sorted(TOOL_FORMATS))
 def test_the_paragraph_names_the_tools_and_the_way_to_call_them(family) -> None:
-    paragraph = TOOL_FORMATS[family].paragraph([TOOL])
+    paragraph = TOOL_FORMATS[family].describe_tools([TOOL])
     assert '"name": "look"' in paragraph
     assert "Look it up." in paragraph
     assert "{{" not in paragraph

@@ -82,7 +82,7 @@ async def test_an_engine_without_room_to_wake_is_lost(backend, options):
     backend.refuses = "kv_cache"
     with pytest.raises(EngineLost, match="could not restore its memory: RuntimeError: no room"):
         await engine.wake_up("kv_cache")
-    assert engine.failure() is not None
+    assert engine.find_failure() is not None
 
 
 async def test_it_is_version_0_when_nothing_was_synced(backend, options):
@@ -125,7 +125,7 @@ async def test_an_update_takes_its_steps_and_is_marked_at_the_end(backend, optio
     ]
     assert await engine.get_receipts() == (3, ("of weights_receipt",))
     assert backend.marked == [3]
-    assert engine.failure() is None
+    assert engine.find_failure() is None
 
 
 @pytest.mark.parametrize("method", ["start_weight_update", "update_weights", "finish_weight_update"])
@@ -134,7 +134,7 @@ async def test_an_update_that_fails_leaves_an_engine_of_no_use(backend, options,
     engine = Engine(backend, options)
     with pytest.raises(EngineLost, match=method):
         await whole_update(engine)
-    assert engine.failure() is not None
+    assert engine.find_failure() is not None
     with pytest.raises(EngineLost):
         await engine.get_status()
 
@@ -144,7 +144,7 @@ async def test_half_an_update_is_never_sampled_with(backend, options):
     await engine.begin_update(contents=True)
     with pytest.raises(EngineLost, match="was not finished"):
         await engine.resume_generation()
-    assert engine.failure() is not None
+    assert engine.find_failure() is not None
 
 
 async def test_requests_keep_the_adapter_that_they_began_with_and_the_same_version_may_come_twice(

@@ -42,7 +42,7 @@ class Journal:
     """The checkpoint that is being kept."""
     kl_coefficient: float = 0.0
 
-    def take(self, step, objective):
+    def get_batch(self, step, objective):
         if objective is Objective.SFT:
             self.calls.append(("take_sft", step))
             return Batch(step, objective, (row(),))
@@ -57,7 +57,7 @@ class Journal:
         self.calls.append(("evaluate", step))
         return {"evaluation/success": 0.25}
 
-    def begin(self, optimizer, steps):
+    def begin_stage(self, optimizer, steps):
         self.calls.append(("begin", optimizer.learning_rate, steps))
 
     def to_annotate(self, batch):

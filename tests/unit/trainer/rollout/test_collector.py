@@ -27,7 +27,7 @@ class Source:
     def next_group(self):
         return self.specs.pop(0) if self.specs else None
 
-    def ended(self, played):
+    def group_ended(self, played):
         self.over.append(played)
 
 
@@ -61,14 +61,14 @@ class Collecting:
 
 async def test_members_are_in_their_order_whatever_order_they_end_in():
     collecting = Collecting()
-    play = collecting.player.play
+    play = collecting.player.play_episode
 
     async def last_first(spec, member, sampling):
         for _ in range(20 * (4 - member)):
             await asyncio.sleep(0)
         return await play(spec, member, sampling)
 
-    collecting.player.play = last_first
+    collecting.player.play_episode = last_first
     (played,) = await collecting.all_of(Source())
     assert [each.id for each in played.group.trajectories] == ["0.0", "0.1", "0.2", "0.3"]
     assert played.end is GroupEnd.PLAYED
@@ -113,14 +113,14 @@ async def test_a_group_that_lost_an_episode_fails_and_the_next_is_held_up_longer
 async def test_a_lost_group_does_not_wait_for_its_other_members():
     gate = asyncio.Event()
     collecting = Collecting(lambda *_: failure("sandbox"), strategy={"kind": "fail_fast"})
-    play = collecting.player.play
+    play = collecting.player.play_episode
 
     async def others_wait(spec, member, sampling):
         if member:
             await gate.wait()
         return await play(spec, member, sampling)
 
-    collecting.player.play = others_wait
+    collecting.player.play_episode = others_wait
     (played,) = await collecting.all_of(Source())
     assert played.end is GroupEnd.FAILED
     assert len(played.group.trajectories) == 1

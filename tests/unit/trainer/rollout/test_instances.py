@@ -28,16 +28,16 @@ async def test_an_episode_is_played_in_the_instance_that_was_prepared_for_it():
     service = ToldService([END])
     async with service.client() as client:
         player = player_of(client)
-        player.prepare(SPEC, 1)
-        player.prepare(SPEC, 1)
+        player.prepare_instance(SPEC, 1)
+        player.prepare_instance(SPEC, 1)
         await until(lambda: service.live)
-        played = await player.play(SPEC, 1, SamplingConfig())
-        other = await player.play(SPEC, 0, SamplingConfig())
+        played = await player.play_episode(SPEC, 1, SamplingConfig())
+        other = await player.play_episode(SPEC, 0, SamplingConfig())
         assert (played.instance_id, other.instance_id) == ("i0", "i1")
         assert played.scored
         await until(lambda: service.live == {})
         assert len(service.bodies("create_instance")) == 2
-        again = await player.play(SPEC, 1, SamplingConfig())
+        again = await player.play_episode(SPEC, 1, SamplingConfig())
         assert again.instance_id == "i2"
         await player.close()
 
@@ -46,11 +46,11 @@ async def test_what_could_not_be_prepared_is_created_when_the_episode_begins():
     service = ToldService([END], refuses={"create_instance": ErrorCode.QUOTA_EXCEEDED})
     async with service.client() as client:
         player = player_of(client)
-        player.prepare(SPEC, 0)
+        player.prepare_instance(SPEC, 0)
         await until(lambda: service.bodies("create_instance"))
         await until(lambda: not len(player.instances.prepared))
         service.refuses = {}
-        assert (await player.play(SPEC, 0, SamplingConfig())).scored
+        assert (await player.play_episode(SPEC, 0, SamplingConfig())).scored
         await player.close()
 
 
@@ -63,7 +63,7 @@ async def test_what_nobody_takes_is_released(ends):
 
     async with service.client() as client:
         prepared = PreparedInstances(player_of(client).instances.open, create_s=5.0, sleep=sleep)
-        prepared.prepare(SPEC, 0)
+        prepared.prepare_instance(SPEC, 0)
         await until(lambda: service.live)
         if ends == "forgotten":
             late.set()

@@ -16,7 +16,7 @@ async def test_a_trajectory_does_not_wait_for_the_release_of_its_instance():
         policy = ScriptedPolicy({"t": (SUBMIT,)}, chat)
         player = EpisodePlayer(client, policy, chat, RolloutConfig(), SandboxServiceConfig())
         spec = GroupSpec(index=3, task=TASK, seed=40, size=1, max_turns=8)
-        played = await player.play(spec, 0, SamplingConfig())
+        played = await player.play_episode(spec, 0, SamplingConfig())
         assert played.scored
         assert service.bodies("release_instance") == []
         assert len(player.instances.releases) == 1

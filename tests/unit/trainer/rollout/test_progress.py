@@ -47,9 +47,9 @@ def test_beginning_and_ending_are_no_progress(watch, clock, phase, silence):
 def test_an_episode_without_a_verdict_is_no_progress(watch, clock):
     watch.entered("1.0", "step")
     clock.advance(9)
-    watch.ended("1.0", verdict=False)
+    watch.episode_ended("1.0", verdict=False)
     assert watch.silence_s == 9
-    watch.ended("1.1", verdict=True)
+    watch.episode_ended("1.1", verdict=True)
     assert watch.silence_s == 0
 
 
@@ -65,7 +65,7 @@ def test_sampling_is_idle_while_no_episode_generates(watch, clock):
     clock.advance(3)
     watch.entered("1.0", "step")
     clock.advance(1)
-    watch.ended("1.1", verdict=True)
+    watch.episode_ended("1.1", verdict=True)
     clock.advance(4)
     assert watch.idle_share() == pytest.approx(0.6)
     watch.entered("1.0", "generate")

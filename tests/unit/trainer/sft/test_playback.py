@@ -29,7 +29,7 @@ class FakePlayer:
         self._broken = broken
         self._error = error
 
-    async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> PlayedEpisode:
+    async def play_episode(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> PlayedEpisode:
         self.specs.append(spec)
         for _ in range(20 - spec.index):
             await asyncio.sleep(0)

@@ -44,19 +44,19 @@ def config(**settings: object) -> WarmStartConfig:
 
 def test_solved_demonstrations_are_trained_on_and_others_only_if_so_configured() -> None:
     solved = batches_of(PLAYED, config(), 0)
-    assert {each.trajectory_id for step in range(3) for each in solved.batch(step).samples} == {
+    assert {each.trajectory_id for step in range(3) for each in solved.get_batch(step).samples} == {
         "0.0",
         "2.0",
         "4.0",
     }
     every = batches_of(PLAYED, config(keep_failures=True), 0)
-    assert len({each.trajectory_id for step in range(5) for each in every.batch(step).samples}) == 5
-    assert solved.batch(0).facts["demonstrations/success"] == 0.6
-    assert solved.batch(0).facts["demonstrations/kept"] == 3
+    assert len({each.trajectory_id for step in range(5) for each in every.get_batch(step).samples}) == 5
+    assert solved.get_batch(0).facts["demonstrations/success"] == 0.6
+    assert solved.get_batch(0).facts["demonstrations/kept"] == 3
 
 
 def test_rows_are_what_the_assistant_said() -> None:
-    (sample,) = batches_of(PLAYED[:1], config(batch=1), 0).batch(0).samples
+    (sample,) = batches_of(PLAYED[:1], config(batch=1), 0).get_batch(0).samples
     assert sample.mask_T.tolist() == [False, False, True, True]
     assert sample.token_ids_T.tolist() == [7, 8, 0, 1]
     assert not sample.rewards_T.any()
@@ -137,15 +137,17 @@ ROWS = [(sample(f"{number}.0"), sample(f"{number}.0#1")) for number in range(5)]
 
 
 def test_a_batch_is_the_same_whenever_it_is_asked_for() -> None:
-    names = [[each.id for each in SFTBatches(ROWS, 2, 1).batch(3).samples] for _ in range(2)]
+    names = [[each.id for each in SFTBatches(ROWS, 2, 1).get_batch(3).samples] for _ in range(2)]
     assert names[0] == names[1]
     batches = SFTBatches(ROWS, 2, 1)
-    assert [each.id for each in batches.batch(0).samples] != [each.id for each in batches.batch(5).samples]
+    assert [each.id for each in batches.get_batch(0).samples] != [
+        each.id for each in batches.get_batch(5).samples
+    ]
 
 
 def test_a_pass_has_every_demonstration_once_with_all_its_samples_and_passes_differ() -> None:
     batches = SFTBatches(ROWS, 2, 7, {"demonstrations/success": 0.5})
-    taken = [batches.batch(step) for step in range(5)]
+    taken = [batches.get_batch(step) for step in range(5)]
     ids = [each.id for batch in taken for each in batch.samples]
     assert Counter(ids) == {each.id: 2 for row in ROWS for each in row}
     assert ids[:10] != ids[10:]
@@ -155,11 +157,11 @@ def test_a_pass_has_every_demonstration_once_with_all_its_samples_and_passes_dif
 
 
 def test_a_batch_may_be_larger_than_all_there_is() -> None:
-    assert len(SFTBatches(ROWS, 12, 0).batch(0).samples) == 24
+    assert len(SFTBatches(ROWS, 12, 0).get_batch(0).samples) == 24
 
 
 def test_seeds_differ() -> None:
-    orders = {tuple(each.id for each in SFTBatches(ROWS, 5, seed).batch(0).samples) for seed in range(5)}
+    orders = {tuple(each.id for each in SFTBatches(ROWS, 5, seed).get_batch(0).samples) for seed in range(5)}
     assert len(orders) > 1
 
 

@@ -34,7 +34,7 @@ def play(sampler, groups, success, first=0):
     for index in range(first, first + groups):
         task = issue(sampler, index)
         came[task] += 1
-        sampler.ended(task, success(task))
+        sampler.group_ended(task, success(task))
     return came
 
 
@@ -72,7 +72,7 @@ def test_a_banned_task_never_comes_again(kind):
     task = issue(sampler, 0)
     sampler.ban(task)
     assert task not in play(sampler, 60, lambda _: (True, False), first=1)
-    assert sampler.facts()["tasks/banned"] == 1.0
+    assert sampler.sampling_metrics()["tasks/banned"] == 1.0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -92,16 +92,24 @@ def test_two_samplers_that_were_told_the_same_draw_the_same(kind, seed):
     sampler = sampler_of(kind, window=4)
     for index in range(200):
         drawn.append(issue(sampler, index))
-        event = chance.choice(["ended", "ended", "ended", "put_back", "ban" if index % 40 == 0 else "ended"])
+        event = chance.choice(
+            [
+                "group_ended",
+                "group_ended",
+                "group_ended",
+                "put_back",
+                "ban" if index % 40 == 0 else "group_ended",
+            ]
+        )
         successes = tuple(chance.random() < 0.7 for _ in range(4))
-        arguments = (drawn[-1], successes) if event == "ended" else (drawn[-1],)
+        arguments = (drawn[-1], successes) if event == "group_ended" else (drawn[-1],)
         getattr(sampler, event)(*arguments)
         told.append((event, arguments))
     again = sampler_of(kind, window=4)
     for index, (event, arguments) in enumerate(told):
         assert issue(again, index) == drawn[index]
         getattr(again, event)(*arguments)
-    assert again.facts() == sampler.facts()
+    assert again.sampling_metrics() == sampler.sampling_metrics()
 
 
 def test_levels_begin_with_easy_tasks_alone():
@@ -112,7 +120,7 @@ def test_levels_begin_with_easy_tasks_alone():
 def test_a_level_opens_when_the_one_before_succeeds_and_earlier_ones_stay_among_it():
     sampler = sampler_of("levels", window=8, threshold=0.75, earlier=0.25)
     play(sampler, 4, lambda _: (True, True))
-    assert sampler.facts()["curriculum/level"] == 1.0
+    assert sampler.sampling_metrics()["curriculum/level"] == 1.0
     came = play(sampler, 200, lambda _: (True, False), first=4)
     shares = Counter(task.difficulty for task in came.elements())
     assert shares["hard"] == 0
@@ -122,7 +130,7 @@ def test_a_level_opens_when_the_one_before_succeeds_and_earlier_ones_stay_among_
 def test_a_level_that_is_not_full_of_episodes_does_not_open_the_next():
     sampler = sampler_of("levels", window=8, threshold=0.75)
     play(sampler, 3, lambda _: (True, True))
-    assert sampler.facts()["curriculum/level"] == 0.0
+    assert sampler.sampling_metrics()["curriculum/level"] == 0.0
 
 
 def test_tasks_of_an_unknown_difficulty_come_last():

@@ -58,7 +58,7 @@ def test_one_that_was_loaded_goes_on_as_if_it_had_never_stopped(kind):
             into = loaded.moments(other)
             for name, moment in optimizer.moments(weight).items():
                 into[name].copy_(moment)
-            loaded.load(other, into)
+            loaded.load_moments(other, into)
     loaded.updates = optimizer.updates
     assert loaded.updates == 3
     expected, found = play(weights, optimizer, range(3, 6)), play(others, loaded, range(3, 6))
@@ -90,7 +90,7 @@ def test_eight_bits_take_the_memory_that_is_foreseen(tmp_path):
     folder = small_model(tmp_path / "model", hidden=64)
     config = run_config(learner={"optimizer": {"moments": "8bit"}})
     learner = Learner(folder, config.learner_settings, "cpu")
-    learner.begin(config.learner.optimizer, 10)
+    learner.begin_stage(config.learner.optimizer, 10)
     learner.update(learner.annotate(small_batch()))
     kept = 0
     for state in learner.optimizer.adam.wrapped.state.values():
@@ -108,13 +108,13 @@ def test_eight_bits_of_shards_are_saved_and_loaded_as_shards(tmp_path):
     settings = {"optimizer": {"moments": "8bit"}, "sharding": "fsdp2", "workers": 2}
     with one_of(2):
         learner = Learner(folder, run_config(learner=settings).learner_settings, "cpu", 0, 2)
-        learner.begin(learner.settings.learner.optimizer, 10)
+        learner.begin_stage(learner.settings.learner.optimizer, 10)
         learner.update(learner.annotate(small_batch()))
         optimizer = learner.optimizer
         states = optimizer.adam.wrapped.state.values()
         assert any(hasattr(state["exp_avg"].to_local(), "codes") for state in states)
         moments = optimizer.moments()
-        optimizer.load(moments)
+        optimizer.load_moments(moments)
         for name, moment in optimizer.moments().items():
             assert moment.shape == optimizer.parameters[name.partition(".")[2]].shape
             torch.testing.assert_close(moment.to_local(), moments[name].to_local(), rtol=1e-6, atol=0)

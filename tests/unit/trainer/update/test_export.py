@@ -26,7 +26,7 @@ def tensors(folder):
 
 def exported(source, target, **learner):
     trained = Learner(source, run_config(learner=learner).learner_settings, "cpu")
-    trained.begin(trained.settings.learner.optimizer, 2)
+    trained.begin_stage(trained.settings.learner.optimizer, 2)
     trained.update(small_batch())
     trained.export(target)
     return trained

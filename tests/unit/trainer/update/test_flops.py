@@ -44,7 +44,7 @@ def test_a_peak_is_measured_where_none_is_known():
 
 def test_an_update_tells_its_speed_and_its_share_of_the_peak(folder):
     learner = Learner(folder, run_config().learner_settings, "cpu")
-    learner.begin(learner.settings.learner.optimizer, 2)
+    learner.begin_stage(learner.settings.learner.optimizer, 2)
     metrics = learner.update(learner.annotate(small_batch()))
     tokens = sum(len(sample) for sample in small_batch().samples)
     assert metrics["throughput/update_tokens_per_s"] * metrics["time/update"] == pytest.approx(

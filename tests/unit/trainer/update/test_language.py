@@ -22,7 +22,7 @@ def folder(tmp_path):
 def learned(folder, steps=2, **learner):
     config = run_config(learner=learner)
     trained = Learner(folder, config.learner_settings, "cpu")
-    trained.begin(config.learner.optimizer, 10)
+    trained.begin_stage(config.learner.optimizer, 10)
     metrics = [trained.update(trained.annotate(small_batch(step))) for step in range(steps)]
     return trained, metrics
 

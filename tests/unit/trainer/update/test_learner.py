@@ -25,7 +25,7 @@ def folder(tmp_path):
 def learner_on(folder, steps=10, **branches):
     config = run_config(**branches)
     learner = Learner(folder, config.learner_settings, "cpu")
-    learner.begin(config.learner.optimizer, steps)
+    learner.begin_stage(config.learner.optimizer, steps)
     return learner
 
 
@@ -135,7 +135,7 @@ def test_the_reference_is_the_model_as_its_stage_began(folder, lora):
     for before, after in zip(first.samples, second.samples, strict=True):
         assert np.array_equal(before.ref_logprobs_T, after.ref_logprobs_T)
         assert not np.array_equal(after.old_logprobs_T, after.ref_logprobs_T)
-    learner.begin(OptimizerConfig(), 5)
+    learner.begin_stage(OptimizerConfig(), 5)
     third = learner.annotate(batch)
     for before, after in zip(second.samples, third.samples, strict=True):
         assert np.array_equal(before.old_logprobs_T, after.ref_logprobs_T)

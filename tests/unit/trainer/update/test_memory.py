@@ -39,7 +39,7 @@ def a_learner(folder, world, **settings):
         algorithm={"kl": {"place": "loss"}},
     )
     learner = Learner(folder, config.learner_settings, "cpu", 0, world)
-    learner.begin(config.learner.optimizer, 10)
+    learner.begin_stage(config.learner.optimizer, 10)
     return learner
 
 

@@ -44,7 +44,7 @@ def learner_of(folder, temperature, epochs=2, **algorithm):
     settings = {"rollout": {"sampling": {"temperature": temperature}}, "algorithm": algorithm}
     config = run_config(learner={"epochs": epochs}, **settings)
     learner = Learner(folder, config.learner_settings, "cpu")
-    learner.begin(config.learner.optimizer, 10)
+    learner.begin_stage(config.learner.optimizer, 10)
     return learner
 
 

@@ -13,7 +13,7 @@ def outcome(errands: CleanupProcesses) -> None:
 
 
 def _hear(errands: CleanupProcesses, pid: int, code: int) -> None:
-    errands.ended(pid, code)
+    errands.process_ended(pid, code)
 
 
 def test_the_launcher_hears_what_is_left() -> None:
@@ -48,4 +48,4 @@ def test_a_descriptor_that_is_handed_over_is_the_childs_alone_when_it_begins() -
 
 
 def test_other_children_are_no_errands() -> None:
-    assert CleanupProcesses().ended(12345, 0) is False
+    assert CleanupProcesses().process_ended(12345, 0) is False

@@ -15,14 +15,14 @@ class CountingGame(GameWorld):
 
     PARAMS = ("from",)
 
-    def instructions(self):
+    def system_prompt(self):
         return "Say more or stop."
 
-    def open(self):
+    def open_game(self):
         self.count = self.context.params.get("from", 0)
         return GameTurn(f"Reach {self.task['target']}.", actions=("more", "stop"))
 
-    def play(self, action, timeout_s):
+    def play_action(self, action, timeout_s):
         if action not in ("more", "stop"):
             return GameTurn(f"I do not know {action!r}.", score=self.turn.score)
         self.count += action == "more"
