@@ -78,8 +78,8 @@ async def test_runs_that_play_the_same_episodes_meet_the_same_waits() -> None:
 def test_a_step_lasts_from_the_end_of_the_one_before(tmp_path: Path) -> None:
     times = iter([10.0, 20.0, 23.0, 24.0, 27.5])
     tracker = JsonlTracker(tmp_path / "metrics.jsonl", lambda: next(times))
-    tracker.log(0, {"loss/imitate": 1.0})
-    tracker.log(1, {"time/take": 1.0, "time/annotate": 0.5, "time/update": 2.0, "time/publish": 0.25})
+    tracker.log(0, {"loss/sft": 1.0})
+    tracker.log(1, {"time/take": 1.0, "time/annotate": 0.5, "time/update": 2.0, "time/sync": 0.25})
     tracker.log(2, {"time/take": 2.0, "failures/sandbox": 2.0})
     tracker.log(2, {"evaluation/success": 0.5})
     tracker.log(3, {"time/take": 3.0, "failures/sandbox": 1.0})

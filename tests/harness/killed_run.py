@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.harness.family import Family
+from trainer.batches.journal import journal_file
 
 __all__ = ["COMMANDS", "ROOT", "Hit", "KilledRun", "Ledger", "RunPlan", "ledger", "train_command"]
 
@@ -189,7 +190,7 @@ def ledger(run: KilledRun) -> Ledger:
     """By the run's own journal, and the file beside it."""
     lines = run.lines("consumed.jsonl")
     ids = [each for line in lines for each in line["trajectories"]]
-    events = _events(run.folder / "experience.sqlite")
+    events = _events(journal_file(run.folder))
     issued = [event["spec"]["index"] for event in events if event["kind"] == "issued"]
     ended = [event["index"] for event in events if event["kind"] == "ended"]
     ready = {event["index"] for event in events if event["kind"] == "ended" and event["fate"] == "ready"}

@@ -60,7 +60,7 @@ def metrics_of(step):
         "time/take": 3.0,
         "time/annotate": 0.5,
         "time/update": 1.0,
-        "time/publish": 0.2,
+        "time/sync": 0.2,
         "time/sampling": 2.0,
         "time/sandbox": 1.0,
     }
@@ -129,7 +129,7 @@ def write_run(folder, *, steps=30, warm=10, groups=12):
     (folder / "run.json").write_text(json.dumps(config.model_dump(mode="json")))
     tracker = JsonlTracker(folder / "metrics.jsonl")
     for step in range(warm):
-        tracker.log(step, {"loss/imitate": 2 / (step + 1), "time/take": 0.1, "time/update": 0.4})
+        tracker.log(step, {"loss/sft": 2 / (step + 1), "time/take": 0.1, "time/update": 0.4})
     for step in range(steps):
         tracker.log(warm + step, metrics_of(step))
     tracker.close()

@@ -31,6 +31,14 @@ CREATE TABLE IF NOT EXISTS payloads (group_index INTEGER PRIMARY KEY, body BLOB 
 CREATE TABLE IF NOT EXISTS exports (name TEXT PRIMARY KEY, step INTEGER NOT NULL, bytes INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS engines (only INTEGER PRIMARY KEY CHECK (only = 0), version INTEGER);
 """
+_FILE, _FORMER_FILE = "batches.sqlite", "experience.sqlite"
+
+
+def journal_file(folder: Path) -> Path:
+    """Return the journal's file in a run's folder; a run of an earlier version keeps its former one."""
+    # A rename of it would not be atomic: SQLite may have left a write-ahead log beside the file.
+    former = folder / _FORMER_FILE
+    return former if former.exists() else folder / _FILE
 
 
 class BatchJournal:

@@ -32,6 +32,7 @@ from .exports import Exports
 from .group_cache import GroupCache
 from .group_source import GroupSettings, JournaledGroupSource, Selection
 from .held_out import HeldOut
+from .journal import journal_file
 from .ledger import Ledger
 from .listing import list_run
 from .waiting import ProgressWaiter
@@ -54,7 +55,7 @@ class BatchProducer:
         self._settings = settings
         self._folder = folder
         self._parts = parts
-        self._journal = parts.journal(folder / "experience.sqlite")
+        self._journal = parts.journal(journal_file(folder))
         self._slots = Slots(rollout.concurrency)
         self._attempts = Attempts(parts.player, rollout, self._slots, parts.watch, parts.sleep)
         self._collector = Collector(self._attempts, rollout, self._slots, parts.sleep)

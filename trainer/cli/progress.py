@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _REMEMBERED = 24
 _QUIET_S = 10.0
 """Least seconds between lines when there is no terminal, and while the run starts."""
-_PHASES = ("take", "annotate", "update", "publish")
+_PHASES = ("take", "annotate", "update", "sync")
 _POLL_S = 0.5
 _FOR_OTHERS = ("try: ", "starting; ")
 """Lines of the service's log that matter only when the service was started by hand."""
@@ -175,8 +175,8 @@ class RunProgress:
             parts.append(f"reward {metrics['reward/mean']:.2f} {sparkline(self._rewards)}")
         if "success/mean" in metrics:
             parts.append(f"success {percent(metrics['success/mean'])}")
-        if "loss/imitate" in metrics:
-            parts.append(f"loss {metrics['loss/imitate']:.3f}")
+        if "loss/sft" in metrics:
+            parts.append(f"loss {metrics['loss/sft']:.3f}")
         if metrics.get("staleness/max"):
             parts.append(f"stale {metrics.get('staleness/mean', 0.0):.1f}")
         failures = sum(value for name, value in metrics.items() if name.startswith("failures/"))

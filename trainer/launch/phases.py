@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-_PHASES = ("take", "annotate", "update", "publish", "evaluate")
+_PHASES = ("take", "annotate", "update", "sync", "evaluate")
 """Sequential phases of the loop; other times in the metrics are means over concurrent episodes."""
 
 

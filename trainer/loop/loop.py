@@ -170,7 +170,7 @@ class TrainingLoop:
             metrics = self.learner.update(batch)
         with clock.phase("checkpoint"):  # the checkpoint of an earlier step, written in the meantime
             self.recorder.settle()
-        with clock.phase("publish"):
+        with clock.phase("sync"):
             sync = self._sync_weights(step + 1, stage, batch)
         speed = step_throughput(self.settings, batch, sum(clock.seconds.values()), self.workers)
         self.recorder.record(step, {**batch.facts, **metrics, **sync, **speed, **clock.seconds})

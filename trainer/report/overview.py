@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _LAST = 10
-_PHASES = ("time/take", "time/annotate", "time/update", "time/publish")
+_PHASES = ("time/take", "time/annotate", "time/update", "time/sync")
 
 
 def about(run: RunData) -> str:

@@ -97,7 +97,7 @@ SECTIONS: Mapping[str, tuple[Plot, ...]] = {
     "Time": (
         Plot(
             "Seconds of a step",
-            tuple(f"time/{name}" for name in ("take", "annotate", "update", "publish")),
+            tuple(f"time/{name}" for name in ("take", "annotate", "update", "sync")),
             "stacked",
             unit="seconds",
         ),
@@ -122,7 +122,7 @@ SECTIONS: Mapping[str, tuple[Plot, ...]] = {
 }
 
 
-WARM_START = Plot("Loss", ("loss/imitate",), unit="nats", note="Negative log-likelihood of a token.")
+WARM_START = Plot("Loss", ("loss/sft",), unit="nats", note="Negative log-likelihood of a token.")
 """Sections over steps of the warm start; all others are over steps of reinforcement learning."""
 
 

@@ -69,7 +69,7 @@ def read_run_data(folder: Path) -> RunData:
 def _first_step(config: RunConfig | None, metrics: Mapping[int, Mapping[str, float]]) -> int:
     """Return the step at which reinforcement learning begins, as counted in the file of metrics."""
     if config is None:
-        return max((step + 1 for step, values in metrics.items() if "loss/imitate" in values), default=0)
+        return max((step + 1 for step, values in metrics.items() if "loss/sft" in values), default=0)
     return config.warm_start.steps if config.warm_start is not None else 0
 
 

@@ -100,7 +100,7 @@ def time_spent(steps: Iterable[Mapping[str, float]]) -> Figure | None:
     metrics = tuple(steps)
     totals = {
         name: sum(values.get(f"time/{name}", 0.0) for values in metrics)
-        for name in ("annotate", "update", "publish", "evaluate")
+        for name in ("annotate", "update", "sync", "evaluate")
     }
     parts = {"sampling": 0.0, "sandbox": 0.0, "waiting": 0.0}
     for values in metrics:

@@ -8,6 +8,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+_PRESENT = {"loss/imitate": "loss/sft", "time/publish": "time/sync"}
+"""Present names of metrics that earlier versions wrote."""
+
 
 class JsonlTracker:
     """Append ``{"step": ..., "time": unix seconds, "metrics": {...}}``; values that are not finite become
@@ -45,12 +48,13 @@ def read_metrics(file: Path) -> dict[int, dict[str, float]]:
 
 def parsed_line(text: str) -> tuple[int, dict[str, float]] | None:
     """Return step and metrics of a line, with nulls as nan and its time as ``clock``; None for a truncated
-    line.
+    line. Metrics that an earlier version wrote get their present names.
     """
     try:
         line = json.loads(text)
         metrics = {
-            name: math.nan if value is None else float(value) for name, value in line["metrics"].items()
+            _PRESENT.get(name, name): math.nan if value is None else float(value)
+            for name, value in line["metrics"].items()
         }
         return int(line["step"]), {**metrics, "clock": float(line["time"])}
     except (ValueError, TypeError, KeyError, AttributeError):

@@ -54,7 +54,7 @@ def test_questions_and_answers_become_a_model_that_was_fine_tuned_on_them(tmp_pa
     trainer(tmp_path, "demonstrations", "questions.jsonl")
     few = ["warm_start.steps=2", "tracking.progress=false", in_process_boxes(tomllib.loads(text))]
     trainer(tmp_path, "sft", "RUN.toml", *few)
-    assert any("loss/imitate" in line for line in metrics(tmp_path, "questions"))
+    assert any("loss/sft" in line for line in metrics(tmp_path, "questions"))
 
 
 def test_the_shortest_run_file_trains(tmp_path):

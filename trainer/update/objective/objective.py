@@ -78,7 +78,7 @@ def sft_loss(inputs: LossInputs, weights_BT: Tensor) -> ObjectiveOutput:
     sums = {"tokens": counted_BT.float().sum()}
     if inputs.entropy_BT is not None:
         sums["policy/entropy"] = _counted(inputs.entropy_BT, counted_BT)
-    return ObjectiveOutput(loss, {"loss/imitate": loss.detach()}, sums)
+    return ObjectiveOutput(loss, {"loss/sft": loss.detach()}, sums)
 
 
 def reported(losses: Mapping[str, float], sums: Mapping[str, float], updates: int) -> dict[str, float]:

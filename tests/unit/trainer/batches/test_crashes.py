@@ -10,7 +10,7 @@ import pytest
 
 from tests.fakes.batches import FakePlayer, batch_producer, failure, run_config, trajectory
 from trainer.batches.events import Assembled, Ended, GroupFate, Issued
-from trainer.batches.journal import BatchJournal
+from trainer.batches.journal import BatchJournal, journal_file
 
 STEPS = 8
 EVERY = 3
@@ -170,7 +170,7 @@ def audit(config, folder, learner, staleness):
     assert [line["step"] for line in lines] == list(range(len(lines)))
     fresh = [each for line in lines for each in line["trajectories"]]
     assert len(set(fresh)) == len(fresh)
-    journal = BatchJournal(folder / "experience.sqlite")
+    journal = BatchJournal(journal_file(folder))
     _, *events = journal.events()
     journal.close()
     issued = [event.spec.index for event in events if isinstance(event, Issued)]

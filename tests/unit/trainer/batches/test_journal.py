@@ -11,7 +11,7 @@ import pytest
 
 from tests.fakes.batches import broken, failure, trajectory
 from trainer.batches.events import Assembled, Ended, GroupFate, Issued, TasksListed
-from trainer.batches.journal import BatchJournal
+from trainer.batches.journal import BatchJournal, journal_file
 from trainer.batches.payloads import group_from_json, group_from_payload, group_to_json, group_to_payload
 from trainer.errors import CheckpointError
 from trainer.types import GroupSpec, Segment, TaskRef, TrajectoryGroup
@@ -125,3 +125,9 @@ def test_what_was_never_closed_is_there_too(tmp_path):
     killed.append(EVENTS[0])
     assert list(BatchJournal(tmp_path / "journal.sqlite").events()) == [EVENTS[0]]
     killed.close()
+
+
+def test_a_run_of_an_earlier_version_keeps_the_file_of_its_journal(tmp_path):
+    assert journal_file(tmp_path).name == "batches.sqlite"
+    BatchJournal(tmp_path / "experience.sqlite").close()
+    assert journal_file(tmp_path).name == "experience.sqlite"

@@ -27,7 +27,7 @@ def step_metrics(reward):
         "time/take": 6.0,
         "time/annotate": 0.001,
         "time/update": 3.0,
-        "time/publish": 1.0,
+        "time/sync": 1.0,
     }
 
 
@@ -42,7 +42,7 @@ def played(steps, *, terminal, every_s=30.0):
     return console.file.getvalue()
 
 
-WARM = [(step, {"loss/imitate": 2.5, "time/update": 1.0}) for step in range(2)]
+WARM = [(step, {"loss/sft": 2.5, "time/update": 1.0}) for step in range(2)]
 LEARNING = [(step, step_metrics((step - 1) / 10)) for step in range(2, 6)]
 
 
@@ -60,7 +60,7 @@ def test_a_step_is_told_with_reward_success_staleness_failures_and_time():
     assert "success 20%" in line
     assert "stale 0.5" in line
     assert "failures 2" in line
-    assert "take 60% update 30% publish 10%" in line
+    assert "take 60% update 30% sync 10%" in line
     assert "annotate" not in line
 
 

@@ -265,5 +265,5 @@ def test_every_phase_is_timed_and_an_evaluation_is_one():
         journal,
         journal,
     ).run()
-    steps = [f"time/{phase}" for phase in ("annotate", "checkpoint", "publish", "take", "update")]
+    steps = [f"time/{phase}" for phase in ("annotate", "checkpoint", "sync", "take", "update")]
     assert journal.timed == [["time/evaluate"], steps, ["time/evaluate"]]

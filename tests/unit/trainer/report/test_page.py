@@ -97,7 +97,7 @@ def test_the_time_of_waiting_is_divided_as_the_episodes_seconds_are(page):
     (bar,) = next(figure for figure in figures if figure["title"] == "Where the time went")["data"]
     seconds = dict(zip(bar["y"], bar["x"], strict=True))
     assert seconds == pytest.approx(
-        {"sampling": 60, "sandbox": 30, "waiting": 1, "annotate": 15, "update": 34, "publish": 6}
+        {"sampling": 60, "sandbox": 30, "waiting": 1, "annotate": 15, "update": 34, "sync": 6}
     )
 
 
@@ -173,7 +173,7 @@ def test_what_a_model_wrote_cannot_leave_its_place(folder):
 
 
 def test_a_run_that_has_just_begun_has_a_report(tmp_path):
-    (tmp_path / "metrics.jsonl").write_text('{"step": 0, "time": 1.0, "metrics": {"loss/imitate": 2.0}}\n')
+    (tmp_path / "metrics.jsonl").write_text('{"step": 0, "time": 1.0, "metrics": {"loss/sft": 2.0}}\n')
     page = Page(write_report(tmp_path).read_text(encoding="utf-8"))
     assert (page.text["h2"][0], page.text["figcaption"]) == ("Warm start", ["Loss"])
     assert json.loads(page.by_id["episodes-data"]) == []

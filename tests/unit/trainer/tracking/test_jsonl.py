@@ -59,3 +59,9 @@ def test_a_torn_last_line_costs_only_itself(tmp_path):
 
 def test_no_file_is_no_metrics(tmp_path):
     assert read_metrics(tmp_path / "metrics.jsonl") == {}
+
+
+def test_metrics_of_an_earlier_version_are_read_under_their_present_names(tmp_path):
+    line = '{"step": 0, "time": 1.0, "metrics": {"loss/imitate": 2.0, "time/publish": 0.5}}'
+    (tmp_path / "metrics.jsonl").write_text(f"{line}\n")
+    assert read_metrics(tmp_path / "metrics.jsonl") == {0: {"loss/sft": 2.0, "time/sync": 0.5, "clock": 1.0}}

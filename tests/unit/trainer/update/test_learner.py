@@ -91,7 +91,7 @@ def test_fine_tuning_lowers_its_loss(folder):
         for sample in batch.samples
     ]
     batch = replace(batch, samples=tuple(ones))
-    losses = [metrics["loss/imitate"] for metrics in steps_of(learner, *[batch] * 5)]
+    losses = [metrics["loss/sft"] for metrics in steps_of(learner, *[batch] * 5)]
     assert losses == sorted(losses, reverse=True)
     assert losses[-1] < losses[0] - 1.0
 
@@ -270,6 +270,16 @@ def test_random_states_of_all_kinds_go_on_too(folder, tmp_path):
     drawn = [(random.random(), np.random.random(), torch.rand(1).item()) for _ in range(2)]
     learner.load(tmp_path / "checkpoint")
     assert [(random.random(), np.random.random(), torch.rand(1).item()) for _ in range(2)] == drawn
+
+
+def test_a_checkpoint_with_a_former_name_of_a_setting_is_loaded(folder, tmp_path):
+    learner = learner_on(folder, learner={"optimizer": {"schedule": "linear", "final_share": 0.25}})
+    learner.save(tmp_path).result()
+    (note,) = [file for file in tmp_path.glob("*.json") if "final_share" in file.read_text()]
+    note.write_text(note.read_text().replace('"final_share"', '"least"'))
+    again = learner_on(folder)
+    again.load(tmp_path)
+    assert again.optimizer.config.final_share == 0.25
 
 
 def test_a_checkpoint_of_another_model_is_refused(folder, tmp_path):

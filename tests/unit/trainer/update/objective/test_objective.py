@@ -115,7 +115,7 @@ def test_the_loss_of_fine_tuning_is_the_negative_log_likelihood_weighed_by_advan
     rows = inputs([[-1.0, -3.0, -50.0]], advantages=[[1.0, 2.0, 1.0]], mask=[[1, 1, 0]])
     found = sft_loss(rows, halves(rows))
     assert found.loss.item() == pytest.approx((1 + 6) / 2)
-    assert found.losses["loss/imitate"].item() == pytest.approx(3.5)
+    assert found.losses["loss/sft"].item() == pytest.approx(3.5)
     assert found.sums["tokens"].item() == 2
 
 
