@@ -4,6 +4,7 @@
     read_settings     validate a file and overrides; raises SettingsError
     read_stored       validate what a program stored as JSON; raises SettingsError
     Removed           in a root's ``former_names``: a setting that has no effect any more
+    FormerValues      in a root's ``former_names``: values of a setting that were renamed
     settings_of       list every setting with its type, default and meaning
     to_toml           write a tree that read_settings reads back
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 from .branch import Branch, Count, InputFile, NonNegative, Positive, Seconds, Share
 from .catalogue import Setting, settings_of
 from .errors import SettingsError
-from .former import FormerNames, Removed
+from .former import FormerNames, FormerValues, Removed
 from .reading import read_settings, read_stored
 from .writing import to_toml
 
@@ -23,6 +24,7 @@ __all__ = [
     "Branch",
     "Count",
     "FormerNames",
+    "FormerValues",
     "InputFile",
     "NonNegative",
     "Positive",

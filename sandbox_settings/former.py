@@ -1,4 +1,4 @@
-"""Accept settings under their former names for one version, with a warning that gives the present name."""
+"""Accept former names and values of settings for one version, with a warning that gives the present one."""
 
 from __future__ import annotations
 
@@ -23,8 +23,19 @@ class Removed:
     """What to do in its place."""
 
 
-FormerNames: TypeAlias = Mapping[str, str | Removed]
-"""Former names with dots, from the root, and what became of each: its present name, or ``Removed``."""
+@dataclass(frozen=True, slots=True)
+class FormerValues:
+    """Values of a setting that were renamed."""
+
+    present: Mapping[str, str]
+    """Present value of each former one."""
+
+
+FormerNames: TypeAlias = Mapping[str, str | Removed | FormerValues]
+"""Former names with dots, from the root, and what became of each: its present name, or ``Removed``.
+
+A name that has ``FormerValues`` is a present one.
+"""
 
 
 def rename_settings(tree: Tree, former: FormerNames, source: str = "") -> None:
@@ -36,6 +47,9 @@ def rename_settings(tree: Tree, former: FormerNames, source: str = "") -> None:
     for name, present in former.items():
         value = _take(tree, name.split("."))
         if value is _MISSING:
+            continue
+        if isinstance(present, FormerValues):
+            _put(tree, name.split("."), present_value(name, value, former, source), name)
             continue
         if source:
             logger.warning("%s", _sentence(source, name, present))
@@ -49,10 +63,30 @@ def present_key(key: str, former: FormerNames) -> str | None:
     The key may lie within a group that was renamed or removed. A warning is logged.
     """
     for name, present in former.items():
+        if isinstance(present, FormerValues):
+            continue
         if key == name or key.startswith(f"{name}."):
             logger.warning("%s", _sentence(f"override {key}", name, present))
             return None if isinstance(present, Removed) else present + key.removeprefix(name)
     return key
+
+
+def present_value(key: str, value: object, former: FormerNames, source: str = "") -> object:
+    """Return the present value of a setting that may have been renamed; ``source`` is as above."""
+    renamed = former.get(key)
+    if not isinstance(renamed, FormerValues) or not isinstance(value, str) or value not in renamed.present:
+        return value
+    present = renamed.present[value]
+    if source:
+        logger.warning(
+            "%s: %s=%s is now %s=%s; the next version does not accept the former value",
+            source,
+            key,
+            value,
+            key,
+            present,
+        )
+    return present
 
 
 def _sentence(source: str, name: str, present: str | Removed) -> str:

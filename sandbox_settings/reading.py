@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from .branch import FOLDER, Branch
 from .errors import SettingsError
-from .former import FormerNames, Tree, present_key, rename_settings
+from .former import FormerNames, Tree, present_key, present_value, rename_settings
 from .mistakes import mistakes
 
 _EXTENDS = "extends"
@@ -119,7 +119,7 @@ def _apply(tree: Tree, override: str, example: str, former: FormerNames) -> None
         if not isinstance(below, dict):
             raise SettingsError(f"{override!r}: {name} is a value, not a group of settings")
         branch = below
-    branch[names[-1]] = _value(text)
+    branch[names[-1]] = present_value(present, _value(text), former, f"override {key}")
 
 
 def _value(text: str) -> object:

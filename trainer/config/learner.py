@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from sandbox_settings import Branch, Count, NonNegative, Positive, Seconds, Share
+from sandbox_settings import Branch, Count, FormerNames, NonNegative, Positive, Seconds, Share
 
 from .model import LoraConfig
 
@@ -20,7 +20,7 @@ class OptimizerConfig(Branch):
     weight_decay: NonNegative = 0.0
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     warmup_steps: Count = 0
-    least: Share = 0.1
+    final_share: Share = 0.1
     """Final learning rate of linear and cosine, as a share of the initial one."""
     clip_norm: NonNegative = 1.0
     """Greatest norm of the gradient; 0 does not clip."""
@@ -28,6 +28,9 @@ class OptimizerConfig(Branch):
     """Precision of Adam's two moments. 8bit needs the extra ``gpu``, and takes 2 bytes a weight in place of
     8.
     """
+
+    # Checkpoints keep these settings by themselves.
+    former_names: ClassVar[FormerNames] = {"least": "final_share"}
 
 
 class LearnerConfig(Branch):

@@ -109,8 +109,8 @@ class RolloutConfig(Branch):
     """Assistant turns per episode, where the environment allows more."""
     max_context_tokens: Positive | None = None
     """Tokens of a conversation; the model's context by default."""
-    when_full: Literal["stop", "forget"] = "stop"
-    """stop: a full context ends the episode. forget: the oldest exchanges are dropped and a new segment
+    when_full: Literal["stop", "drop_oldest"] = "stop"
+    """stop: a full context ends the episode. drop_oldest: the oldest exchanges are dropped and a new segment
     begins.
     """
     cut_turns: Literal["act", "stop"] = "act"

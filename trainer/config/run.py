@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from sandbox_settings import Branch, Count, FormerNames, Removed
+from sandbox_settings import Branch, Count, FormerNames, FormerValues, Removed
 
 from .agent import AgentConfig
 from .algorithm import AlgorithmConfig
@@ -64,6 +64,9 @@ class RunConfig(Branch):
 
     former_names: ClassVar[FormerNames] = {
         "sync.medium": "sync.transport",
+        "learner.optimizer.least": "learner.optimizer.final_share",
+        "warm_start.optimizer.least": "warm_start.optimizer.final_share",
+        "rollout.when_full": FormerValues({"forget": "drop_oldest"}),
         "warm_start.spoilt": Removed(
             "set warm_start.demonstrations to a file of corrupted demonstrations, such as the demo's "
             "deploy/runs/data/arithmetic_easy_corrupted.jsonl"

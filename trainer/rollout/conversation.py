@@ -30,7 +30,7 @@ class Conversation:
         chat: ChatTokenizer,
         context_tokens: int,
         *,
-        forgets: bool = False,
+        drops_oldest: bool = False,
         least_room: int = 1,
         checks: Callable[[int], bool] = lambda _: True,
     ) -> None:
@@ -38,7 +38,7 @@ class Conversation:
         self._checks = checks
         self._chat = chat
         self._context = context_tokens
-        self._forgets = forgets
+        self._drops_oldest = drops_oldest
         self._least_room = least_room
         self._head: list[Message] = []
         self._exchanges: list[list[Message]] = []
@@ -71,8 +71,8 @@ class Conversation:
 
     def room(self) -> int:
         """Return the tokens that the next turn may have; 0 if there are fewer than a turn needs."""
-        if self._left() < self._least_room and self._forgets:
-            self._forget()
+        if self._left() < self._least_room and self._drops_oldest:
+            self._drop_oldest()
         return self._left() if self._left() >= self._least_room else 0
 
     def add_turn(self, generation: Generation, sampling_s: float = 0.0) -> Message:
@@ -135,7 +135,7 @@ class Conversation:
         history = [message for exchange in exchanges for message in exchange]
         return self._chat.opening([*self._head, *history], self._tools)
 
-    def _forget(self) -> None:
+    def _drop_oldest(self) -> None:
         """Drop the oldest exchanges until half of the context is free, and at least enough for a turn.
 
         Half, so that a long episode does not begin a segment with every turn. If nothing leaves enough room,

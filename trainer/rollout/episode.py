@@ -138,7 +138,7 @@ class _Played:
         self._conversation = Conversation(
             player.chat,
             player.context_tokens,
-            forgets=player.config.when_full == "forget",
+            drops_oldest=player.config.when_full == "drop_oldest",
             least_room=min(_LEAST_TURN, sampling.max_turn_tokens),
             checks=self._checks_drift,
         )

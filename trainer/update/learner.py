@@ -6,6 +6,7 @@ result. Every rank has the metadata of all samples of a batch, and needs the tok
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from sandbox_settings import read_stored
 from trainer.config import OptimizerConfig
 from trainer.types import Batch, Objective
 
@@ -235,7 +237,7 @@ class Learner:
     def load(self, folder: Path) -> None:
         """Resume from a folder, regardless of how many ranks wrote it; collective. Raises CheckpointError."""
         note = read_note(folder)
-        self.begin_stage(OptimizerConfig.model_validate(note.optimizer), note.steps)
+        self.begin_stage(read_stored(OptimizerConfig, json.dumps(note.optimizer)), note.steps)
         optimizer, tensors = self._ready(), self._tensors()
         read_tensors(folder, tensors, note.shapes)
         optimizer.load_moments({name.removeprefix(_MOMENT): value for name, value in tensors.items()})

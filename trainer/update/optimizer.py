@@ -35,7 +35,7 @@ def rate_factor(config: OptimizerConfig, step: int, steps: int) -> float:
         return 1.0
     progress = min(1.0, (step - config.warmup_steps) / max(1, steps - config.warmup_steps))
     fall = progress if config.schedule == "linear" else (1 - math.cos(math.pi * progress)) / 2
-    return 1.0 - (1.0 - config.least) * fall
+    return 1.0 - (1.0 - config.final_share) * fall
 
 
 class Optimizer:

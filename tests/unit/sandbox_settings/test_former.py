@@ -1,10 +1,18 @@
 import json
 import logging
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import pytest
 
-from sandbox_settings import Branch, FormerNames, Removed, SettingsError, read_settings, read_stored
+from sandbox_settings import (
+    Branch,
+    FormerNames,
+    FormerValues,
+    Removed,
+    SettingsError,
+    read_settings,
+    read_stored,
+)
 
 
 class Kettle(Branch):
@@ -19,6 +27,7 @@ class Kitchen(Branch):
 
     kettle: Kettle = Kettle()
     guests: int = 0
+    tea: Literal["black", "herbal"] = "black"
 
     former_names: ClassVar[FormerNames] = {
         "kettle.power": "kettle.watts",
@@ -26,6 +35,7 @@ class Kitchen(Branch):
         "pot": "kettle",
         "visitors": "guests",
         "kettle.whistle": Removed("listen to the water"),
+        "tea": FormerValues({"camomile": "herbal"}),
     }
 
 
@@ -100,6 +110,23 @@ def test_a_stored_configuration_of_an_earlier_version_is_read_silently(warnings)
     assert read_stored(Kitchen, json.dumps(stored)) == Kitchen(guests=3, kettle=Kettle(litres=2.0))
     assert read_stored(Kitchen, json.dumps({"kettle": {"whistle": True, "power": 3}})).kettle.watts == 3
     assert read_stored(Kitchen, Kitchen(guests=4).model_dump_json()) == Kitchen(guests=4)
+    assert warnings() == []
+
+
+def test_a_former_value_is_replaced_and_the_log_gives_the_present_one(tmp_path, warnings):
+    file = tmp_path / "kitchen.toml"
+    file.write_text('tea = "camomile"\n')
+    assert read(file=file) == read("tea=camomile") == Kitchen(tea="herbal")
+    assert read_stored(Kitchen, '{"tea": "camomile"}') == Kitchen(tea="herbal")
+    text = "tea=camomile is now tea=herbal; the next version does not accept the former value"
+    assert warnings() == [f"{file}: {text}", f"override tea: {text}"]
+
+
+def test_present_and_wrong_values_of_such_a_setting_are_left_to_validation(warnings):
+    assert read("tea=herbal") == Kitchen(tea="herbal")
+    for wrong in ("tea=mate", "tea=3"):
+        with pytest.raises(SettingsError, match="tea"):
+            read(wrong)
     assert warnings() == []
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_settings import Removed, settings_of
+from sandbox_settings import FormerValues, Removed, settings_of
 from trainer.config import RunConfig
 from trainer.config.reading import read_run, read_stored_run
 
@@ -12,7 +12,16 @@ PAGE = Path(__file__).parents[4] / "docs" / "trainer" / "configuration.md"
 SETTINGS = {setting.key for setting in settings_of(RunConfig)}
 
 
-@pytest.mark.parametrize(("former", "present"), RunConfig.former_names.items())
+NAMES = {name: each for name, each in RunConfig.former_names.items() if not isinstance(each, FormerValues)}
+VALUES = [
+    (name, former, present)
+    for name, each in RunConfig.former_names.items()
+    if isinstance(each, FormerValues)
+    for former, present in each.present.items()
+]
+
+
+@pytest.mark.parametrize(("former", "present"), NAMES.items())
 def test_a_former_name_is_documented_beside_the_present_one(former, present):
     (row,) = [line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{former}` |")]
     assert former not in SETTINGS
@@ -21,6 +30,12 @@ def test_a_former_name_is_documented_beside_the_present_one(former, present):
     else:
         assert present in SETTINGS
         assert f"`{present}`" in row
+
+
+@pytest.mark.parametrize(("name", "former", "present"), VALUES)
+def test_a_former_value_is_documented_and_replaced(name, former, present):
+    assert f'| `{name}="{former}"` | `{name}="{present}"` |' in PAGE.read_text()
+    assert read_run(None, [f"{name}={former}"]) == read_run(None, [f"{name}={present}"])
 
 
 def test_a_removed_setting_of_a_run_is_left_out_with_advice(caplog):

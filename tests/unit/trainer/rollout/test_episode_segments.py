@@ -14,7 +14,7 @@ async def test_a_full_context_forgets_the_oldest_exchanges_in_a_new_segment() ->
     service = ToldService([observed(f"answer {number} " + "word " * 20) for number in range(6)])
     lines = [f"```python\nprint({number})\n```" for number in range(6)]
     played = await play(
-        service, *lines, config={"when_full": "forget", "max_context_tokens": 200}, max_turns=6
+        service, *lines, config={"when_full": "drop_oldest", "max_context_tokens": 200}, max_turns=6
     )
     assert played.stop is StopReason.HORIZON
     assert spoken(played) == lines
@@ -59,6 +59,6 @@ async def test_the_same_tools_begin_nothing(told) -> None:
 
 async def test_nothing_is_forgotten_where_nothing_would_be_won() -> None:
     service = ToldService([observed("word " * 300)])
-    played = await play(service, "Hm.", config={"when_full": "forget", "max_context_tokens": 200})
+    played = await play(service, "Hm.", config={"when_full": "drop_oldest", "max_context_tokens": 200})
     assert played.stop is StopReason.CONTEXT_FULL
     assert len(played.segments) == 1

@@ -24,12 +24,12 @@ class Toy(nn.Module):
     ],
 )
 def test_the_rate_warms_up_and_falls(schedule, expected):
-    config = OptimizerConfig(schedule=schedule, warmup_steps=2, least=0.1)
+    config = OptimizerConfig(schedule=schedule, warmup_steps=2, final_share=0.1)
     assert [rate_factor(config, step, 12) for step in (0, 1, 2, 7, 12)] == pytest.approx(expected)
 
 
 def test_the_rate_stays_at_its_least_beyond_the_end():
-    assert rate_factor(OptimizerConfig(schedule="linear", least=0.2), 50, 10) == pytest.approx(0.2)
+    assert rate_factor(OptimizerConfig(schedule="linear", final_share=0.2), 50, 10) == pytest.approx(0.2)
 
 
 def toy_optimizer(gradient=1.0, value_rate=None, **settings):
