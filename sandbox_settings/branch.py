@@ -58,7 +58,7 @@ class Branch(BaseModel):
         return value
 
     def completed(self, given: dict[str, object]) -> dict[str, object]:
-        """What a file says of this group, with what this one sets beside it, if both are of one kind."""
+        """Return a file's settings of this group under its own ones, if both are of one kind."""
         own = {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
         if "kind" in type(self).model_fields:
             own["kind"] = getattr(self, "kind", None)

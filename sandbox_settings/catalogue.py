@@ -75,7 +75,7 @@ def _kind(model: type[BaseModel]) -> str:
 
 
 def _meaning(field: FieldInfo, below: tuple[type[BaseModel], ...]) -> str:
-    """What is said of the setting itself, or else of what it may be."""
+    """Return the description of the setting itself, or else of its type."""
     if field.description is not None:
         return field.description
     if len(below) == 1:

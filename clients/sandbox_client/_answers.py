@@ -45,7 +45,7 @@ class _ForeignProblem(BaseModel):
 
 
 def step_outcome(outcome: OperationResult) -> StepResult | SandboxError:
-    """What one step of a batch came to."""
+    """Return the result of one step of a batch, or its error."""
     if outcome.status < 400:
         try:
             return StepResult.model_validate(outcome.body)

@@ -1,4 +1,4 @@
-"""What an episode knows of itself, whichever client carries it."""
+"""The progress of an episode, for both clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ logger = logging.getLogger("sandbox_client")
 
 
 class Progress:
-    """What an episode knows of itself."""
+    """Progress of an episode: its instance, step index and results."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Progress:
 
     @property
     def info(self) -> JsonObject:
-        """What the environment told at the start."""
+        """Return the information that the environment gave at the start."""
         return self._info
 
     def _created(self, result: CreateInstanceResult) -> None:

@@ -107,7 +107,7 @@ class Wire:
             raise invalid_response(response, detail) from error
 
     def exchange(self, call: ApiCall[ResultT], elapsed_s: float, response: httpx.Response | None) -> Exchange:
-        """What an observer is told about one attempt."""
+        """Return the record of one attempt for an observer."""
         if response is None:
             return Exchange(call.verb, elapsed_s, None, {}, None)
         timing = server_timing(response.headers.get("server-timing", ""))

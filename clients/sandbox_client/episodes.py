@@ -41,7 +41,7 @@ _RELEASE_S = 30.0
 
 
 class Stepper(Protocol):
-    """Who carries an episode's steps: the client, or a batcher in front of it."""
+    """Executes an episode's steps: the client, or a batcher in front of it."""
 
     async def step(
         self,

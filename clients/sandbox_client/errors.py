@@ -1,4 +1,4 @@
-"""What a call can fail with, as exceptions that say whose failure it is.
+"""The exceptions of a call; their classes say whose failure it is.
 
     SandboxError              anything; carries code, failure_class, retryable, request_id, retry_after_s
       RequestError            the request is wrong: mend it
@@ -73,7 +73,7 @@ class Failure:
     instance_id: str | None = None
     """The instance concerned."""
     retry_after_s: float | None = None
-    """Seconds to wait, when the service told."""
+    """Seconds to wait, when the service gave them."""
     errors: tuple[str, ...] = ()
     """Field by field, what does not match the schema."""
 
@@ -107,7 +107,7 @@ class SandboxError(Exception):
 
     @property
     def retry_after_s(self) -> float | None:
-        """Seconds to wait, when the service told."""
+        """Seconds to wait, when the service gave them."""
         return self.failure.retry_after_s
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""How much a client has under way at once, and how long it waits for an answer."""
+"""Limits of a client: concurrent calls, and the time that it waits for an answer."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class CreateInstanceRequest(Request):
 
 
 class Observation(Result):
-    """What the agent sees."""
+    """The messages that the agent sees."""
 
     messages: tuple[Message, ...]
     """Messages to append to the conversation."""
@@ -111,7 +111,7 @@ class StepRequest(Request):
 
 
 class StepResult(Result):
-    """What the step led to, in Gymnasium's terms."""
+    """The result of a step, in Gymnasium's terms."""
 
     instance_id: InstanceId
     """The instance."""

@@ -1,4 +1,4 @@
-"""What the service tells about itself: environments, instances, files, trajectories, statistics."""
+"""Descriptions of the service's state: environments, instances, files, trajectories, statistics."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Split(Result):
 
 
 class Capabilities(Result):
-    """What instances of an environment can do."""
+    """Abilities of an environment's instances."""
 
     fork: bool
     """Live instances can be copied."""

@@ -95,7 +95,7 @@ class ErrorCode(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class ErrorSpec:
-    """What a code means on the wire."""
+    """The meaning of a code on the wire."""
 
     status: int
     failure_class: FailureClass
@@ -200,7 +200,7 @@ class Problem(BaseModel):
     instance: str | None = None
     """The instance concerned, when there is one."""
     retry_after_s: float | None = None
-    """Seconds to wait before a retry, when the service can tell."""
+    """Seconds to wait before a retry, when the service knows."""
     errors: tuple[str, ...] = ()
     """Field by field, what does not match the schema."""
 

@@ -1,4 +1,4 @@
-"""Tools told in plain words, for models and protocols that have no place of their own for them."""
+"""Render tools as text, for models and protocols that have no field for them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ For each call give a JSON object with the function's name and arguments within <
 
 
 def tool_prompt(tools: Iterable[JsonValue]) -> str:
-    """The paragraph of a system prompt that tells tools in OpenAI's form, and how to call one as text.
+    """The paragraph of a system prompt that describes tools in OpenAI's form, and how to call one as text.
 
     The notation is the one that environments read in an assistant's plain content.
     """

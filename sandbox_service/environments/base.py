@@ -41,7 +41,7 @@ class Provisions:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentSpec:
-    """How boxes of an environment are made; the descriptor says what its users see."""
+    """Specification of an environment's boxes; the descriptor is what its users see."""
 
     name: str
     world_module: str
@@ -72,7 +72,7 @@ class EnvironmentSpec:
 
 @dataclass(frozen=True, slots=True)
 class TaskPayload:
-    """What is sent to the box for an instance; ``task`` has no ground truth where agent code runs."""
+    """Data for the box of an instance; ``task`` has no ground truth where agent code runs."""
 
     task: dict[str, JsonValue]
     grading: dict[str, JsonValue]

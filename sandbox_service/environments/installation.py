@@ -38,7 +38,7 @@ runpy.run_module("setup.prepare", run_name="__main__", alter_sys=True)
 """Runs ``setup/prepare.py`` as part of its folder, so that it can import its neighbours relatively."""
 
 
-def install(recipe: Recipe, root: Path, tell: Callable[[str], None], *, force: bool = False) -> Path:
+def install(recipe: Recipe, root: Path, report: Callable[[str], None], *, force: bool = False) -> Path:
     """Return the prepared folder, made if it is missing. Raises ServiceError(SANDBOX_FAILED)."""
     target = recipe.folder(root)
     if target.is_dir() and not force:
@@ -50,7 +50,7 @@ def install(recipe: Recipe, root: Path, tell: Callable[[str], None], *, force: b
             shutil.rmtree(target)
         draft = Path(tempfile.mkdtemp(prefix=f"{recipe.name}-draft-", dir=root))
         try:
-            _fill(recipe, draft, tell)
+            _fill(recipe, draft, report)
             draft.rename(target)
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
@@ -75,40 +75,40 @@ def note_operator_data(name: str, root: Path, data: Path) -> None:
     draft.replace(note)
 
 
-def _fill(recipe: Recipe, draft: Path, tell: Callable[[str], None]) -> None:
+def _fill(recipe: Recipe, draft: Path, report: Callable[[str], None]) -> None:
     packages, data = draft / "packages", draft / "data"
     packages.mkdir()
     data.mkdir()
-    tell(f"{recipe.name}: installing its packages")
-    _install_packages(recipe, packages, tell)
+    report(f"{recipe.name}: installing its packages")
+    _install_packages(recipe, packages, report)
     prepare = recipe.source / PREPARE_FILE
     if prepare.is_file():
-        tell(f"{recipe.name}: preparing its data")
+        report(f"{recipe.name}: preparing its data")
         # The interpreter behind a virtual environment: the service's packages are not the environment's.
         interpreter = str(Path(sys.executable).resolve())
         words = [interpreter, "-I", "-S", "-c", _RUN, str(recipe.source.parent), str(packages), str(data)]
-        _run(recipe.name, words, tell, _PREPARE_S)
+        _run(recipe.name, words, report, _PREPARE_S)
     _guard(draft)
 
 
-def _install_packages(recipe: Recipe, packages: Path, tell: Callable[[str], None]) -> None:
+def _install_packages(recipe: Recipe, packages: Path, report: Callable[[str], None]) -> None:
     wanted = ["--no-deps", "--target", str(packages), "-r", str(recipe.source / PACKAGES_FILE)]
     uv = Path(sys.executable).with_name("uv")
     if uv.is_file():
         words = [str(uv), "pip", "install", "--quiet", "--compile-bytecode", "--link-mode", "copy"]
         try:
-            _run(recipe.name, [*words, "--python", sys.executable, *wanted], tell, _INSTALL_S)
+            _run(recipe.name, [*words, "--python", sys.executable, *wanted], report, _INSTALL_S)
         except ServiceError as error:
-            tell(f"{recipe.name}: uv could not install ({error.detail}); trying pip")
+            report(f"{recipe.name}: uv could not install ({error.detail}); trying pip")
             shutil.rmtree(packages)
             packages.mkdir()
         else:
             return
     words = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    _run(recipe.name, [*words, *wanted], tell, _INSTALL_S)
+    _run(recipe.name, [*words, *wanted], report, _INSTALL_S)
 
 
-def _run(name: str, words: Sequence[str], tell: Callable[[str], None], timeout_s: float) -> None:
+def _run(name: str, words: Sequence[str], report: Callable[[str], None], timeout_s: float) -> None:
     """Run a program and report its lines as they come. Raises ServiceError(SANDBOX_FAILED)."""
     settings = {**os.environ, "PYC_INVALIDATION_MODE": "UNCHECKED_HASH"}
     if "PIP_FIND_LINKS" in settings:
@@ -129,7 +129,7 @@ def _run(name: str, words: Sequence[str], tell: Callable[[str], None], timeout_s
     try:
         for line in process.stdout:
             last = line.strip() or last
-            tell(f"{name}: {line.rstrip()}")
+            report(f"{name}: {line.rstrip()}")
         status = process.wait()
     finally:
         if process.poll() is None:

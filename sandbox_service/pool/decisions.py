@@ -27,7 +27,7 @@ class Grant:
 
 @dataclass(slots=True)
 class Decisions:
-    """What the caller has to do now."""
+    """Decisions for the caller to carry out."""
 
     grants: list[Grant] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)

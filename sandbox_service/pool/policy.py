@@ -40,7 +40,7 @@ class NodeSize:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """How several tenants share the boxes of an environment."""
+    """Rules by which tenants share the boxes of an environment."""
 
     tenants: int = 1
     """Number of tenants; a single one has no bound."""

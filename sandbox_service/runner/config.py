@@ -92,7 +92,7 @@ class RunnerConfig:
 
     @property
     def most_instances(self) -> int:
-        """How many instances have user ids in the box's life; the upper half of the ids is for candidates."""
+        """Return how many instances get user ids in the box's life; the upper half is for candidates."""
         return self.uid_count // 2 - 2
 
     def agent_uid(self, serial: int) -> int | None:

@@ -1,4 +1,4 @@
-"""What an environment implements inside the box: a world, and what a world is given.
+"""Interfaces inside the box: the world that an environment implements, and the objects it is given.
 
 A world is one episode's state. The runner calls it from one thread of one worker process, never twice at
 once for one instance, and kills the worker when a call runs past its deadline. Standard library only.
@@ -42,7 +42,7 @@ def wants_sparse(params: JsonObject) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """What became of a piece of agent code. Everything here is output, never status or reward."""
+    """The outcome of a piece of agent code. Everything here is output, never status or reward."""
 
     output: str
     """Standard output and error in one, invalid UTF-8 replaced, cut at the cap."""
@@ -93,8 +93,8 @@ class Agent(Protocol):
     the workspace) or OSError as the kernel gives them.
 
     Agent code may compute and sleep for ``timeout_s``. Waiting for a processor on a busy machine does not
-    count, until ``patience_s`` of real time (``timeout_s`` when None) have passed. Code that the machine kept
-    from its time until then is ended with WorldError(step_timeout): the agent is not to blame.
+    count, until ``wall_timeout_s`` of real time (``timeout_s`` when None) have passed. Code that the machine
+    kept from its time until then is ended with WorldError(step_timeout): the agent is not to blame.
     """
 
     @property
@@ -108,7 +108,7 @@ class Agent(Protocol):
         timeout_s: float,
         max_output: int = 65536,
         serve: Callable[[JsonObject], JsonObject] | None = None,
-        patience_s: float | None = None,
+        wall_timeout_s: float | None = None,
     ) -> Execution:
         """Run a cell in the persistent Python session, which starts at first use and after a kill.
 
@@ -118,7 +118,7 @@ class Agent(Protocol):
         ...
 
     def shell(
-        self, command: str, timeout_s: float, max_output: int = 65536, patience_s: float | None = None
+        self, command: str, timeout_s: float, max_output: int = 65536, wall_timeout_s: float | None = None
     ) -> Execution:
         """Run ``bash -c command``; nothing of it is alive afterwards."""
         ...
@@ -165,7 +165,7 @@ class Agent(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a world is told about its instance."""
+    """A world's data about its instance."""
 
     instance_id: str
     seed: int

@@ -44,7 +44,7 @@ _BUILT_FOR = (3, 11)
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """How process boxes are made on this machine."""
+    """The means of this machine for process boxes."""
 
     interpreter: str
     drops_uids: bool

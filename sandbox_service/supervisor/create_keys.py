@@ -34,7 +34,7 @@ class CreateKeys:
     def __init__(self, *, store: TrajectoryStore, answers: AnswerCache) -> None:
         self._store = store
         self._filter: BloomFilter | None = None
-        """Keys that may be on record; None if only the store can tell."""
+        """Keys that may be on record; None if only the store knows."""
         self.cache: KeyCache[tuple[str, str]] = KeyCache(answers, _MOST_ANSWERS, _MOST_IN_MEMORY)
         """By tenant and key."""
 

@@ -1,4 +1,4 @@
-"""How a supervisor process is started and reached: options, TLS files, address, interface of the core."""
+"""Start options and address of a supervisor process, its TLS files, and the interface of the core."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class BoxErrorCode(StrEnum):
-    """What can go wrong in a box; each member has the name and the value of a contract's ``ErrorCode``."""
+    """Failures of a box; each member has the name and the value of a contract's ``ErrorCode``."""
 
     INVALID_REQUEST = "invalid_request"
     UNAUTHENTICATED = "unauthenticated"

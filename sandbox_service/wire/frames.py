@@ -31,7 +31,7 @@ class FrameError(Exception):
 
 
 class Op(IntEnum):
-    """What a frame asks for, or answers."""
+    """The operation that a frame requests, or the kind of its answer."""
 
     HELLO = 1
     CREATE = 2

@@ -40,7 +40,7 @@ def box_of(catalog: Catalog) -> Iterator[RunnerBox]:
     settings: dict[str, Any] = {"many_per_worker": spec.many_per_worker, "agent_code": spec.agent_code}
     if spec.provisions is not None:
         settings |= {"packages": str(spec.provisions.packages), "data": str(spec.provisions.data)}
-    with runner_box(spec.world_module, patience_s=180, **settings) as box:
+    with runner_box(spec.world_module, wall_timeout_s=180, **settings) as box:
         yield box
 
 

@@ -66,7 +66,7 @@ def outcome(run: KilledRun, scenario: str) -> dict[str, object]:
     plan, book = run.plan, ledger(run)
     evaluations = [(line["step"], line["when"]) for line in run.lines("evaluations.jsonl")]
     exits = {"driver": [-9, 0], "interrupt": [130, 0]}.get(scenario, [0])
-    left = run.family.left(patience_s=30.0)
+    left = run.family.left(wall_timeout_s=30.0)
     checks = {
         f"exit codes {run.exits}": run.exits == exits,
         "not everything was hit": [hit.what for hit in run.hits] == hits_of(scenario),

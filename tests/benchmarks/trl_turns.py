@@ -56,7 +56,7 @@ class TurnsRollout:
                 if result.terminated or result.truncated:
                     playing.remove(index)
                 else:
-                    conversations[index].hear(result.observation.messages)
+                    conversations[index].add_observation(result.observation.messages)
             playing = [index for index in playing if conversations[index].room()]
             if not playing:
                 break

@@ -28,12 +28,12 @@ class AgentWorld(World):
         return Outcome(messages=[], info={**info, "steps": self.steps})
 
     def do_python(
-        self, code: str, timeout_s: float = 20, max_output: int = 65536, patience_s: float = 60
+        self, code: str, timeout_s: float = 20, max_output: int = 65536, wall_timeout_s: float = 60
     ) -> JsonObject:
-        return asdict(self.context.agent.python(code, timeout_s, max_output, patience_s=patience_s))
+        return asdict(self.context.agent.python(code, timeout_s, max_output, wall_timeout_s=wall_timeout_s))
 
     def do_serve(
-        self, code: str, timeout_s: float = 20, max_output: int = 65536, patience_s: float | None = None
+        self, code: str, timeout_s: float = 20, max_output: int = 65536, wall_timeout_s: float | None = None
     ) -> JsonObject:
         """Run a cell whose questions are answered by what they were, and how many came before."""
         asked: list[JsonObject] = []
@@ -46,13 +46,13 @@ class AgentWorld(World):
                 "padding": "x" * int(request.get("wanted", 0)),
             }
 
-        execution = self.context.agent.python(code, timeout_s, max_output, serve, patience_s)
+        execution = self.context.agent.python(code, timeout_s, max_output, serve, wall_timeout_s)
         return {**asdict(execution), "questions": len(asked)}
 
     def do_shell(
-        self, command: str, timeout_s: float = 20, max_output: int = 65536, patience_s: float = 60
+        self, command: str, timeout_s: float = 20, max_output: int = 65536, wall_timeout_s: float = 60
     ) -> JsonObject:
-        return asdict(self.context.agent.shell(command, timeout_s, max_output, patience_s))
+        return asdict(self.context.agent.shell(command, timeout_s, max_output, wall_timeout_s))
 
     def do_write(self, path: str, text: str) -> JsonObject:
         return self._guarded(lambda: self.context.agent.write_file(path, text.encode()))

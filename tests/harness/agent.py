@@ -148,7 +148,7 @@ class FakeAgent:
         timeout_s: float,
         max_output: int = 65536,
         serve: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
-        patience_s: float | None = None,
+        wall_timeout_s: float | None = None,
     ) -> Execution:
         if self._session is None or self._session.poll() is not None:
             command = [sys.executable, "-I", "-c", _SESSION]
@@ -177,7 +177,7 @@ class FakeAgent:
         return _execution(output.encode(), status, max_output)
 
     def shell(
-        self, command: str, timeout_s: float, max_output: int = 65536, patience_s: float | None = None
+        self, command: str, timeout_s: float, max_output: int = 65536, wall_timeout_s: float | None = None
     ) -> Execution:
         with subprocess.Popen(
             ["bash", "-c", command],

@@ -59,7 +59,7 @@ def appworld_box(catalog: AppworldCatalog, *, drop: bool = False, **changes: Any
         "env_group": GROUP if drop else 0,
     }
     with runner_box(
-        catalog.spec.world_module, drop=drop, patience_s=_PATIENCE_S, **(settings | changes)
+        catalog.spec.world_module, drop=drop, wall_timeout_s=_PATIENCE_S, **(settings | changes)
     ) as box:
         yield box
 

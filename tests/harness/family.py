@@ -61,9 +61,9 @@ class Family:
             raise LookupError(f"there is no {what} in {sorted(lines.values())}")
         return min(found)
 
-    def left(self, patience_s: float) -> list[str]:
+    def left(self, wall_timeout_s: float) -> list[str]:
         """Those that are still there after a while, by their command lines."""
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + wall_timeout_s
         while (alive := [p for p, _ in _everyone() if p in self.seen]) and time.monotonic() < deadline:
             time.sleep(0.5)
         return [f"{process.pid} {command_line(process)[:80]}" for process in alive]

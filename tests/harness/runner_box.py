@@ -82,9 +82,9 @@ class RunnerBox:
         folder: Path,
         process: subprocess.Popen[bytes],
         config: dict[str, Any],
-        patience_s: float = 30,
+        wall_timeout_s: float = 30,
     ) -> None:
-        self._patience_s = patience_s
+        self._patience_s = wall_timeout_s
         self.folder = folder
         self.process = process
         self.config = config
@@ -277,7 +277,7 @@ def runner_box(
     world: str = ECHO,
     *,
     drop: bool = False,
-    patience_s: float = 120,
+    wall_timeout_s: float = 120,
     command: tuple[str, ...] = (),
     **changes: Any,
 ) -> Iterator[RunnerBox]:
@@ -308,7 +308,7 @@ def runner_box(
     )
     box = None
     try:
-        box = RunnerBox(folder, process, config, patience_s)
+        box = RunnerBox(folder, process, config, wall_timeout_s)
         reply = box.hello()
         assert reply.op is Op.REPLY, reply.body
         yield box

@@ -11,9 +11,9 @@ def wait_until(condition: Callable[[], object]) -> None:
         time.sleep(0.005)
 
 
-async def until(condition: Callable[[], object], patience_s: float = 120.0) -> None:
+async def until(condition: Callable[[], object], wall_timeout_s: float = 120.0) -> None:
     """Return as soon as the condition holds; fail when it does not come to hold."""
-    async with asyncio.timeout(patience_s):
+    async with asyncio.timeout(wall_timeout_s):
         while not condition():  # noqa: ASYNC110 (what is waited for raises no event)
             await asyncio.sleep(0.002)
 

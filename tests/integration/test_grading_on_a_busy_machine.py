@@ -33,7 +33,7 @@ def box() -> Iterator[RunnerBox]:
     """A box that gets a fifth of a processor."""
     world = CATALOG.spec.world_module
     with (
-        runner_box(world, agent_code=True, patience_s=120, command=ON_A_BUSY_CPU) as started,
+        runner_box(world, agent_code=True, wall_timeout_s=120, command=ON_A_BUSY_CPU) as started,
         busy_cpu(),
     ):
         yield started

@@ -64,7 +64,7 @@ async def _core(folder: Path, boxes: int) -> AsyncIterator[SupervisorCore]:
     core = SupervisorCore(NAME, config, build_registry(config.environments), factory, MemoryTrajectoryStore())
     try:
         await core.start()
-        await until(lambda: _pool(core).idle == boxes, patience_s=60)
+        await until(lambda: _pool(core).idle == boxes, wall_timeout_s=60)
         yield core
     finally:
         await core.close()

@@ -12,7 +12,7 @@ from trainer.types import GroupSpec, TaskRef  # noqa: TC001 - pydantic reads the
 
 
 class GroupFate(StrEnum):
-    """What became of a group that was played."""
+    """The fate of a group that was played."""
 
     READY = "ready"
     """To be trained on."""

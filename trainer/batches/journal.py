@@ -101,12 +101,12 @@ class BatchJournal:
             )
 
     def set_version(self, version: int | None) -> None:
-        """What the engines sample with; None while nobody knows."""
+        """Keep the version that the engines sample with; None while it is unknown."""
         with self._transaction():
             self._connection.execute("INSERT OR REPLACE INTO engines VALUES (0, ?)", (version,))
 
     def version(self) -> int | None:
-        """What the engines sampled with when that was last told."""
+        """Return the version that the engines sampled with when it was last recorded."""
         row = self._connection.execute("SELECT version FROM engines").fetchone()
         return None if row is None else row[0]
 

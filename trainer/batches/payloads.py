@@ -41,7 +41,7 @@ def group_to_json(group: TrajectoryGroup) -> bytes:
 
 
 def group_from_json(body: bytes) -> TrajectoryGroup:
-    """What ``group_to_json`` wrote."""
+    """Read what ``group_to_json`` wrote."""
     return _GROUPS.validate_json(body)
 
 
@@ -71,7 +71,7 @@ def group_to_payload(group: TrajectoryGroup) -> bytes:
 
 
 def group_from_payload(body: bytes) -> TrajectoryGroup:
-    """What ``group_to_payload`` wrote, now or in the releases whose journals can be resumed."""
+    """Read what ``group_to_payload`` wrote, now or in the releases whose journals can be resumed."""
     if body.startswith(_MAGIC):
         _, *sizes, itemsize = _SIZES.unpack_from(body)
         *packed, values = _cut(body, _SIZES.size, sizes)

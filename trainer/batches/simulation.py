@@ -55,7 +55,7 @@ class Quantiles:
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """What the fleet did."""
+    """The figures of a simulated run."""
 
     seconds: float
     """Wall clock, from the first weights to the end of the last update."""

@@ -151,7 +151,7 @@ class WorkerPlayer:
             self._playing[worker.name] -= 1
 
     async def _look(self, worker: EpisodeWorker) -> None:
-        """Tell the watch what the worker's episodes do, and end a worker that does not answer."""
+        """Report to the watch what the worker's episodes do, and end a worker that does not answer."""
         begun = False
         while True:
             try:

@@ -41,7 +41,7 @@ class GpuGroup:
 
     kind: str
     """``learner``, ``engine``, or both."""
-    seats: tuple[GpuSlot, ...]
+    slots: tuple[GpuSlot, ...]
     parts: dict[str, int]
     """Bytes on each."""
     available: int | None
@@ -129,15 +129,15 @@ def _pass_tokens(config: RunConfig, context: int) -> int:
 
 def gpu_groups(needs: Needs, machine: Machine) -> tuple[GpuGroup, ...]:
     """Group GPUs by their contents."""
-    seats = gpu_slots(needs.config.hardware, needs.device, machine)
-    kinds = dict.fromkeys((seat.kind, len(seat.workers), len(seat.engines)) for seat in seats)
+    slots = gpu_slots(needs.config.hardware, needs.device, machine)
+    kinds = dict.fromkeys((slot.kind, len(slot.workers), len(slot.engines)) for slot in slots)
     return tuple(
         GpuGroup(
             kind=kind,
-            seats=tuple(
-                seat
-                for seat in seats
-                if (seat.kind, len(seat.workers), len(seat.engines)) == (kind, workers, engines)
+            slots=tuple(
+                slot
+                for slot in slots
+                if (slot.kind, len(slot.workers), len(slot.engines)) == (kind, workers, engines)
             ),
             parts=_parts(needs, workers, engines),
             available=machine.gpu_memory,

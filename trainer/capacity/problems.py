@@ -64,7 +64,7 @@ def _gpus(groups: Sequence[GpuGroup], needs: Needs, machine: Machine) -> Iterato
     yield from share_problems(needs.config.hardware, needs.device)
     if (why := sleep_problem(needs.config.hardware, needs.device)) is not None:
         yield why
-    wanted, there = sum(len(group.seats) for group in groups), machine.gpus * machine.count
+    wanted, there = sum(len(group.slots) for group in groups), machine.gpus * machine.count
     if not wanted:
         return
     if not there:
@@ -99,7 +99,7 @@ def _sizes(groups: Sequence[GpuGroup], needs: Needs) -> Iterator[str]:
 
 def _sleep(group: GpuGroup, needs: Needs) -> str:
     """Return a remedy for learner and engine on the same GPU."""
-    both = any(seat.workers and seat.engines for seat in group.seats)
+    both = any(slot.workers and slot.engines for slot in group.slots)
     return ", or set engine.sleep=true" if both and not needs.config.engine.sleep else ""
 
 

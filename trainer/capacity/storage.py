@@ -1,4 +1,4 @@
-"""What a run writes: weight snapshots in shared memory, checkpoints and exports on disk."""
+"""Storage of a run: weight snapshots in shared memory, checkpoints and exports on disk."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ TOOL_NAME = "made_up_tool"
 
 @dataclass(frozen=True, slots=True)
 class TurnEnding:
-    """How a template ends one kind of turn."""
+    """The way in which a template ends one kind of turn."""
 
     end: str
     """Text of the token that ends the turn in a history; empty where the next role's token does."""

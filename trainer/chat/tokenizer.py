@@ -70,7 +70,7 @@ class ChatTokenizer:
         return self._coder.threaded
 
     @property
-    def tells_tools(self) -> bool:
+    def renders_tools(self) -> bool:
         """Whether the opening depends on the tools."""
         return self._config.tools != "none"
 
@@ -83,7 +83,7 @@ class ChatTokenizer:
                 self._warn_of_tools(str(error))
         elif tools and self._config.tools == "template":
             self._warn_of_tools("the chat template does not render tools")
-        return self._rendered(self._prepared(messages, tools, in_prompt=self.tells_tools), ())
+        return self._rendered(self._prepared(messages, tools, in_prompt=self.renders_tools), ())
 
     def continuation(self, messages: Sequence[Message], last: int | None = None) -> list[int]:
         """Return the tokens after an assistant's turn: the rest of its frame, new messages, the next turn's

@@ -97,7 +97,7 @@ def _view(plan: CapacityPlan) -> RenderableType:
         title += f", {plan.trained / 1e6:.1f}M trained"
     parts: list[RenderableType] = [Text(title, style="bold")]
     for group in plan.groups:
-        parts.append(_table(f"{len(group.seats)} x GPU: {group.kind}", group.parts, group.available))
+        parts.append(_table(f"{len(group.slots)} x GPU: {group.kind}", group.parts, group.available))
     machine = plan.machine
     parts += [
         _table("host memory per machine", plan.host, machine.host_memory),

@@ -35,7 +35,7 @@ class SyncSettings(Hardware):
     in_flight: Literal["keep", "abort"]
     """What becomes of turns in progress while engines pause."""
     folder: Path
-    """The run's folder, which tells its snapshots from those of other runs."""
+    """The run's folder, which distinguishes its snapshots from those of other runs."""
 
 
 @dataclass(frozen=True, slots=True)

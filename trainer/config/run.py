@@ -80,7 +80,7 @@ class RunConfig(Branch):
 
     @property
     def hardware(self) -> Hardware:
-        """Where learner and engines compute."""
+        """Settings that decide where learner and engines compute."""
         return Hardware(self.learner, self.engine, self.sync, self.steps)
 
     @property

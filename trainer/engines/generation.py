@@ -25,7 +25,7 @@ class Finish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are sampled. Log-probabilities are those of the distribution that is sampled from."""
+    """Sampling parameters. Log-probabilities are those of the distribution that is sampled from."""
 
     temperature: float = 1.0
     """0 takes the most likely token."""

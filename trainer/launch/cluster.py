@@ -29,7 +29,7 @@ def ray_cluster(settings: RayConfig, cpus: int, object_store: int) -> Iterator[N
 
     Args:
         settings: of Ray; without an address, one is started.
-        cpus: CPUs that the run reserves; Ray is told of as many, even on a smaller machine.
+        cpus: CPUs that the run reserves; Ray gets that number, even on a smaller machine.
         object_store: bytes of the object store of a Ray that is started.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

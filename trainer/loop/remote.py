@@ -75,7 +75,7 @@ class RemoteBatchSource:
         lost: RayActorError | ValueError | None = None
         while (left := deadline - time.monotonic()) > 0:
             try:
-                actor = self._actor(tell=lost is not None)
+                actor = self._actor(announce=lost is not None)
                 return ray.get(getattr(actor, method).remote(*arguments), timeout=left)
             except GetTimeoutError:
                 break
@@ -91,9 +91,9 @@ class RemoteBatchSource:
             "s; its log is in the run's folder"
         ) from lost
 
-    def _actor(self, *, tell: bool) -> Any:  # noqa: ANN401 - Ray's handles have no types
+    def _actor(self, *, announce: bool) -> Any:  # noqa: ANN401 - Ray's handles have no types
         actor = ray.get_actor(self._name, namespace=self._namespace)
-        if tell and self._version is not None:
+        if announce and self._version is not None:
             # A restarted actor does not know which weights the engines have.
             actor.weights_synced.remote(self._version)
         return actor

@@ -107,7 +107,7 @@ class Conversation:
         self._exchanges[-1] += messages
         changed = tools is not None and tuple(tools) != self._tools
         self._tools = self._tools if tools is None else tuple(tools)
-        if changed and self._chat.tells_tools:
+        if changed and self._chat.renders_tools:
             self._rewrite()
             return
         self._tokens += self._chat.continuation(messages, self._tokens[-1])

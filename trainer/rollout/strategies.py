@@ -39,7 +39,7 @@ _LONGEST_WAIT_S = 60.0
 
 
 class Remedy(StrEnum):
-    """What to do after a failed attempt."""
+    """The reaction to a failed attempt."""
 
     RETRY = "retry"
     """Retry in a fresh instance."""

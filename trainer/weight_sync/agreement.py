@@ -1,4 +1,5 @@
-"""Do engines and learner agree? Log-probabilities of the same tokens tell stale weights from rounding.
+"""Check that engines and learner agree: log-probabilities of the same tokens separate stale weights from
+rounding.
 
 Two programs that compute with the same weights in 16 bits do not get the same numbers. bfloat16 has 8 bits of
 precision: logits between 16 and 32 are 0.125 apart, so rounding them alone gives an error of
@@ -96,7 +97,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class AgreementResult:
-    """What is known of one engine after one weight sync."""
+    """The evidence about one engine after one weight sync."""
 
     difference: float
     """Mean absolute difference of log-probabilities, in nats."""

@@ -140,7 +140,7 @@ class WeightSync:
         # before it (gather) or after it (keep, verify, check).
         began = time.monotonic()
         if self._check is not None:
-            # With the former weights still in place: the check tells stale weights by what changes.
+            # With the former weights still in place: the check recognises stale weights by what changes.
             self._check.before(self._engines())
         size = self._transport.gather(version)
         engines = self._engines()

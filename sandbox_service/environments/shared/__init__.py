@@ -1,1 +1,1 @@
-"""What several environments are made of: ``box`` is in every box, ``service`` is in the service alone."""
+"""Parts of several environments: ``box`` is in every box, ``service`` is in the service alone."""

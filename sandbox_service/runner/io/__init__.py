@@ -1,1 +1,1 @@
-"""How the runner's processes read and write: sockets, packets, frames, the event loop."""
+"""Input and output of the runner's processes: sockets, packets, frames, the event loop."""

@@ -1,6 +1,6 @@
 """Descriptors that travel beside bytes over a unix socket.
 
-The standard library's ``send_fds`` and ``recv_fds`` ignore their ``flags``, and so can neither be told not to
+The standard library's ``send_fds`` and ``recv_fds`` ignore their ``flags``, and so can neither be made not to
 wait nor to close what they received at exec.
 """
 

@@ -1,1 +1,1 @@
-"""What the runner asks of the kernel: privileges, /proc, killing, removal. Linux only."""
+"""Kernel interfaces of the runner: privileges, /proc, killing, removal. Linux only."""

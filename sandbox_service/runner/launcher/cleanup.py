@@ -1,6 +1,6 @@
 """Remove what instances wrote, under their own user ids, and verify as the runner that nothing is left.
 
-Where ids are dropped, the owner tells whose a file is, wherever it lies. Where they are not, an instance's
+Where ids are dropped, the owner shows whose a file is, wherever it lies. Where they are not, an instance's
 files are those in its own directories, and shared directories are emptied only when they are private to the
 box: a directory that others of the machine can write is never touched.
 """
@@ -97,7 +97,7 @@ class Cleanup:
             return False
 
     def _open_to_others(self, uid: int) -> Iterator[tuple[str, int]]:
-        """What ``uid`` owns at the top of shared directories and others have rights to, with its mode."""
+        """Yield path and mode of what ``uid`` owns in shared directories and others have rights to."""
         for path in filter(os.path.isdir, self._shared):
             with os.scandir(path) as entries:
                 for entry in entries:

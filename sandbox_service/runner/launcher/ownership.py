@@ -79,7 +79,7 @@ class Ownership:
         """Make a session's copy an instance's; False when the process cannot be one."""
         # The pid comes from agent code: only what the process table confirms is believed.
         process, uid = look_up(pid), self._groups[serial].uid
-        # A cleanup is a child of the launcher as well; without user ids only this tells it from a session.
+        # A cleanup is a child of the launcher, too; without user ids only this separates it from a session.
         if process is None or process.parent != os.getpid() or pid in self._owned:
             return False
         if uid is not None and process.uids != {uid}:

@@ -41,7 +41,7 @@ FAILED = 125
 
 @dataclass(frozen=True, slots=True)
 class ChildContext:
-    """Where a child runs, under which user ids and limits."""
+    """The folder, user ids and limits of a child."""
 
     directory: str
     """Its working directory, made where it is missing."""

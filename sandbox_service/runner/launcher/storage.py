@@ -1,4 +1,4 @@
-"""Where instances and candidates write, and how that is removed after them.
+"""Folders that instances and candidates write to, and their removal.
 
 Where the launcher may mount, each instance and candidate has folders of its own; where it may not, they share
 folders, which are cleaned up. Freeing or removing what an agent left takes as long as the agent made it take,

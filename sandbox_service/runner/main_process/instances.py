@@ -239,10 +239,10 @@ class BoxInstances:
         a create goes to the next worker here, unless its instance has been released; the others need their
         instance, which the host rebuilds.
         """
-        told = set()
+        answered = set()
         released = {each.frame.instance_id for each in waiting if each.frame.op is Op.RELEASE}
         for position, each in enumerate(waiting):
-            told.add(each.frame.instance_id)
+            answered.add(each.frame.instance_id)
             if worker.late and position == 0:
                 each.answer(
                     each.frame.error(BoxErrorCode.STEP_TIMEOUT, "the operation ran past its deadline")
@@ -263,7 +263,7 @@ class BoxInstances:
             if instance is None or instance.worker is not worker:
                 continue
             self._dismantle(instance)
-            if instance_id not in told:
+            if instance_id not in answered:
                 meta = {"event": "lost", "reason": reason}
                 self._on_event(Frame(Op.EVENT, 0, instance_id, meta))
 

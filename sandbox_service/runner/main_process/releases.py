@@ -76,8 +76,8 @@ class BoxReleases:
         self._leaving[instance_id] = []
 
         def done(clean: bool) -> None:
-            for tell in self._leaving.pop(instance_id):
-                tell(clean)
+            for report in self._leaving.pop(instance_id):
+                report(clean)
             if not clean and len(self._left) < _REMEMBERED:
                 self._left[instance_id] = False
 

@@ -96,14 +96,14 @@ class Server:
 
     def _host_left(self) -> None:
         """End the box if no host comes back for too long."""
-        patience = self._config.orphan_timeout_s if self._config is not None else _FIRST_ORPHAN_S
+        timeout_s = self._config.orphan_timeout_s if self._config is not None else _FIRST_ORPHAN_S
         left = self._host.away_since
 
         def look() -> None:
             if left is not None and self._host.away_since == left:
                 self._end()
 
-        self._loop.call_at(time.monotonic() + patience, look)
+        self._loop.call_at(time.monotonic() + timeout_s, look)
 
     def _hello(self, frame: Frame) -> None:
         self._hellos.append(frame)

@@ -1,4 +1,4 @@
-"""How much memory each process of the box holds, as far as the kernel tells the runner."""
+"""Measure the memory of each process of the box, as far as the kernel reports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an instance's worker and the launcher send each other over the instance's control socket.
+"""Messages between an instance's worker and the launcher, on the instance's control socket.
 
 Requests are answered in order. ``ProcessExited`` comes unasked.
 """
@@ -126,7 +126,7 @@ class Copied(RunnerMessage):
 
 @dataclass(frozen=True, slots=True)
 class Done(RunnerMessage):
-    """What was asked for has been done; ``clean`` is False when something is left or was not possible."""
+    """The request was carried out; ``clean`` is False when something is left or was not possible."""
 
     kind: ClassVar[str] = "done"
     clean: bool

@@ -1,4 +1,4 @@
-"""What a worker and the helper that reaches a workspace's files send each other: one request, one answer."""
+"""Messages between a worker and the helper that reaches a workspace's files: one request, one answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the main process and the launcher send each other. Instances have serial numbers."""
+"""Messages between the main process and the launcher. Instances have serial numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Configure(RunnerMessage):
 
 @dataclass(frozen=True, slots=True)
 class MarkClean(RunnerMessage):
-    """What lies in shared directories now belongs to the world: no cleanup removes it."""
+    """The present entries of shared directories belong to the world: no cleanup removes them."""
 
     kind: ClassVar[str] = "mark_clean"
 

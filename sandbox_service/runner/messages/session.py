@@ -1,4 +1,4 @@
-"""What a worker and an agent's Python session send each other; nothing from the session is trusted.
+"""Messages between a worker and an agent's Python session; nothing from the session is trusted.
 
 The kinds of the second list come from agent territory: a cell can forge every one of them.
 """

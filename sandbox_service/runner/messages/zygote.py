@@ -1,4 +1,4 @@
-"""What the main process and the zygote send each other. Workers have numbers; only the zygote knows pids."""
+"""Messages between the main process and the zygote. Workers have numbers; only the zygote knows pids."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What runs under an agent's user id, beside code that a model wrote."""
+"""Programs that run under an agent's user id, beside code that a model wrote."""

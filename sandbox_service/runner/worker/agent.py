@@ -84,7 +84,7 @@ class BoxAgent:
         timeout_s: float,
         max_output: int = 65536,
         serve: Callable[[JsonObject], JsonObject] | None = None,
-        patience_s: float | None = None,
+        wall_timeout_s: float | None = None,
     ) -> Execution:
         started = time.monotonic()
         if self._session is None:
@@ -96,7 +96,7 @@ class BoxAgent:
         session, capture = self._session, OutputCapture(max_output)
         # What we compute meanwhile answers its questions and takes its output.
         allowance = Allowance(
-            timeout_s, patience_s or timeout_s, lambda: session.usage() + CpuUsage(time.process_time())
+            timeout_s, wall_timeout_s or timeout_s, lambda: session.usage() + CpuUsage(time.process_time())
         )
         code_or_none = session.run(code, capture, allowance, serve)
         timed_out = code_or_none is None and allowance.over()
@@ -118,7 +118,7 @@ class BoxAgent:
         )
 
     def shell(
-        self, command: str, timeout_s: float, max_output: int = 65536, patience_s: float | None = None
+        self, command: str, timeout_s: float, max_output: int = 65536, wall_timeout_s: float | None = None
     ) -> Execution:
         started = time.monotonic()
         capture = OutputCapture(max_output)
@@ -137,7 +137,7 @@ class BoxAgent:
             os.close(script)
         capture.close_writing()
         pid, uid = started_process.pid, started_process.uid
-        allowance = Allowance(timeout_s, patience_s or timeout_s, lambda: usage_of([pid], uid))
+        allowance = Allowance(timeout_s, wall_timeout_s or timeout_s, lambda: usage_of([pid], uid))
         codes: list[int] = []
 
         def exited() -> bool:
@@ -228,7 +228,7 @@ class BoxAgent:
         if allowance.starved(self.still):
             raise WorldError(
                 f"the machine is too busy: agent code got {allowance.charged_s:.1f} s of its time in"
-                f" {allowance.patience_s:g} s; take a new instance, and run fewer at a time",
+                f" {allowance.wall_timeout_s:g} s; take a new instance, and run fewer at a time",
                 BoxErrorCode.STEP_TIMEOUT,
             )
 

@@ -33,10 +33,10 @@ _TRIAL_S = 0.2
 class Allowance:
     """The time for one operation; ``look`` samples the processes that it is for."""
 
-    def __init__(self, time_s: float, patience_s: float, look: Callable[[], CpuUsage]) -> None:
-        self.time_s = min(time_s, patience_s)
-        self.patience_s = patience_s
-        self.end = time.monotonic() + patience_s
+    def __init__(self, time_s: float, wall_timeout_s: float, look: Callable[[], CpuUsage]) -> None:
+        self.time_s = min(time_s, wall_timeout_s)
+        self.wall_timeout_s = wall_timeout_s
+        self.end = time.monotonic() + wall_timeout_s
         """The limit of real time, on the monotonic clock."""
         self._look = look
         self._started = self._last = time.monotonic()
@@ -51,12 +51,12 @@ class Allowance:
 
     @property
     def waited_s(self) -> float:
-        """How long the processes waited for a processor, up to the last sample."""
+        """Seconds that the processes waited for a processor, up to the last sample."""
         return self._last - self._started - self.charged_s
 
     @property
     def wait_s(self) -> float:
-        """How long until the next sample or the end."""
+        """Return the seconds until the next sample or the end."""
         return max(0.0, min(self._last + self._pause_s, self.end) - time.monotonic())
 
     def over(self) -> bool:
@@ -69,7 +69,7 @@ class Allowance:
 
     def starved(self, still: Callable[[], AbstractContextManager[object]] = nullcontext) -> bool:
         """Return whether a busy machine caused the end, not what ran; ``still`` as for ``kept_waiting``."""
-        return kept_waiting(self.charged_s, self.time_s, self.patience_s, still)
+        return kept_waiting(self.charged_s, self.time_s, self.wall_timeout_s, still)
 
     def blocked(self) -> None:
         """Take a sample after a wait for the processes themselves, during which none could be taken."""
@@ -97,7 +97,7 @@ class Allowance:
 def kept_waiting(
     charged_s: float,
     time_s: float,
-    patience_s: float,
+    wall_timeout_s: float,
     still: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> bool:
     """Return whether the machine is busy enough to explain that only ``charged_s`` was used.
@@ -110,7 +110,7 @@ def kept_waiting(
         return False
     with still():
         share = _share_of_processor()
-    return share * patience_s < _ENOUGH * time_s
+    return share * wall_timeout_s < _ENOUGH * time_s
 
 
 def _share_of_processor() -> float:

@@ -30,7 +30,7 @@ class OutputCapture:
 
     @property
     def text(self) -> str:
-        """What is kept, invalid UTF-8 replaced."""
+        """Return the output that is kept, with invalid UTF-8 replaced."""
         return self._kept.decode("utf-8", "replace")
 
     def close_writing(self) -> None:

@@ -35,7 +35,7 @@ def test_episodes_of_a_killed_worker_are_played_again_and_the_run_resumes(tmp_pa
         assert run.until_step(3), run.said()
         run.kill("driver")
         run.until_end()
-        assert run.family.left(patience_s=120) == []
+        assert run.family.left(wall_timeout_s=120) == []
         run.start("--resume", *options)
         assert run.until_end() == 0, run.said()
     finally:
@@ -44,4 +44,4 @@ def test_episodes_of_a_killed_worker_are_played_again_and_the_run_resumes(tmp_pa
     assert book.wrong == ()
     assert [len(ids) for ids in book.consumed] == [EPISODES] * STEPS
     assert all(line["metrics"]["staleness/max"] <= 1 for line in run.logged())
-    assert run.family.left(patience_s=60) == []
+    assert run.family.left(wall_timeout_s=60) == []

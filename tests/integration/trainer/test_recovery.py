@@ -40,4 +40,4 @@ def test_a_run_survives_the_death_of_every_part_and_consumes_each_trajectory_onc
     assert {line["step"] for line in run.logged()} == set(range(STEPS))
     assert [line["when"] for line in run.lines("evaluations.jsonl")] == ["before", "after"]
     assert (run.folder / "model" / "config.json").exists()
-    assert run.family.left(patience_s=60) == []
+    assert run.family.left(wall_timeout_s=60) == []

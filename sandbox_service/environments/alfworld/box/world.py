@@ -37,7 +37,7 @@ slice THING with THING
 
 You can carry one thing. A command that cannot be done is answered with "Nothing happens."\
 """
-_GREETING = "-= Welcome to TextWorld, ALFRED! =-"
+_TITLE = "-= Welcome to TextWorld, ALFRED! =-"
 _TASK = "Your task is to: "
 
 
@@ -75,7 +75,7 @@ class AlfWorld(GameWorld):
         except (OSError, ValueError, KeyError) as error:
             raise WorldError(f"the game {self.task['game']} cannot be read: {error}") from error
         state = self.env.reset()
-        text = str(state.feedback).removeprefix(_GREETING).strip()
+        text = str(state.feedback).removeprefix(_TITLE).strip()
         _, _, chore = text.rpartition(_TASK)
         return self._turn(state, text, {"task_description": f"{_TASK}{chore}"})
 

@@ -1,4 +1,4 @@
-"""Households of our own in ALFRED's planning language, from ``data/households.toml``."""
+"""Read synthetic households in ALFRED's planning language from ``data/households.toml``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _AUTHORED = tomllib.loads(
 
 @dataclass(frozen=True, slots=True)
 class Household:
-    """One game: what is where, and what is to be done."""
+    """One game: the place of each thing, and the task."""
 
     name: str
     split: str
@@ -61,7 +61,7 @@ def problem(household: Household, goal: str) -> str:
 
 
 def _place(key: str) -> dict[str, Any]:
-    """Return what is known of a place; ``cabinet 2`` is a cabinet."""
+    """Return the properties of a place; ``cabinet 2`` is a cabinet."""
     found: dict[str, Any] = _AUTHORED["places"][key.split()[0]]
     return found
 

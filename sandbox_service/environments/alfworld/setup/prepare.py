@@ -1,4 +1,4 @@
-"""Writes a few ALFWorld games of our own in the layout of the real ones, each won once by its planner's way.
+"""Write a few synthetic ALFWorld games in the layout of the real ones; each is won by its planner's plan.
 
     python -I -S prepare.py PACKAGES DATA
 
@@ -35,7 +35,7 @@ def game_of(household: Household) -> dict[str, Any]:
 
 
 def walkthrough(game: dict[str, Any]) -> list[str]:
-    """The planner's way to win; it is played."""
+    """Return the planner's plan, which is played to check that it wins."""
     import textworld
     from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
     from textworld.envs import PddlEnv

@@ -63,19 +63,19 @@ class Cells:
         self._most = most
         self.moment = ""
 
-    def run(self, code: str, timeout_s: int, patience_s: float) -> str:
+    def run(self, code: str, timeout_s: int, wall_timeout_s: float) -> str:
         """Return AppWorld's answer to a cell; whatever the cell does is an answer, not an error here.
 
         After ``timeout_s`` of its time the cell is interrupted, a moment later its session is ended. It is an
-        error when the machine kept it from that time for ``patience_s``.
+        error when the machine kept it from that time for ``wall_timeout_s``.
         """
         refusal = _refusal(code)
         if refusal is not None:
             return refusal
         self._engine.begin_execution()
-        timeout_s = max(1, min(timeout_s, int(patience_s - _MARGIN_S)))
+        timeout_s = max(1, min(timeout_s, int(wall_timeout_s - _MARGIN_S)))
         cell = _CELL.format(code=code.strip(), timeout_s=timeout_s, most=self._most)
-        result = self._agent.python(cell, timeout_s + _MARGIN_S, 4 * self._most, self._serve, patience_s)
+        result = self._agent.python(cell, timeout_s + _MARGIN_S, 4 * self._most, self._serve, wall_timeout_s)
         if result.exit_code is None:
             what = "timed out" if result.timed_out else "ended its Python process"
             return f"{_FAILED}Exception: Execution {what}. All variables are lost; the apps are as they were."

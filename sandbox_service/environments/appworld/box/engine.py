@@ -48,7 +48,7 @@ _PLACEHOLDER = re.compile(r"\\\{[^}]*\\\}")
 
 
 class ApiAnswer(NamedTuple):
-    """What became of one API call."""
+    """The outcome of one API call."""
 
     value: Any
     printed: str
@@ -192,7 +192,7 @@ class AppWorldEngine:
 
 
 def _settle(data: Path) -> None:
-    """Tell AppWorld where its data is. It writes nowhere: nothing that would is used."""
+    """Set the folder of AppWorld's data. It writes nowhere: nothing that would is used."""
     os.environ["APPWORLD_ROOT"] = str(data.parent)
     os.environ["APPWORLD_CACHE"] = "/nonexistent"
     # AppWorld signs with keys that are no secrets, and says so with each token.

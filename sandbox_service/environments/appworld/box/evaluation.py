@@ -45,7 +45,7 @@ class StarvedError(Exception):
 
 
 class TaskScore(NamedTuple):
-    """How many of a task's requirements hold."""
+    """The number of a task's requirements that hold."""
 
     passes: int
     failures: int
@@ -57,14 +57,14 @@ class TaskScore(NamedTuple):
         return self.passes / max(1, self.passes + self.failures)
 
 
-def evaluate(engine: AppWorldEngine, task_id: str, patience_s: float) -> TaskScore:
-    """Evaluate the open task within ``patience_s``. Raises EvaluationError or StarvedError."""
+def evaluate(engine: AppWorldEngine, task_id: str, wall_timeout_s: float) -> TaskScore:
+    """Evaluate the open task within ``wall_timeout_s``. Raises EvaluationError or StarvedError."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         _evaluate_and_exit(writing, engine, task_id)
     os.close(writing)
-    allowance = Allowance(_EVALUATION_S, patience_s, lambda: usage_of([child]))
+    allowance = Allowance(_EVALUATION_S, wall_timeout_s, lambda: usage_of([child]))
     try:
         answer = _read(reading, allowance)
     finally:
@@ -72,7 +72,7 @@ def evaluate(engine: AppWorldEngine, task_id: str, patience_s: float) -> TaskSco
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     if not answer and allowance.over() and allowance.starved():
-        raise StarvedError(f"the machine is too busy: no evaluation in {patience_s:g} s")
+        raise StarvedError(f"the machine is too busy: no evaluation in {wall_timeout_s:g} s")
     if "passes" not in answer:
         raise EvaluationError(str(answer.get("failed", "the evaluation process exited without a result")))
     return TaskScore(answer["passes"], answer["failures"], answer["success"])

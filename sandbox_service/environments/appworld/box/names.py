@@ -59,7 +59,7 @@ def _keep_text(self: Any, text: str) -> None:  # noqa: ANN401
 
 
 class HTTPException(Exception):  # noqa: N818  # AppWorld's name of it
-    """What an unknown app or API raises."""
+    """Error of an unknown app or API."""
 
     def __init__(self, status_code: int, detail: str) -> None:
         super().__init__(status_code, detail)

@@ -57,7 +57,7 @@ def _notebook() -> Notebook:
 
 
 class TimeoutError(Exception):  # AppWorld's name of it
-    """What an alarm raises."""
+    """Raised by the alarm."""
 
     __module__ = "appworld.common.utils"
 
@@ -99,7 +99,7 @@ class Notebook:
                 for statement in self._parse(code):
                     self._execute(statement)
         except BaseException as error:  # noqa: BLE001  # whatever a cell raises is its answer
-            return _cut(FAILED + _told(error), most)
+            return _cut(FAILED + _message_of(error), most)
         finally:
             sys.stdout, sys.stderr = streams
         return kept.text if kept.text.strip() else "Execution successful."
@@ -163,7 +163,7 @@ class _Kept(io.StringIO):
 
     @property
     def text(self) -> str:
-        """What was kept."""
+        """Return the output that was kept."""
         return self.getvalue()
 
 
@@ -195,7 +195,7 @@ def _alarm(timeout_s: int) -> Iterator[None]:
 
 
 def _waited_s() -> float:
-    """How long this thread has waited for a processor so far; 0 where the kernel does not say."""
+    """Return the seconds that this thread has waited for a processor; 0 where the kernel does not say."""
     try:
         with open("/proc/thread-self/schedstat", encoding="ascii") as file:  # noqa: PTH123
             return int(file.read().split()[1]) / 1e9
@@ -218,7 +218,7 @@ def _exit_is_an_exception() -> Iterator[None]:
 _SYSTEM_EXIT = SystemExit
 
 
-def _told(error: BaseException) -> str:
+def _message_of(error: BaseException) -> str:
     """Return a traceback as AppWorld shows it: the agent's own lines, and what was raised."""
     kept: list[str] = []
     ours = False

@@ -94,8 +94,8 @@ class AppWorldWorld(World):
         return Outcome(messages, reward, terminated=True)
 
     def _run(self, action: Action, deadline: float) -> str:
-        patience_s = max(0.1, deadline - time.monotonic())
-        output = self._cells.run(action.code, int(self.task["cell_timeout_s"]), patience_s)
+        wall_timeout_s = max(0.1, deadline - time.monotonic())
+        output = self._cells.run(action.code, int(self.task["cell_timeout_s"]), wall_timeout_s)
         return output if self._flags["simple"] else f"Output:\n```\n{output}```\n\n"
 
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
@@ -104,13 +104,13 @@ class AppWorldWorld(World):
         details = {"passes": score.passes, "failures": score.failures, "completed": self._engine.completed()}
         return Verdict(float(score.success) if sparse else score.share, score.success, details)
 
-    def _evaluate(self, patience_s: float, late: BoxErrorCode) -> TaskScore:
+    def _evaluate(self, wall_timeout_s: float, late: BoxErrorCode) -> TaskScore:
         # A little of it is left for finding out why an evaluation is late. The agent stands still meanwhile:
         # processes of its own must not make the machine look too busy.
         assert self.context.agent is not None, "checked at the start"
         try:
             with self.context.agent.still():
-                return evaluate(self._engine, str(self.task["id"]), max(0.1, patience_s - 1.0))
+                return evaluate(self._engine, str(self.task["id"]), max(0.1, wall_timeout_s - 1.0))
         except StarvedError as error:
             raise WorldError(str(error), late) from None
         except OSError as error:

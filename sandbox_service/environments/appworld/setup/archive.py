@@ -1,4 +1,4 @@
-"""Packs what a cell may import into one file, which the agent's session is lent when it needs it.
+"""Pack the modules that a cell may import into one file, which the agent's session gets when it needs it.
 
 AppWorld gives its notebooks pendulum, a calendar of its own and a frozen clock. The agent's process can
 reach none of the world's packages, so it gets copies of these few, as source and as code of this

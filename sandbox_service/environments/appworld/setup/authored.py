@@ -1,4 +1,4 @@
-"""Reads the authored content of the made-up world: people, what they have in their apps, and tasks."""
+"""Read the authored content of the synthetic world: people, the content of their apps, and tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What our people have in their apps before any task, made through the apps' own APIs."""
+"""Fill the apps of the synthetic users before any task, through the apps' own APIs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The people of our world, and their accounts. All of them are made up."""
+"""The people of the synthetic world, and their accounts. All of them are made up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNVERIFIED = ("gmail", "phone")
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody with an account everywhere."""
+    """A person with an account in every app."""
 
     first_name: str
     last_name: str
@@ -23,15 +23,15 @@ class Person:
     birthday: str
     sex: str
     relationships: tuple[str, ...] = ()
-    """What they are to the supervisor."""
+    """Relationships to the supervisor."""
 
     @property
     def email(self) -> str:
-        """Their address in every app."""
+        """Return the person's address, the same in every app."""
         return f"{self.first_name}.{self.last_name}@example.com".lower()
 
     def password(self, app: str) -> str:
-        """Their password in an app."""
+        """Return the person's password in an app."""
         return f"{self.first_name.lower()}-{app[:4]}-{self.phone_number[-4:]}"
 
 
@@ -40,12 +40,12 @@ ME = PEOPLE[0]
 
 
 def person(first_name: str) -> Person:
-    """One of them."""
+    """Return one of the people."""
     return next(each for each in PEOPLE if each.first_name == first_name)
 
 
 def add_people(models: Any) -> None:  # noqa: ANN401
-    """Put them into the databases, with their accounts and one card each."""
+    """Write the people into the databases, with their accounts and one card each."""
     for number, each in enumerate(PEOPLE, start=1):
         names = {"first_name": each.first_name, "last_name": each.last_name}
         main = models.admin.MainUser(

@@ -1,4 +1,4 @@
-"""Unpacks AppWorld's apps and makes a world and tasks of our own: ``prepare.py PACKAGES_DIR DATA_DIR``.
+"""Unpack AppWorld's apps and create a synthetic world with tasks: ``prepare.py PACKAGES_DIR DATA_DIR``.
 
 The data is laid out as AppWorld's own: base databases, API documentation, tasks, and lists of task ids.
 What is written here derives in part from AppWorld's protected apps: it stays on this machine.
@@ -23,9 +23,9 @@ from appworld.install import install_package  # noqa: E402
 
 
 def main() -> None:
-    """Do all of it."""
+    """Write the apps, the world and the tasks."""
     install_package()
-    # The package's own tests, which nobody needs.
+    # The tests of the package are not needed.
     shutil.rmtree(_UNPACKED)
     # After the apps are there.
     from appworld.common.path_store import PathStore
@@ -48,7 +48,7 @@ def main() -> None:
     (DATA / "datasets").mkdir()
     for name, names in ids.items():
         (DATA / "datasets" / f"{name}.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
-    print(f"{len(ids['own'])} tasks of our own")  # noqa: T201
+    print(f"{len(ids['own'])} synthetic tasks")  # noqa: T201
 
 
 def _make_base() -> None:

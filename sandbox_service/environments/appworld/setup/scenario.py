@@ -1,4 +1,4 @@
-"""What a task of our own is: a wish, what must be true afterwards, and code that makes it true.
+"""A synthetic task: a wish, the conditions that must hold afterwards, and code that achieves them.
 
 A scenario comes in variants, each of which is a task. Checks become AppWorld tests; a label says whether a
 test passes when nothing was done, as AppWorld's own tests have it. The answer and the state of the task are
@@ -55,7 +55,7 @@ class Scenario:
         return self.instruction.format(**variant)
 
     def cells(self, variant: Variant) -> list[str]:
-        """The cells that solve one task."""
+        """Return the cells that solve one task."""
         text = textwrap.dedent(self.solution).strip()
         for name, value in variant.items():
             text = text.replace(f"${name}", repr(value))
@@ -85,7 +85,7 @@ def _scenario(
 
 
 def _tokens(*apps: str) -> str:
-    """Lines that log in to apps: ``<app>_token`` for each."""
+    """Return lines that log in to apps: ``<app>_token`` for each."""
     lines = [
         "passwords = {a['account_name']: a['password'] for a in apis.supervisor.show_account_passwords()}"
     ]
@@ -115,7 +115,7 @@ def _checks(scenario: Scenario, variant: Variant) -> list[Check]:
 
 
 def labels(scenario: Scenario, variant: Variant) -> list[dict[str, str]]:
-    """The list of tests beside the evaluation."""
+    """Return the list of tests beside the evaluation."""
     return [
         {
             "requirement": check.requirement,
@@ -126,7 +126,7 @@ def labels(scenario: Scenario, variant: Variant) -> list[dict[str, str]]:
 
 
 def evaluation_source(scenario: Scenario, variant: Variant) -> str:
-    """A program as AppWorld evaluates tasks with."""
+    """Return a program of the form with which AppWorld evaluates tasks."""
     lines = [
         "import json",
         "",

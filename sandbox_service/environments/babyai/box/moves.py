@@ -26,7 +26,7 @@ _Stance = tuple["Place", int]
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Moves by name, in the order in which they are told."""
+    """Moves by name, in the order in which they are listed."""
 
     possible: dict[str, tuple[int, ...]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)

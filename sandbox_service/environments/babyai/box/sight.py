@@ -1,7 +1,7 @@
 """The agent's view from its own place: things by name and distance, and cells that can be walked on.
 
 Places are (right, ahead): cells to the right of the agent, negative to its left, and cells ahead of it. Only
-what minigrid shows the agent is known here, so no word of the world's can tell more.
+what minigrid shows the agent is known here, so no word of the world's can reveal more.
 """
 
 from __future__ import annotations

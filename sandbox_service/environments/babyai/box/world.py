@@ -1,4 +1,4 @@
-"""A game of BabyAI: minigrid's own level, told in words and played by named moves."""
+"""A game of BabyAI: minigrid's own level, described in words and played by named moves."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ class BabyaiWorld(GameWorld):
         known = moves(see(self.image), self._carried())
         name = plain(action)
         if name == CHECK:
-            return self._told(f"You can take the following actions: {', '.join(known.possible)}")
+            return self._turn_with(f"You can take the following actions: {', '.join(known.possible)}")
         if name not in known.possible:
-            return self._told(known.refused.get(name, f"The action is not recognized. Try: {CHECK}."))
+            return self._turn_with(known.refused.get(name, f"The action is not recognized. Try: {CHECK}."))
         for number in known.possible[name]:
             picture, reward, ended, cut, _ = self.env.step(number)
             self.image = picture["image"]
@@ -101,7 +101,7 @@ class BabyaiWorld(GameWorld):
         text = f"{before}{described(sight, self._carried())}\nAvailable actions: [{names}]"
         return GameTurn(text, actions=tuple(known.possible), info=self._count())
 
-    def _told(self, text: str) -> GameTurn:
+    def _turn_with(self, text: str) -> GameTurn:
         """Return an answer that took no step of the engine's."""
         return GameTurn(text, actions=self.turn.actions, info=self._count())
 

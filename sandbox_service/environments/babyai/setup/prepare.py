@@ -1,4 +1,4 @@
-"""Writes BabyAI's tasks, a level and a seed each, with the actions by which minigrid's own bot solves them.
+"""Write BabyAI's tasks, a level and a seed each, with the actions by which minigrid's own bot solves them.
 
     python -I -S prepare.py PACKAGES DATA
 
@@ -61,7 +61,7 @@ def do_without_window(packages: Path) -> None:
 
 
 class Lost(Exception):  # noqa: N818  # an outcome, not a fault
-    """The bot does not know how to go on."""
+    """The bot has no further plan."""
 
 
 class Plan(list[object]):
@@ -77,7 +77,7 @@ class Plan(list[object]):
 
 
 class Attempt:
-    """One try at one task: what was done, and whether it solved the task."""
+    """One attempt at one task: its actions, and whether they solved the task."""
 
     def __init__(self, name: str, seed: int) -> None:
         import gymnasium
@@ -89,14 +89,14 @@ class Attempt:
         self.over = self.solved = False
 
     def do(self, action: int) -> None:
-        """Take one of the engine's actions, unless all is over."""
+        """Take one of the engine's actions, unless the episode is over."""
         if not self.over:
             _, reward, ended, cut, _ = self.env.step(action)
             self.actions.append(action)
             self.over, self.solved = ended or cut, reward > 0
 
     def ask_the_bot(self) -> None:
-        """Do what minigrid's bot does from here."""
+        """Take the actions of minigrid's bot from here on."""
         from minigrid.utils.baby_ai_bot import BabyAIBot
 
         bot = BabyAIBot(self.env)
@@ -130,7 +130,7 @@ def open_boxes(attempt: Attempt, chance: random.Random) -> None:
 
 
 def wander(attempt: Attempt, chance: random.Random) -> None:
-    """Stand elsewhere before the bot is asked."""
+    """Move elsewhere before the bot plans."""
     for action in chance.choices((LEFT, RIGHT, FORWARD), (1, 1, 3), k=chance.randrange(4, 24)):
         front = attempt.env.grid.get(*attempt.env.front_pos)
         if action != FORWARD or front is None or front.can_overlap():
@@ -138,7 +138,7 @@ def wander(attempt: Attempt, chance: random.Random) -> None:
 
 
 def way_to(env: RoomGridLevel, target: tuple[int, int]) -> list[int]:
-    """The fewest actions after which the agent faces a cell; none when there is no way."""
+    """Return the fewest actions after which the agent faces a cell; none without a path."""
     steps = ((1, 0), (0, 1), (-1, 0), (0, -1))
     x, y = (int(each) for each in env.agent_pos)
     paths: dict[tuple[int, int, int], list[int]] = {(x, y, int(env.agent_dir)): []}
@@ -159,7 +159,7 @@ def way_to(env: RoomGridLevel, target: tuple[int, int]) -> list[int]:
 
 
 def solution(name: str, seed: int) -> list[int]:
-    """The engine's actions that solve a task; none when no attempt does."""
+    """Return the engine's actions that solve a task; none when no attempt does."""
     openings: list[Callable[[Attempt, random.Random], None]] = [put_down, open_boxes]
     openings += [wander] * WANDERINGS
     for number, opening in enumerate(openings):
@@ -173,7 +173,7 @@ def solution(name: str, seed: int) -> list[int]:
 
 
 def tasks() -> Iterator[dict[str, object]]:
-    """All tasks, in AgentGym's order: the levels of the first seed, then those of the next."""
+    """Return all tasks in AgentGym's order: the levels of the first seed, then those of the next."""
     for split, seeds in SEEDS:
         for seed in seeds:
             for level in LEVELS:
@@ -191,7 +191,7 @@ def tasks() -> Iterator[dict[str, object]]:
 
 
 def main(packages: Path, data: Path) -> None:
-    """Write the tasks, and say how many have a reference."""
+    """Write the tasks, and print how many have a reference."""
     do_without_window(packages)
     sys.path.insert(0, str(packages))
     import minigrid  # noqa: F401  # registers the levels

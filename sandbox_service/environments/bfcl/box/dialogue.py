@@ -53,7 +53,7 @@ class Dialogue(ABC):
         """Return the opening."""
 
     @abstractmethod
-    def hear(self, message: JsonObject) -> Outcome:
+    def take_turn(self, message: JsonObject) -> Outcome:
         """Take an assistant message."""
 
     @abstractmethod

@@ -85,13 +85,13 @@ for _constant in ("CREDIT_CARD_EXTENSION", "BOOKING_RECORD_EXTENSION"):
 
 
 class CallResult:
-    """What a call gave."""
+    """The result of a call."""
 
     __slots__ = ("succeeded", "text")
 
     def __init__(self, text: str, *, succeeded: bool) -> None:
         self.text = text
-        """What the model is told."""
+        """The text that the model gets."""
         self.succeeded = succeeded
         """It neither raised nor answered with an error."""
 

@@ -63,10 +63,10 @@ class MemoryTask(MultiTurn):
         )
         return opened(f"{setting}\n\n{TURNS}", self.turns[turn])
 
-    def hear(self, message: JsonObject) -> Outcome:
+    def take_turn(self, message: JsonObject) -> Outcome:
         if not parse_calls(message):
             self.last_text = plain_text(message.get("content"))
-        return super().hear(message)
+        return super().take_turn(message)
 
     def _turn_opening(self, number: int) -> tuple[list[JsonObject], JsonObject]:
         if number in self.openings:

@@ -32,16 +32,16 @@ class SingleTurn(Dialogue):
         task = self.files.task(self.task_id)
         return Start(opened(ONE_ANSWER, task["turns"][0]), task["tools"], {"turns": 1})
 
-    def hear(self, message: JsonObject) -> Outcome:
+    def take_turn(self, message: JsonObject) -> Outcome:
         calls = parse_calls(message)
-        told = [{"name": call.name, "succeeded": call.problem is None} for call in calls]
+        checked = [{"name": call.name, "succeeded": call.problem is None} for call in calls]
         if any(call.problem is not None for call in calls):
             # A message with a broken call is not graded: the model may answer again.
             texts = [
                 f"Error: {call.problem}" if call.problem else "Not recorded: another call was broken."
                 for call in calls
             ]
-            return Outcome(answered(calls, texts), info={"calls": told})
+            return Outcome(answered(calls, texts), info={"calls": checked})
         task = self.files.task(self.task_id)
         names = {
             tool["function"]["name"]: document["name"]
@@ -52,7 +52,7 @@ class SingleTurn(Dialogue):
         if not calls or not calls[0].native:
             messages = [{"role": "user", "content": COMPLETED}]
         reward = float(self._is_right(task)) if self.options.step_rewards else 0.0
-        return Outcome(messages, reward, terminated=True, info={"calls": told})
+        return Outcome(messages, reward, terminated=True, info={"calls": checked})
 
     def _is_right(self, task: JsonObject) -> bool:
         return self.grade(self.files.answer(self.task_id)["truth"], task).valid

@@ -19,7 +19,7 @@ JsonObject = dict[str, Any]
 
 
 class TaskLocation(NamedTuple):
-    """Where a task and its answer are in their files."""
+    """The place of a task and of its answer in their files."""
 
     task_start: int
     task_length: int

@@ -60,7 +60,7 @@ class MultiTurn(Dialogue):
     def _opening(self) -> list[JsonObject]:
         return opened(TURNS, self.turns[0])
 
-    def hear(self, message: JsonObject) -> Outcome:
+    def take_turn(self, message: JsonObject) -> Outcome:
         calls = parse_calls(message)
         if not calls:
             return self._end_turn()

@@ -86,7 +86,7 @@ class BfclWorld(World):
         return self.files
 
     def step(self, message: JsonObject, timeout_s: float) -> Outcome:
-        outcome = self.dialogue.hear(message)
+        outcome = self.dialogue.take_turn(message)
         if not (outcome.terminated and self.final_reward):
             return outcome
         truth = self._opened_files().answer(self.task["id"])["truth"]

@@ -1,1 +1,1 @@
-"""How the environment is set up: its packages, and the preparation of its data. Never in a box."""
+"""Set-up of the environment: its packages, and the preparation of its data. Never in a box."""

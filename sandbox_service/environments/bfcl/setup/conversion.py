@@ -1,4 +1,4 @@
-"""Function documents of the Gorilla project as OpenAI tools."""
+"""Convert function documents of the Gorilla project into OpenAI tools."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _KEPT = ("description", "enum", "default", "format", "minimum", "maximum", "minI
 
 
 def offered_name(name: str) -> str:
-    """The function's name in the characters that OpenAI allows; dots become underscores."""
+    """Return the function's name in the characters that OpenAI allows; dots become underscores."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64]
 
 
 def tool_of(document: Json) -> Json:
-    """A function document as an OpenAI tool."""
+    """Return a function document as an OpenAI tool."""
     function = {
         "name": offered_name(document["name"]),
         "description": document["description"],
@@ -51,7 +51,7 @@ def tool_of(document: Json) -> Json:
 
 
 def _schema(node: Json) -> Json:
-    """One level of JSON schema; keys that JSON schema does not know, such as ``optional``, are left out."""
+    """Convert one level of JSON schema; keys unknown to JSON schema, such as ``optional``, are left out."""
     given = str(node.get("type", "any"))
     schema: Json = {"type": _TYPES.get(given.lower(), "string")}
     schema |= {key: node[key] for key in _KEPT if key in node}

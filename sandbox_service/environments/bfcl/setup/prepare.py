@@ -1,4 +1,4 @@
-"""Writes the environment's data from what the package ships: ``prepare.py PACKAGES_DIR DATA_DIR``.
+"""Write the environment's data from the files of the package: ``prepare.py PACKAGES_DIR DATA_DIR``.
 
 ``tasks.jsonl``   what the box needs of each task, without ground truth
 ``answers.jsonl`` ground truth and a solution of each task
@@ -64,7 +64,7 @@ CLASSES = (
     "MemoryAPI_rec_sum",
 )
 RAISED = (AttributeError, IndexError, KeyError, NotImplementedError, TypeError, ValueError)
-"""What the checker raises on arguments that it does not expect."""
+"""Errors that the checker raises on arguments that it does not expect."""
 
 
 def main(data: Path) -> None:
@@ -113,7 +113,7 @@ def _write_tools(data: Path) -> dict[str, list[str]]:
 
 
 def _session(scenario: str) -> list[list[str]]:
-    """The user's messages in each conversation that comes before the questions of a scenario."""
+    """Return the user's messages in each conversation that comes before the questions of a scenario."""
     file = bfcl.MEMORY_PREREQ_CONVERSATION_PATH / f"memory_{scenario}.json"
     return [
         [message["content"] for turn in entry["question"] for message in turn]
@@ -124,7 +124,7 @@ def _session(scenario: str) -> list[list[str]]:
 def _category(
     category: str, parameters: dict[str, list[str]], before: dict[str, int]
 ) -> Iterator[tuple[Json, Json]]:
-    """Each task and its answer."""
+    """Yield each task and its answer."""
     truths = [] if "relevance" in category else bfcl.load_ground_truth_entry(category)
     hinted = bfcl.load_dataset_entry(category, include_prereq=False)
     plain = bfcl.load_dataset_entry(category, include_prereq=False, include_language_specific_hint=False)
@@ -151,7 +151,7 @@ def _category(
 
 
 def _turns(truth: list[list[str]], parameters: dict[str, list[str]]) -> list[Json]:
-    """Each turn's calls in one message, then one that ends the turn."""
+    """Return each turn's calls in one message, then a message that ends the turn."""
     steps: list[Json] = []
     for turn in truth:
         if turn:

@@ -1,4 +1,4 @@
-"""Calls that solve a task: read off the ground truth, and checked by the official checker.
+"""Find calls that solve a task: read from the ground truth, and checked by the official checker.
 
 Ground truth of single-turn tasks names accepted values of each argument. The first combination that the
 checker accepts is taken; a task whose ground truth its own checker accepts in no form has no solution.
@@ -21,7 +21,7 @@ _PLACEHOLDERS: Json = {"integer": 1, "number": 1.0, "boolean": True, "array": []
 
 
 def parse_call(text: str, parameters: Mapping[str, list[str]]) -> ParsedCall:
-    """A call written as Python; ``parameters`` names the arguments of each function in order."""
+    """Read a call written as Python; ``parameters`` names the arguments of each function in order."""
     call = ast.parse(text, mode="eval").body
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise TypeError(f"not a call: {text}")
@@ -31,7 +31,7 @@ def parse_call(text: str, parameters: Mapping[str, list[str]]) -> ParsedCall:
 
 
 def any_call(tool: Json) -> ParsedCall:
-    """A call of an offered tool with its required arguments."""
+    """Return a call of an offered tool with its required arguments."""
     function = tool["function"]
     properties = function["parameters"].get("properties", {})
     wanted = function["parameters"].get("required", [])
@@ -41,7 +41,7 @@ def any_call(tool: Json) -> ParsedCall:
 def solve_single(
     functions: list[Json], truth: list[Json], language: str, accepts: Callable[[Json, ParsedCall, Json], bool]
 ) -> list[ParsedCall] | None:
-    """One call for each entry of the ground truth; None when a call cannot be found."""
+    """Return one call for each entry of the ground truth; None when a call cannot be found."""
     calls = []
     for entry in truth:
         ((name, accepted),) = entry.items()
@@ -87,7 +87,7 @@ def _python(value: Any) -> list[Any]:  # noqa: ANN401
 
 
 def _settled(value: Any) -> Any:  # noqa: ANN401
-    """The value with the first choice taken wherever a dictionary lists choices."""
+    """Return the value with the first choice wherever a dictionary lists choices."""
     if isinstance(value, list):
         return [_settled(each) for each in value]
     if not isinstance(value, dict):

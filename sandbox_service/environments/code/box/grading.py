@@ -31,7 +31,7 @@ _TESTS_BUDGET_S = 60.0
 """What all hidden tests of one evaluation may compute and sleep; the others count as timed out."""
 _MARGIN_S = 5.0
 """Kept of the evaluation's real time, a tenth at most, for ending the last test and for the answer."""
-_PATIENCE_S = 110.0
+_WALL_TIMEOUT_S = 110.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +67,14 @@ def collect(agent: Agent, answer: str | None, path: str, *, tested: bool) -> Sub
 
 
 def grade(
-    agent: Agent, submission: Submission, grading: JsonObject, patience_s: float = _PATIENCE_S
+    agent: Agent, submission: Submission, grading: JsonObject, wall_timeout_s: float = _WALL_TIMEOUT_S
 ) -> Verdict:
-    """Grade a submission within ``patience_s`` of real time.
+    """Grade a submission within ``wall_timeout_s`` of real time.
 
     Raises WorldError: grader_failed when the ground truth makes no sense, deadline_exceeded when the machine
-    is too busy to tell.
+    is too busy to decide.
     """
-    deadline = time.monotonic() + patience_s - min(_MARGIN_S, patience_s / 10)
+    deadline = time.monotonic() + wall_timeout_s - min(_MARGIN_S, wall_timeout_s / 10)
     try:
         if grading["kind"] == "tests":
             return _tested(agent, submission, grading, deadline)
@@ -152,9 +152,9 @@ def _results(agent: Agent, source: str, tests: list[HiddenTest], deadline: float
     charged_s = 0.0
     trials: list[Trial] = []
     for test in tests:
-        patience_s = deadline - time.monotonic()
-        if charged_s < _TESTS_BUDGET_S and patience_s > 0:
-            trials.append(run_test(agent, source, test, patience_s))
+        wall_timeout_s = deadline - time.monotonic()
+        if charged_s < _TESTS_BUDGET_S and wall_timeout_s > 0:
+            trials.append(run_test(agent, source, test, wall_timeout_s))
         elif charged_s < _TESTS_BUDGET_S and kept_waiting(charged_s, _TESTS_BUDGET_S, deadline - started):
             raise _too_busy(len(trials), len(tests))
         else:

@@ -25,7 +25,7 @@ _LONG_MESSAGE = 4000
 
 @dataclass(frozen=True, slots=True)
 class Milestones:
-    """What an episode has reached so far."""
+    """Progress of an episode."""
 
     executed: bool = False
     """Some code ended with status 0."""
@@ -41,7 +41,7 @@ class Milestones:
 
 @dataclass(frozen=True, slots=True)
 class StepFacts:
-    """What the terms may look at."""
+    """Input of the terms."""
 
     results: Sequence[ToolResult]
     before: Milestones

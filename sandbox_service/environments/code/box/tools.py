@@ -28,7 +28,7 @@ class ToolResult:
     """The result of one action."""
 
     text: str
-    """What the model is told."""
+    """The text that the model gets."""
     succeeded: bool
     """The tool did what it was asked; for code: it ended by itself with status 0."""
     executed: bool = False
@@ -44,20 +44,20 @@ class ToolResult:
 
 
 def run_tool(
-    agent: Agent, action: ParsedCall, timeout_s: float, max_output: int, patience_s: float | None = None
+    agent: Agent, action: ParsedCall, timeout_s: float, max_output: int, wall_timeout_s: float | None = None
 ) -> ToolResult:
-    """Run one action; what the model is told of it is cut at ``max_output`` bytes."""
+    """Run one action; its output is cut at ``max_output`` bytes."""
     if action.problem is not None:
         return ToolResult(f"Error: {action.problem}", succeeded=False)
     try:
         arguments = check_arguments(action.name, action.arguments)
         if action.name == "execute_bash":
             return _executed(
-                agent.shell(arguments["command"], timeout_s, max_output, patience_s), timeout_s, "command"
+                agent.shell(arguments["command"], timeout_s, max_output, wall_timeout_s), timeout_s, "command"
             )
         if action.name == "python":
             return _executed(
-                agent.python(arguments["code"], timeout_s, max_output, patience_s=patience_s),
+                agent.python(arguments["code"], timeout_s, max_output, wall_timeout_s=wall_timeout_s),
                 timeout_s,
                 "session",
             )

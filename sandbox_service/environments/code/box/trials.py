@@ -36,7 +36,7 @@ _MEMORY_BYTES = 256 * 1024**2
 
 
 class TrialResult(StrEnum):
-    """How a hidden test ended."""
+    """The outcome of a hidden test."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -84,12 +84,12 @@ class Trial:
     """How much of its time was used."""
 
 
-def run_test(agent: Agent, source: str, test: HiddenTest, patience_s: float) -> Trial:
-    """Run one test on a solution's source, in fresh processes, for at most ``patience_s`` of real time."""
+def run_test(agent: Agent, source: str, test: HiddenTest, wall_timeout_s: float) -> Trial:
+    """Run one test on a solution's source, in fresh processes, within ``wall_timeout_s`` of real time."""
     # The candidate is started here and used by the child only: its channel is inherited by the fork.
     candidate = agent.candidate(ENTRY)
     try:
-        word, allowance = _in_child(candidate, source, test, patience_s)
+        word, allowance = _in_child(candidate, source, test, wall_timeout_s)
     finally:
         candidate.close()
     if word in (None, TrialResult.TIMEOUT.value):
@@ -100,17 +100,17 @@ def run_test(agent: Agent, source: str, test: HiddenTest, patience_s: float) -> 
 
 
 def _in_child(
-    candidate: Candidate, source: str, test: HiddenTest, patience_s: float
+    candidate: Candidate, source: str, test: HiddenTest, wall_timeout_s: float
 ) -> tuple[str | None, Allowance]:
     """Return the result that the test's process wrote, None at a time limit; and its allowance."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
-        end = time.monotonic() + patience_s
+        end = time.monotonic() + wall_timeout_s
         session = CandidateSession(candidate, end, write_back=test.write_back, live=test.live)
         _child(writing, session, source, test)
     os.close(writing)
-    allowance = Allowance(test.timeout_s, patience_s, lambda: usage_of([pid]) + candidate.usage())
+    allowance = Allowance(test.timeout_s, wall_timeout_s, lambda: usage_of([pid]) + candidate.usage())
     word = None
     try:
         while word is None and not allowance.over():

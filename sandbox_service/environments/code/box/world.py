@@ -71,15 +71,15 @@ class CodeWorld(World):
 
     def step(self, message: JsonObject, timeout_s: float) -> Outcome:
         # A tenth, at most a second, stays for the answer: the worker is killed at the deadline itself.
-        patience_s = timeout_s - min(1.0, timeout_s / 10)
-        deadline = time.monotonic() + patience_s
+        wall_timeout_s = timeout_s - min(1.0, timeout_s / 10)
+        deadline = time.monotonic() + wall_timeout_s
         actions = parse_actions(message)
         self.steps += 1
         results: list[ToolResult] = []
         for action in actions:
             results.append(self._run(action, deadline))
             if results[-1].text == _NO_TIME:
-                self._raise_if_starved(patience_s, results)
+                self._raise_if_starved(wall_timeout_s, results)
             if results[-1].submitted:
                 self.submitted, self.answer = True, results[-1].answer
         terms = self._shape(message, results) if self.weights else {}
@@ -156,11 +156,13 @@ class CodeWorld(World):
         timeout_s = min(time_left, self.task["tool_timeout_s"])
         return run_tool(self._agent, action, timeout_s, self.task["max_output_bytes"], time_left)
 
-    def _raise_if_starved(self, patience_s: float, results: list[ToolResult]) -> None:
+    def _raise_if_starved(self, wall_timeout_s: float, results: list[ToolResult]) -> None:
         """Raise WorldError where calls were not run because the machine kept earlier ones waiting."""
-        used_s = patience_s - sum(result.waited_s for result in results)
-        if kept_waiting(used_s, patience_s, patience_s, self._agent.still):
-            detail = f"the machine is too busy: the calls of this step had {used_s:.1f} s of {patience_s:g} s"
+        used_s = wall_timeout_s - sum(result.waited_s for result in results)
+        if kept_waiting(used_s, wall_timeout_s, wall_timeout_s, self._agent.still):
+            detail = (
+                f"the machine is too busy: the calls of this step had {used_s:.1f} s of {wall_timeout_s:g} s"
+            )
             raise WorldError(detail, BoxErrorCode.STEP_TIMEOUT)
 
     def _shape(self, message: JsonObject, results: list[ToolResult]) -> dict[str, float]:

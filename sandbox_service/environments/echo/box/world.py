@@ -1,4 +1,4 @@
-"""A world that repeats what it is told: pure data, for benchmarks, tests and first contact."""
+"""A world that repeats its input: pure data, for benchmarks, tests and first contact."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ class EchoWorld(World):
             raise WorldError(
                 f"echo has no parameter {sorted(self.context.params)[0]!r}", BoxErrorCode.INVALID_REQUEST
             )
-        self.heard = 0
+        self.steps_taken = 0
         info: JsonObject = {key: self.task[key] for key in ("category", "max_steps") if key in self.task}
         return Start(messages=[{"role": "user", "content": str(self.task["prompt"])}], info=info)
 
     def step(self, message: JsonObject, timeout_s: float) -> Outcome:
-        self.heard += 1
-        done = self.heard >= int(self.task["steps"])
+        self.steps_taken += 1
+        done = self.steps_taken >= int(self.task["steps"])
         reply = {"role": "user", "content": message.get("content") or ""}
         return Outcome(messages=[reply], reward=float(done), terminated=done)
 
     def evaluate(self, params: JsonObject, grading: JsonObject) -> Verdict:
         sparse = wants_sparse(params)
-        score = min(1.0, self.heard / int(self.task["steps"]))
+        score = min(1.0, self.steps_taken / int(self.task["steps"]))
         success = score >= 1.0
         return Verdict(
-            score=float(success) if sparse else score, success=success, details={"steps": self.heard}
+            score=float(success) if sparse else score, success=success, details={"steps": self.steps_taken}
         )
 
 

@@ -36,7 +36,7 @@ class EchoCatalog:
     def describe(self) -> Environment:
         return Environment(
             name="echo",
-            description="Repeats what it is told; for benchmarks and first contact.",
+            description="Repeats its input; for benchmarks and first contact.",
             splits=tuple(Split(name=name, size=len(ids)) for name, ids in _SPLITS.items()),
             default_split="train",
             action_format="Any assistant message.",

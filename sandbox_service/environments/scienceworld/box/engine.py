@@ -20,7 +20,7 @@ _SCRAMBLE = 0x5DEECE66D
 
 @dataclass(frozen=True, slots=True)
 class EngineObservation:
-    """What the engine says after an action."""
+    """The engine's answer to an action."""
 
     text: str
     points: int

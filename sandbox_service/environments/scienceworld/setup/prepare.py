@@ -1,4 +1,4 @@
-"""Writes ScienceWorld's tasks: every variation of every task, in the official splits.
+"""Write ScienceWorld's tasks: every variation of every task, in the official splits.
 
     python -I -S prepare.py PACKAGES DATA
 
@@ -22,7 +22,7 @@ SPARE = 1.25
 
 
 def tasks(references: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The tasks in the engine's order."""
+    """Return the tasks in the engine's order."""
     from scienceworld import ScienceWorldEnv
 
     env = ScienceWorldEnv("")

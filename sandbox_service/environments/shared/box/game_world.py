@@ -37,7 +37,7 @@ class GameTurn:
     success: bool = False
     """The task is solved; a game may be over without it."""
     actions: tuple[str, ...] = ()
-    """Actions that the game offers now, where it tells."""
+    """Actions that the game offers now, where it lists them."""
     info: JsonObject = field(default_factory=dict)
 
 
@@ -73,7 +73,7 @@ class GameWorld(World):
             {"role": "user", "content": self.turn.text},
         ]
         info = {"category": self.task["category"], "max_steps": self.task["max_steps"]}
-        return Start(messages, list(self.TOOLS), {**info, **_told(self.turn)})
+        return Start(messages, list(self.TOOLS), {**info, **_info_of(self.turn)})
 
     def step(self, message: JsonObject, timeout_s: float) -> Outcome:
         moves = parse_moves(message)
@@ -89,7 +89,7 @@ class GameWorld(World):
             messages=_messages(moves, answers),
             reward=reward,
             terminated=self.turn.done,
-            info=_told(self.turn),
+            info=_info_of(self.turn),
         )
 
     def _refusal(self, move: ParsedCall, number: int) -> str | None:
@@ -104,9 +104,9 @@ class GameWorld(World):
         return Verdict(score, self.turn.success, {"done": self.turn.done})
 
 
-def _told(turn: GameTurn) -> dict[str, Any]:
-    told: dict[str, Any] = {"score": turn.score, **turn.info}
-    return {**told, "available_actions": list(turn.actions)} if turn.actions else told
+def _info_of(turn: GameTurn) -> dict[str, Any]:
+    info: dict[str, Any] = {"score": turn.score, **turn.info}
+    return {**info, "available_actions": list(turn.actions)} if turn.actions else info
 
 
 def _messages(moves: list[ParsedCall], answers: list[str]) -> list[JsonObject]:

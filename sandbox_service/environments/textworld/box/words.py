@@ -36,6 +36,6 @@ def withheld(action: str) -> str | None:
     return None
 
 
-def told(feedback: str) -> str:
+def observation(feedback: str) -> str:
     """Return what the game says, without the prompt, the status line and the question after the end."""
     return _QUESTION.sub("", _STATUS.sub("", feedback)).strip()

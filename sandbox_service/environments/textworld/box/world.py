@@ -15,7 +15,7 @@ from sandbox_service.environments.shared.box.game_world import GameTurn, GameWor
 from sandbox_service.runner.world import WorldError
 from sandbox_service.wire.codes import BoxErrorCode
 
-from .words import plain, told, withheld
+from .words import observation, plain, withheld
 
 _INSTRUCTIONS = """\
 You play a text adventure. Each answer is one command of a few words in the imperative.
@@ -65,7 +65,7 @@ class TextWorld(GameWorld):
         self._game.seed(1 + self.context.seed % 1_000_000)
         state = self._game.reset()
         self._score = 0
-        text = told(state.feedback)
+        text = observation(state.feedback)
         begin = max(0, text.find(state.objective)) if state.objective else max(0, text.find("-= "))
         return self._turn(state, text[begin:], info={"task_description": state.objective})
 
@@ -76,7 +76,7 @@ class TextWorld(GameWorld):
             last = self.turn
             return GameTurn(_KEPT.format(kept), 0.0, last.score, actions=last.actions)
         state, _, _ = self._game.step(line)
-        return self._turn(state, told(state.feedback))
+        return self._turn(state, observation(state.feedback))
 
     def _turn(self, state: Mapping[str, Any], text: str, info: dict[str, Any] | None = None) -> GameTurn:
         won, lost = bool(state["won"]), bool(state["lost"])

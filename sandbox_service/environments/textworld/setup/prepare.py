@@ -1,4 +1,4 @@
-"""Makes a few games with TextWorld's own generator and writes them as tasks.
+"""Make a few games with TextWorld's own generator and write them as tasks.
 
     python -I -S prepare.py PACKAGES DATA
 
@@ -26,11 +26,11 @@ GAMES = (
     ("cooking-3", "cooking", "test", "tw-cooking --recipe 3 --take 3 --go 9 --open --cook --cut --seed 3"),
     ("coins-2", "coins", "test", "tw-coin_collector --level 15 --seed 2"),
 )
-"""Id, category, split, and the generator's words; two games are made at once."""
+"""Id, category, split, and the generator's arguments; two games are made at once."""
 
 
 def make(packages: Path, data: Path, name: str, words: str) -> None:
-    """One game: the program, and what TextWorld knows of it."""
+    """Make one game: the program, and TextWorld's metadata."""
     command = [sys.executable, str(packages / "bin" / "tw-make"), *words.split()]
     output = ["--silent", "--format", "z8", "--output", str(data / f"{name}.z8")]
     settings = {**os.environ, "PYTHONPATH": str(packages), "PYTHONHASHSEED": "0"}
@@ -39,7 +39,7 @@ def make(packages: Path, data: Path, name: str, words: str) -> None:
 
 
 def walkthrough(path: Path) -> list[str]:
-    """The actions that win a game; it is played."""
+    """Return the actions that win a game, which is played to check them."""
     import textworld
 
     wanted = textworld.EnvInfos(max_score=True, won=True, extras=["walkthrough"])

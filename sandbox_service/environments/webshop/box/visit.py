@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _ON_A_PAGE = 10
 
 
-class Shelves(Protocol):
-    """What a visit needs of a shop."""
+class ProductIndex(Protocol):
+    """The methods of a shop that a visit calls."""
 
     def product(self, asin: str) -> Product: ...
 
@@ -44,7 +44,7 @@ _BELOW_ITEM = (PageKind.DESCRIPTION, PageKind.FEATURES, PageKind.REVIEWS, PageKi
 
 @dataclass(slots=True)
 class Visit:
-    """Where a customer is, and what was chosen so far."""
+    """The page of a customer, and the choices so far."""
 
     instruction: str
     show_attributes: bool = False
@@ -58,12 +58,12 @@ class Visit:
     options: dict[str, str] = field(default_factory=dict)
     """Chosen values by option."""
 
-    def search(self, shop: Shelves, query: str) -> None:
+    def search(self, shop: ProductIndex, query: str) -> None:
         """Open the first page of results."""
         self.found = shop.search(query)
         self._show_results(1)
 
-    def click(self, shop: Shelves, target: str) -> bool:
+    def click(self, shop: ProductIndex, target: str) -> bool:
         """Follow a button, product number or option value; whether the page has it."""
         if target not in self.clickables(shop) or target == pages.SEARCH:
             return False
@@ -84,7 +84,7 @@ class Visit:
             self.page, self.asin = PageKind.ITEM, target.upper()
         return True
 
-    def clickables(self, shop: Shelves) -> list[str]:
+    def clickables(self, shop: ProductIndex) -> list[str]:
         """Return what can be clicked, in lower case, in the order of the page."""
         if self.page is PageKind.SEARCH:
             return [pages.SEARCH]
@@ -98,7 +98,7 @@ class Visit:
             return list(dict.fromkeys([*buttons, *values]))
         return [] if self.page is PageKind.END else [pages.BACK_TO_SEARCH, pages.PREVIOUS]
 
-    def text(self, shop: Shelves) -> str:
+    def text(self, shop: ProductIndex) -> str:
         """Return the page as text; the last page is the seller's."""
         if self.page is PageKind.SEARCH:
             return pages.search_page(self.instruction)
@@ -121,7 +121,7 @@ class Visit:
         else:
             self.page = PageKind.ITEM
 
-    def _choose(self, shop: Shelves, target: str) -> bool:
+    def _choose(self, shop: ProductIndex, target: str) -> bool:
         """Choose an option value; of several options that have it the last, as in the original."""
         names = [name for name, values in shop.product(self.asin).options.items() if target in values]
         if names:

@@ -83,9 +83,9 @@ class WebshopWorld(GameWorld):
         shop, visit = self.shop, self.visit
         product, wanted = shop.product(visit.asin), shop.product(self.goal.asin)
         score = reward(product, visit.options, self.goal, wanted)
-        told = {"instruction_text": visit.instruction, "has_search_bar": False}
+        info = {"instruction_text": visit.instruction, "has_search_bar": False}
         return GameTurn(
-            pages.end_page(score), reward=score, score=score, done=True, success=score >= 1.0, info=told
+            pages.end_page(score), reward=score, score=score, done=True, success=score >= 1.0, info=info
         )
 
     def _page(self, problem: str = "") -> GameTurn:

@@ -1,4 +1,4 @@
-"""Writes our own products in the form in which WebShop's are distributed, so that one reader reads both.
+"""Write synthetic products in the format in which WebShop's are distributed, so that one reader reads both.
 
 Run by ``sandbox-service envs setup`` with the folders of packages and data as its last arguments.
 """
@@ -72,7 +72,7 @@ def _product(entry: JsonObject, category: str) -> JsonObject:
 
 
 def _contents(product: JsonObject) -> str:
-    """The text that is searched: title, description, first bullet point and options, in lower case."""
+    """Return the text that is searched: title, description, first bullet point and options, in lower case."""
     options = [f"{name}: {', '.join(values)}" for name, values in product["options"].items()]
     first = product["BulletPoints"][0] if product["BulletPoints"] else ""
     parts = (product["Title"], product["Description"], first, ", and ".join(options))

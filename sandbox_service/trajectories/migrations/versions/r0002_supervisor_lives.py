@@ -1,4 +1,4 @@
-"""How the latest life of each supervisor wrote; the version number of earlier releases goes."""
+"""Record how the latest life of each supervisor wrote; drop the version number of earlier releases."""
 
 from __future__ import annotations
 

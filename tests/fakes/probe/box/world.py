@@ -24,9 +24,9 @@ class ProbeWorld(World):
         # The step's own time is what a busy machine may take; the agent's counts while it has a processor.
         patience = max(timeout, timeout_s)
         if "python" in order:
-            execution = agent.python(order["python"], timeout, patience_s=patience)
+            execution = agent.python(order["python"], timeout, wall_timeout_s=patience)
         elif "shell" in order:
-            execution = agent.shell(order["shell"], timeout, patience_s=patience)
+            execution = agent.shell(order["shell"], timeout, wall_timeout_s=patience)
         elif order.get("world") == "exit":
             os._exit(3)
         elif order.get("world") == "connect":

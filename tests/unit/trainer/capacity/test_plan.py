@@ -144,20 +144,20 @@ def test_a_checkpoint_is_as_large_as_its_files(folder, tmp_path, moments):
     assert checkpoint_bytes(shape, reference=True) == pytest.approx(size, abs=5e5)
 
 
-def seats(config, machine=EIGHT):
+def slots(config, machine=EIGHT):
     return [
-        (seat.machine, seat.gpu, seat.workers, seat.engines)
-        for seat in gpu_slots(config.hardware, "cuda", machine)
+        (slot.machine, slot.gpu, slot.workers, slot.engines)
+        for slot in gpu_slots(config.hardware, "cuda", machine)
     ]
 
 
 def test_learners_and_engines_have_gpus_of_their_own():
-    assert seats(on_gpus(2, 2)) == [(0, 0, (0,), ()), (0, 1, (1,), ()), (0, 2, (), (0,)), (0, 3, (), (1,))]
+    assert slots(on_gpus(2, 2)) == [(0, 0, (0,), ()), (0, 1, (1,), ()), (0, 2, (), (0,)), (0, 3, (), (1,))]
 
 
 def test_shares_that_add_up_to_one_are_on_the_same_gpus():
     config = run(learner={"workers": 2, "gpus": 0.6}, engine={"count": 2, "gpus": 0.4})
-    assert seats(config) == [(0, 0, (0,), (0,)), (0, 1, (1,), (1,))]
+    assert slots(config) == [(0, 0, (0,), (0,)), (0, 1, (1,), (1,))]
 
 
 def on_one_gpu(sleep, share=0.5, **learner):
@@ -201,8 +201,8 @@ def test_sleep_without_a_shared_gpu_is_a_problem_of_the_plan():
 
 def test_tensor_parallel_engines_share_the_gpus_of_as_many_workers():
     config = run(learner={"workers": 4, "gpus": 0.6}, engine={"count": 2, "gpus": 0.4, "tensor_parallel": 2})
-    seats = gpu_slots(config.hardware, "cuda", Machine(4, H100))
-    assert [(seat.gpu, seat.workers, seat.engines) for seat in seats] == [
+    slots = gpu_slots(config.hardware, "cuda", Machine(4, H100))
+    assert [(slot.gpu, slot.workers, slot.engines) for slot in slots] == [
         (0, (0,), (0,)),
         (1, (1,), (0,)),
         (2, (2,), (1,)),
@@ -221,15 +221,15 @@ def test_shares_that_cannot_be_placed_are_one_sentence_of_the_plan():
 
 def test_tensor_parallel_engines_have_a_gpu_for_each_part_and_machines_follow_each_other():
     config = run(learner={"workers": 8, "gpus": 1}, engine={"count": 4, "tensor_parallel": 2})
-    placed = seats(config, replace(EIGHT, count=2))
-    assert [seat[:2] for seat in placed] == [(machine, gpu) for machine in range(2) for gpu in range(8)]
+    placed = slots(config, replace(EIGHT, count=2))
+    assert [slot[:2] for slot in placed] == [(machine, gpu) for machine in range(2) for gpu in range(8)]
     assert placed[8:10] == [(1, 0, (), (0,)), (1, 1, (), (0,))]
 
 
 def test_a_run_that_fits_has_no_problems():
     plan = capacity_plan(on_gpus(), EIGHT)
     assert plan.problems == ()
-    assert [(group.kind, len(group.seats)) for group in plan.groups] == [("learner", 4), ("engine", 4)]
+    assert [(group.kind, len(group.slots)) for group in plan.groups] == [("learner", 4), ("engine", 4)]
     assert all(group.total < H100 for group in plan.groups)
     assert plan.tokens.most == plan.tokens.episodes * 8192
 

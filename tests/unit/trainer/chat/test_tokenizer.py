@@ -168,7 +168,7 @@ def test_tools_are_told_where_the_configuration_wants_them(tools, told, tmp_path
     text = chat.decode(chat.opening([SYSTEM, TASK], [TOOL]))
     assert f"Be brief.{told}" in text or f"Be brief.\n\n{told}" in text
     assert text.count('"submit"') == (tools != "none")
-    assert chat.tells_tools is (tools != "none")
+    assert chat.renders_tools is (tools != "none")
 
 
 def test_tools_in_the_prompt_need_no_system_message(tmp_path) -> None:

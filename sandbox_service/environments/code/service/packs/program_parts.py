@@ -45,7 +45,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class InputKind:
-    """What a function is given."""
+    """The kind of input that a function gets."""
 
     parameter: str
     noun: str

@@ -47,7 +47,7 @@ class _Program:
 
     @property
     def description(self) -> str:
-        """What the function returns."""
+        """Describe the result of the function."""
         chosen = f"the {self.kind.noun}"
         if self.filters:
             chosen += " that " + " and ".join(part.words for part in self.filters)
@@ -104,8 +104,8 @@ def _draw(part: str, level: str, count: int, taken: set[str]) -> list[CodeTask]:
         program = _program(level, dice)
         example, *given = [program.kind.draw(dice, length) for length in (4, *_LENGTHS)]
         shown, *results = program.results([example, *given])
-        telling = bool(shown) and len(set(map(repr, results))) >= _LEAST_RESULTS
-        if not telling or program.description in taken:
+        informative = bool(shown) and len(set(map(repr, results))) >= _LEAST_RESULTS
+        if not informative or program.description in taken:
             continue
         taken.add(program.description)
         signature = f"compute({program.kind.parameter})"

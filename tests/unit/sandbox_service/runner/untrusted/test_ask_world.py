@@ -139,7 +139,7 @@ def test_a_session_that_breaks_the_line_is_ended_by_its_deadline(act: Any, attac
 
 
 def test_an_endless_stream_of_questions_ends_at_the_deadline(act: Any) -> None:
-    result = serve(act, "while True: ask({})", timeout_s=1, patience_s=50)
+    result = serve(act, "while True: ask({})", timeout_s=1, wall_timeout_s=50)
     assert result["timed_out"]
     assert result["questions"] > 0
 

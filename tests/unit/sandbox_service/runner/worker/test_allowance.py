@@ -24,9 +24,9 @@ COMPUTE = "import time\nwhile time.process_time() < {seconds}: pass\nprint('done
 SCRIPT = 'python3 -c "{code}"'
 
 
-def spend(time_s: float, patience_s: float, look: Callable[[], CpuUsage]) -> Allowance:
+def spend(time_s: float, wall_timeout_s: float, look: Callable[[], CpuUsage]) -> Allowance:
     """An allowance that was waited for to its end."""
-    allowance = Allowance(time_s, patience_s, look)
+    allowance = Allowance(time_s, wall_timeout_s, look)
     while not allowance.over():
         time.sleep(allowance.wait_s)
     return allowance
@@ -86,7 +86,7 @@ def test_code_that_the_machine_keeps_waiting_has_its_time_all_the_same(
     busy_box: RunnerBox, call: dict[str, Any]
 ) -> None:
     assert busy_box.create("patient").op is Op.REPLY
-    result = busy_box.act("patient", **call, timeout_s=1.0, patience_s=50)
+    result = busy_box.act("patient", **call, timeout_s=1.0, wall_timeout_s=50)
     assert (result["output"], result["timed_out"]) == ("done\n", False)
     assert result["duration_s"] > 1.0
     assert busy_box.release("patient")
@@ -94,7 +94,7 @@ def test_code_that_the_machine_keeps_waiting_has_its_time_all_the_same(
 
 def test_code_that_sleeps_on_a_busy_machine_is_ended_by_its_own_doing(busy_box: RunnerBox) -> None:
     busy_box.create("asleep")
-    result = busy_box.act("asleep", do="shell", command="exec sleep 1000", timeout_s=1.0, patience_s=50)
+    result = busy_box.act("asleep", do="shell", command="exec sleep 1000", timeout_s=1.0, wall_timeout_s=50)
     assert (result["timed_out"], result["exit_code"]) == (True, None)
     assert busy_box.release("asleep")
 
@@ -105,7 +105,7 @@ def test_code_that_the_machine_kept_from_its_time_is_an_error_and_no_observation
 ) -> None:
     busy_box.create("starved")
     code = "while True: pass" if do == "python" else "while :; do :; done"
-    call = {"do": do, "code" if do == "python" else "command": code, "timeout_s": 10, "patience_s": 2}
+    call = {"do": do, "code" if do == "python" else "command": code, "timeout_s": 10, "wall_timeout_s": 2}
     reply = busy_box.step("starved", call, deadline_s=60)
     assert error_code(reply) == "step_timeout"
     assert "too busy" in json.loads(reply.body)["detail"]
@@ -164,7 +164,7 @@ def test_code_cannot_make_itself_look_starved(quiet_box: RunnerBox, drop: bool, 
         pytest.skip("only a user id of its own bounds how many processes a storm has")
     quiet_box.create("cheat")
     code = CHEATS[name]
-    result = quiet_box.act("cheat", do="python", code=code, timeout_s=0.6, patience_s=2)
+    result = quiet_box.act("cheat", do="python", code=code, timeout_s=0.6, wall_timeout_s=2)
     assert (result["timed_out"], result["exit_code"]) == (True, None)
     assert quiet_box.release("cheat")
 
@@ -196,7 +196,7 @@ def test_a_session_stands_still_while_it_is_found_out_why_a_command_was_late(
         pytest.skip("only a user id of its own shows that what runs is the agent's")
     quiet_box.create("crowded")
     quiet_box.act("crowded", do="python", code=HIDDEN_LOAD)
-    result = quiet_box.act("crowded", do="shell", command="sleep 1000", timeout_s=2, patience_s=2)
+    result = quiet_box.act("crowded", do="shell", command="sleep 1000", timeout_s=2, wall_timeout_s=2)
     assert (result["timed_out"], result["exit_code"]) == (True, None)
     seen = quiet_box.act("crowded", do="python", code="print(os.path.exists('thawed'))")
     assert seen["output"] == "True\n"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandbox_service.environments.textworld.box.words import plain, told, withheld
+from sandbox_service.environments.textworld.box.words import observation, plain, withheld
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_an_action_is_one_line_of_plain_letters():
 
 def test_prompt_status_and_question_are_cut_off():
     status = "\n\n>" + " " * 60 + "-= Kitchen =-7/9"
-    assert told(f"\nYou eat.{status}") == "You eat."
+    assert observation(f"\nYou eat.{status}") == "You eat."
     end = "The End\n\nWould you like to RESTART, RESTORE a saved game, QUIT or UNDO the last command?\n>"
-    assert told(end + status) == "The End"
-    assert told("-= Kitchen =-\nA room.") == "-= Kitchen =-\nA room."
+    assert observation(end + status) == "The End"
+    assert observation("-= Kitchen =-\nA room.") == "-= Kitchen =-\nA room."
