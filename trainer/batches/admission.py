@@ -1,4 +1,4 @@
-"""Which group may begin, and which groups a step is made of: pure decisions that bound staleness exactly.
+"""Decide which group may begin and which groups a step is made of, so that staleness is bounded exactly.
 
 A step takes F fresh groups. With weights of version v and a lag of L updates, groups may begin until
 ``(v + L + 1) * F`` have begun that were not dropped. A group that began at version v has to be used by step
@@ -44,7 +44,7 @@ class AdmissionLimits:
 def may_begin(
     begun: int, version: int, step: int, fresh: int, lag: int, spare: int = 0, dropped: int = 0
 ) -> bool:
-    """Whether one more group may begin.
+    """Return whether one more group may begin.
 
     Args:
         begun: groups that did and were not dropped.
@@ -55,8 +55,12 @@ def may_begin(
         spare: S.
         dropped: groups that were dropped since the last batch; spare ones stand in for them.
     """
+    # Weights this old serve no step that is left: what began with them now would be thrown away.
     if step > version + lag:
         return False
+    # Dropped groups are not in ``begun``, so below the bound each of them is replaced. Beyond it they count
+    # against the spare ones, which stand in for them: otherwise each drop would bring a replacement beside
+    # its stand-in, one group more than steps can take in time.
     bound = (version + lag + 1) * fresh
     return begun < bound or begun + dropped < bound + spare
 
@@ -64,17 +68,23 @@ def may_begin(
 def choose(
     ready: Mapping[int, int], playing: Mapping[int, int], step: int, fresh: int, lag: int, spare: int = 0
 ) -> tuple[int, ...] | None:
-    """The groups of a step in order of index, or None while it has to wait.
+    """Return the groups of a step in order of index, or None while it has to wait.
 
     ``ready`` and ``playing`` map a group's index to the version at which it began. The oldest are taken. The
     step waits for those that no later step could take, and as long as those that would be left, played or
     not, are more than later steps can take in time.
     """
+    # A slow group that no later step may use is waited for: leaving it out would leave out the groups with
+    # the longest episodes, and the model would learn from the short ones alone.
     if len(ready) < fresh or any(version + lag <= step for version in playing.values()):
         return None
+    # By the version at the beginning, not by the time of the end, for the same reason.
     oldest = sorted(ready, key=lambda index: (ready[index], index))
     later = [ready[index] for index in oldest[fresh:] if ready[index] + lag > step]
     left = sorted([*later, *playing.values()])
+    # The first ``count`` of those left, sorted by version, must fit into the steps until the last one of them
+    # is too old. Otherwise one would expire however the later steps chose, so this step waits for an older
+    # group instead of taking a younger one.
     if playing and any(
         count > fresh * (version + lag - step) + spare for count, version in enumerate(left, start=1)
     ):
@@ -83,7 +93,7 @@ def choose(
 
 
 def left_over(ready: Mapping[int, int], chosen: Collection[int], step: int, lag: int) -> tuple[int, ...]:
-    """Groups that are ready, are not among a step's and would be too old for the next one."""
+    """Return groups that are ready, are not among a step's and would be too old for the next one."""
     return tuple(
         sorted(index for index, version in ready.items() if index not in chosen and version + lag <= step)
     )

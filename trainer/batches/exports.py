@@ -52,6 +52,8 @@ class Exports:
         fresh, replayed = groups[: len(batch.fresh)], groups[len(batch.fresh) :]
         consumed = {"step": batch.step, "trajectories": _ids(fresh), "replayed": _ids(replayed)}
         texts = [] if self._kept == "none" else [group_to_json(self._shown(group)) for group in fresh]
+        # Files first, their sizes in the journal after them: what a kill leaves in between is beyond the
+        # journaled size, so that ``recover`` cuts it off and writes the step again.
         sizes = {
             CONSUMED: _append(self._folder / CONSUMED, [json.dumps(consumed).encode()]),
             TRAJECTORIES: _append(self._folder / TRAJECTORIES, texts),

@@ -49,6 +49,8 @@ class BatchJournal:
         self._file = file
         self._connection = sqlite3.connect(file, isolation_level=None, timeout=30.0, check_same_thread=False)
         self._connection.execute("PRAGMA journal_mode=WAL")
+        # With NORMAL, a power failure would take back the last transactions, and a batch is handed out when
+        # its own is committed.
         self._connection.execute("PRAGMA synchronous=FULL")
         self._connection.executescript(_SCHEMA)
 

@@ -56,6 +56,7 @@ def fresh_snapshots(folder: Path) -> Iterator[None]:
     """
     _sweep(folder.parent)
     clear_snapshots(folder)
+    # Another driver's sweep spares the folder before it is locked, too: it looks for lock files only.
     folder.mkdir(parents=True)
     try:
         with locked(folder):
@@ -74,6 +75,8 @@ def _sweep(base: Path) -> None:
 
 
 def _taken(lock: int) -> bool:
+    # Not lockf: a record lock ends when this process closes any descriptor of the file, and does not keep a
+    # second run of the same process out. This one lasts until the description that took it is closed.
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

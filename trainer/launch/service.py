@@ -100,6 +100,8 @@ def _tail(log: Path | None) -> str:
 def _stop(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is not None:
         return
+    # The command alone is asked to end: it ends Ray and the boxes in their order. The rest of its session is
+    # killed with it only when it does not.
     process.terminate()
     try:
         process.wait(_STOP_S)
