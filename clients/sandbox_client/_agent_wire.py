@@ -1,4 +1,4 @@
-"""What an agent's episode sends and reads, whichever client carries it; no I/O."""
+"""Requests and answers of an agent's episode, for both clients; no I/O."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ AgentMessage: TypeAlias = "Mapping[str, JsonValue] | BaseModel | str"
 
 
 class AgentProgress:
-    """What an agent knows of its episode."""
+    """State of an agent's episode."""
 
     def __init__(self, url: str, api_key: str) -> None:
         self.url = url.rstrip("/")
@@ -73,7 +73,7 @@ class AgentProgress:
 
     @property
     def info(self) -> JsonObject:
-        """What the environment adds to the task: difficulty, category, limits."""
+        """Return what the environment adds to the task: difficulty, category, limits."""
         return self._known.info
 
     @property

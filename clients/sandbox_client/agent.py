@@ -1,4 +1,4 @@
-"""What an agent uses to play an episode of a training run.
+"""Play an episode of a training run, for agents.
 
     from openai import AsyncOpenAI
     from sandbox_client.agent import AgentEpisode

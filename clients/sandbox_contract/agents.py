@@ -1,4 +1,4 @@
-"""What a trainer and an agent say to each other about the agent's episode.
+"""Messages between a trainer and an agent about the agent's episode.
 
 The agent never sees rewards: the environment's answer is all that it learns of a step.
 """
@@ -18,7 +18,7 @@ class _Document(BaseModel):
 
 
 class AgentTask(_Document):
-    """What an agent is given at the start."""
+    """Data that an agent gets at the start."""
 
     base_url: str
     """Address of the model for OpenAI's SDK, with ``/v1``."""

@@ -1,4 +1,4 @@
-"""How agents are run: what one is given for an episode, and what runs it."""
+"""Run agents: the data that one gets for an episode, and the launchers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent asks of the model and what it is answered, whichever dialect it speaks."""
+"""An agent's requests to the model and their answers, the same for all dialects."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _SYSTEM = "system"
 
 
 class PromptPolicy(StrEnum):
-    """How the prompts of a session are made."""
+    """The way in which the prompts of a session are made."""
 
     SPLICE = "splice"
     """Behind an earlier call where the messages allow it, else rendered."""

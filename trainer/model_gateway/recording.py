@@ -69,7 +69,7 @@ class CallRecord:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What a session leaves."""
+    """The record of a session."""
 
     segments: tuple[Segment, ...]
     """One training sequence for each leaf of the forest of calls."""

@@ -28,7 +28,7 @@ _KEPT_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class RetryMarker:
-    """What a request says about being a repetition."""
+    """The marks by which a request may be a repetition."""
 
     digest: bytes
     """Of the path and the body."""

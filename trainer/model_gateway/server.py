@@ -68,7 +68,7 @@ class SessionRoute:
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """How the gateway answers."""
+    """Settings of the gateway's answers."""
 
     model: str = MODEL
     """The name that agents call the model by."""
