@@ -44,7 +44,7 @@ class Position:
     """Stage of the last completed step, whose optimizer was saved."""
 
     @classmethod
-    def read(cls, folder: Path) -> Position:
+    def from_checkpoint(cls, folder: Path) -> Position:
         """Read the position from a checkpoint. Raises CheckpointError."""
         try:
             return cls(**json.loads((folder / _POSITION).read_text(encoding="utf-8")))

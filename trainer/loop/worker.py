@@ -109,7 +109,7 @@ def _restore(learner: Learner, plan: StagePlan) -> Position | None:
         return None
     with checkpoint.as_directory() as name:
         folder = Path(name)
-        position = Position.read(folder)
+        position = Position.from_checkpoint(folder)
         stage = plan.stages[position.stage]
         learner.begin_stage(stage.optimizer, stage.steps)
         learner.load(folder)

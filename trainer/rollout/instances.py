@@ -58,7 +58,7 @@ class PreparedInstances:
             ready: asyncio.Future[AsyncEpisode | None] = asyncio.get_running_loop().create_future()
             self._held[key] = _Held(ready, asyncio.create_task(self._hold(key, self._open(spec), ready)))
 
-    async def take(self, spec: GroupSpec, member: int) -> AsyncEpisode | None:
+    async def take_instance(self, spec: GroupSpec, member: int) -> AsyncEpisode | None:
         """Return the episode with its instance, which the caller then owns; None if there is none."""
         key = (spec.index, member)
         held = self._held.get(key)
@@ -141,7 +141,7 @@ class EpisodeInstances:
 
     async def enter(self, stack: AsyncExitStack, spec: GroupSpec, member: int) -> AsyncEpisode:
         """Return the episode, with a prepared instance if there is one; the stack releases it."""
-        prepared = await self.prepared.take(spec, member)
+        prepared = await self.prepared.take_instance(spec, member)
         return await stack.enter_async_context(prepared or self.open(spec))
 
     def release(self, episode: AsyncEpisode) -> None:

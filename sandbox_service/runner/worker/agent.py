@@ -60,7 +60,7 @@ _FILE_TIMEOUT_S = 30.0
 F = TypeVar("F", bound="RunnerMessage")
 
 
-class BoxAgent:
+class RunnerAgent:
     """Implements ``runner.world.Agent``."""
 
     def __init__(self, control: ControlSocket, workspace: str) -> None:

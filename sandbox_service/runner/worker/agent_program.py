@@ -23,7 +23,7 @@ from sandbox_service.runner.messages.control import Started, StartProgram
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .agent import BoxAgent
+    from .agent import RunnerAgent
 
 
 _CHUNK = 1 << 16
@@ -128,7 +128,7 @@ class OutputTail:
         os.close(self.reading)
 
 
-def run_program(agent: BoxAgent, program: Program, timeout_s: float) -> ProgramEnd:
+def run_program(agent: RunnerAgent, program: Program, timeout_s: float) -> ProgramEnd:
     """Run a program for at most ``timeout_s`` seconds of real time, then kill all processes of the agent.
 
     Raises OSError when it cannot be started, or when a process of the agent cannot be killed.
@@ -173,7 +173,9 @@ def _described(program: Program) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _follow(agent: BoxAgent, pid: int, outputs: tuple[OutputTail, OutputTail], deadline: float) -> int | None:
+def _follow(
+    agent: RunnerAgent, pid: int, outputs: tuple[OutputTail, OutputTail], deadline: float
+) -> int | None:
     """Read the output until the program exits; return its exit code, None at the deadline."""
     control = agent.control
     by_descriptor = {output.reading: output for output in outputs}

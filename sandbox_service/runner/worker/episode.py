@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sandbox_service.runner.world import JsonObject, World
     from sandbox_service.wire.frames import Frame
 
-    from .agent import BoxAgent
+    from .agent import RunnerAgent
 
 
 _EXHAUSTED: dict[type[BaseException], str] = {
@@ -54,7 +54,11 @@ class WorldEpisode:
     """A world with its step count. Operations that are not possible raise Refusal."""
 
     def __init__(
-        self, frame: Frame, world_class: type[World], agent: BoxAgent | None, step_cpu_s: float | None = None
+        self,
+        frame: Frame,
+        world_class: type[World],
+        agent: RunnerAgent | None,
+        step_cpu_s: float | None = None,
     ) -> None:
         """``step_cpu_s`` is the CPU time that a step may take in this process; None for no limit."""
         request = _object(frame.body)

@@ -13,13 +13,13 @@ from sandbox_service.wire.frames import Frame, Op
 from .episode import Refusal
 
 if TYPE_CHECKING:
-    from .agent import BoxAgent
+    from .agent import RunnerAgent
 
 
 _MOST_ENTRIES = 10_000
 
 
-def serve_file_frame(frame: Frame, agent: BoxAgent | None) -> Frame:
+def serve_file_frame(frame: Frame, agent: RunnerAgent | None) -> Frame:
     """Read, write or list. Raises Refusal with the contract's code for what the kernel refuses."""
     if agent is None:
         raise Refusal(BoxErrorCode.FILES_UNSUPPORTED, "instances of this environment have no files")

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from sandbox_service.wire.frames import Frame
 
-    from .agent import BoxAgent
+    from .agent import RunnerAgent
     from .episode import WorldEpisode
     from .session_client import SessionClient
 
 
-def _begin(agent: BoxAgent, serial: int) -> SessionClient | None:
+def _begin(agent: RunnerAgent, serial: int) -> SessionClient | None:
     try:
         return agent.begin_copy(serial)
     except OSError as error:
@@ -63,7 +63,9 @@ def copy_process(
     return pid
 
 
-def _finish(agent: BoxAgent, target: tuple[int, str], session: SessionClient | None, deadline: float) -> None:
+def _finish(
+    agent: RunnerAgent, target: tuple[int, str], session: SessionClient | None, deadline: float
+) -> None:
     try:
         agent.finish_copy(*target, session, deadline)
     except OSError as error:

@@ -16,7 +16,7 @@ from sandbox_service.runner.world import WorldError
 from sandbox_service.wire.codes import BoxErrorCode
 from sandbox_service.wire.frames import Decoder, Frame, FrameError, Op
 
-from .agent import BoxAgent
+from .agent import RunnerAgent
 from .control import ControlSocket
 from .episode import Refusal, WorldEpisode
 from .file_frames import serve_file_frame
@@ -109,7 +109,7 @@ class Worker:
         agent = None
         if "workspace" in frame.meta:
             control = ControlSocket(socket.socket(fileno=self._descriptors.pop(0)))
-            agent = BoxAgent(control, str(frame.meta["workspace"]))
+            agent = RunnerAgent(control, str(frame.meta["workspace"]))
         episode = WorldEpisode(frame, self._world_class, agent, _SHARED_STEP_CPU_S if self._many else None)
         reply = episode.start(frame)
         self.episodes[frame.instance_id] = episode

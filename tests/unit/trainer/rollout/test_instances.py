@@ -70,4 +70,4 @@ async def test_what_nobody_takes_is_released(ends):
             await until(lambda: not service.live)
         await prepared.close()
         assert service.live == {}
-        assert await prepared.take(SPEC, 0) is None
+        assert await prepared.take_instance(SPEC, 0) is None
