@@ -68,7 +68,7 @@ class AsyncSender:
             await asyncio.gather(*late, return_exceptions=True)
         await self._transport.aclose()
 
-    async def probe(self, path: str) -> bool:
+    async def is_ok(self, path: str) -> bool:
         """Whether the service says yes; asked once."""
         try:
             await self._exchange(probe(path))

@@ -51,7 +51,7 @@ class Sender:
         """Close the connections."""
         self._transport.close()
 
-    def probe(self, path: str) -> bool:
+    def is_ok(self, path: str) -> bool:
         """Whether the service says yes; asked once."""
         try:
             self._exchange(probe(path))

@@ -214,11 +214,11 @@ class AsyncSandboxClient:
 
     async def healthy(self) -> bool:
         """Whether the service's front answers; asked once."""
-        return await self._sender.probe("/healthz")
+        return await self._sender.is_ok("/healthz")
 
     async def ready(self) -> bool:
         """Whether the service takes new instances; asked once."""
-        return await self._sender.probe("/readyz")
+        return await self._sender.is_ok("/readyz")
 
     def episode(
         self,

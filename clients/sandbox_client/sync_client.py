@@ -214,11 +214,11 @@ class SandboxClient:
 
     def healthy(self) -> bool:
         """Whether the service's front answers; asked once."""
-        return self._sender.probe("/healthz")
+        return self._sender.is_ok("/healthz")
 
     def ready(self) -> bool:
         """Whether the service takes new instances; asked once."""
-        return self._sender.probe("/readyz")
+        return self._sender.is_ok("/readyz")
 
     def episode(
         self,

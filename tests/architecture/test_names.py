@@ -27,6 +27,7 @@ ONE_WORD = {
     "step",
     # Collections, files and connections, as the standard library names them.
     "add",
+    "read",
     "remove",
     "request",
     "send",

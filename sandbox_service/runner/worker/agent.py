@@ -103,7 +103,7 @@ class RunnerAgent:
         if code_or_none is None:
             # Ended by the deadline, by itself, or no longer understandable: a new one at the next cell.
             self._session = None
-            session.end()
+            session.end_session()
         capture.finish()
         if timed_out:
             self._blame(allowance)

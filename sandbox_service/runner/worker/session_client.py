@@ -135,7 +135,7 @@ class SessionClient:
         except MessageError:
             return None
 
-    def end(self) -> None:
+    def end_session(self) -> None:
         """Kill the session, and everything else of the agent with it: a session may have forked."""
         self.close()
         self._control.ask(KillAgent(), Done)
