@@ -82,4 +82,4 @@ async def play_agent(
     policy = settings.pop("policy", None) or ScriptedPolicy({"t": lines}, tiny_chat())
     sampling = SamplingConfig.model_validate(settings.pop("sampling", {}))
     async with agent_player(service, LocalAgents(function), policy, **settings) as player:
-        return await player.play(spec_of(max_turns, index), 2, sampling)
+        return await player.play_episode(spec_of(max_turns, index), 2, sampling)

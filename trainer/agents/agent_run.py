@@ -73,7 +73,7 @@ class AgentRun:
                 stack.pop_all()  # released in the background: the trajectory is complete
                 player.instances.release(episode)
             finally:
-                self._phases.enter("release")
+                self._phases.enter_phase("release")
 
     def trajectory(self, failure: Failure | None) -> Trajectory:
         """Return the trajectory of what was played."""
@@ -108,7 +108,7 @@ class AgentRun:
         task = self._described(episode)
         player.routes.add(instance, task)
         self._phases.phase = "agent"
-        self._phases.enter("agent")
+        self._phases.enter_phase("agent")
         ended = StopReason.FAILED
         error: Failure | None = None
         try:

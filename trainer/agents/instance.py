@@ -109,7 +109,7 @@ class AgentInstance:
                 self.end(error)
             raise
         finally:
-            self._phases.enter("agent")
+            self._phases.enter_phase("agent")
 
     def _answer(self, step: AgentStep, message: Message, result: StepResult) -> AgentStepResult:
         calls = message.tool_calls or ()

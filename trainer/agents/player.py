@@ -88,9 +88,9 @@ class AgentPlayer:
             await self.close()
             raise
 
-    def prepare(self, spec: GroupSpec, member: int) -> None:
+    def prepare_instance(self, spec: GroupSpec, member: int) -> None:
         """Start to create the instance of an episode that is played soon."""
-        self.instances.prepare(spec, member)
+        self.instances.prepare_instance(spec, member)
 
     async def close(self) -> None:
         """End all agents, close the gateway, and release instances."""
@@ -98,7 +98,7 @@ class AgentPlayer:
         await self.gateway.close()
         await self.instances.close()
 
-    async def play(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
+    async def play_episode(self, spec: GroupSpec, member: int, sampling: SamplingConfig) -> Trajectory:
         """Play one episode in a fresh instance."""
         played = AgentRun(self, spec, member, sampling)
         try:

@@ -43,7 +43,7 @@ def test_episodes_of_killed_agents_are_played_again_and_the_run_resumes(tmp_path
         assert run.until_step(3), run.said()
         run.kill("driver")
         run.until_end()
-        assert run.family.left(patience_s=120) == []
+        assert run.family.left(wall_timeout_s=120) == []
         run.start("--resume", *options)
         assert run.until_end() == 0, run.said()
     finally:
@@ -54,4 +54,4 @@ def test_episodes_of_killed_agents_are_played_again_and_the_run_resumes(tmp_path
     assert all(line["metrics"]["staleness/max"] <= 1 for line in run.logged())
     stops = {name for line in run.logged() for name in line["metrics"] if name.startswith("stops/")}
     assert stops <= {"stops/terminated", "stops/horizon", "stops/context_full", "stops/agent_error"}
-    assert run.family.left(patience_s=60) == []
+    assert run.family.left(wall_timeout_s=60) == []

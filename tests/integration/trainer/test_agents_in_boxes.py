@@ -74,7 +74,7 @@ async def _player(kind: str, code: str, *lines: str, **settings: Any) -> AsyncIt
 
 async def _play(player: AgentPlayer) -> Trajectory:
     spec = GroupSpec(index=0, task=TASK, seed=1, size=1, max_turns=8)
-    return await player.play(spec, 0, SamplingConfig())
+    return await player.play_episode(spec, 0, SamplingConfig())
 
 
 async def test_an_agent_in_its_box_asks_the_model_and_is_graded_for_its_file(kind: str) -> None:

@@ -55,7 +55,7 @@ async def test_a_function_plays_in_the_environment_that_it_is_given(tmp_path, ot
     launcher = agents(tmp_path, other / "bin" / "python")
     policy = ScriptedPolicy({"t": (SUBMIT,)}, tiny_chat())
     async with agent_player(ToldService([END]), launcher, policy) as player:
-        played = await player.play(spec_of(), 2, SamplingConfig())
+        played = await player.play_episode(spec_of(), 2, SamplingConfig())
     assert (played.stop, played.failure) == (StopReason.TERMINATED, None)
     assert (tmp_path / "prefix").read_text() == str(other)
 

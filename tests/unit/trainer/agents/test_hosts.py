@@ -34,7 +34,7 @@ def said(*lines):
 
 async def play_in(launcher, service, *lines, member=2, **settings):
     async with agent_player(service, launcher, said(*lines), **settings) as player:
-        return await player.play(spec_of(), member, SamplingConfig())
+        return await player.play_episode(spec_of(), member, SamplingConfig())
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,9 @@ async def test_an_agent_records_what_the_trainers_own_loop_does(launcher):
 
 async def test_many_episodes_share_a_host():
     async with agent_player(ToldService([END]), functions("loop"), said(SUBMIT)) as player:
-        played = await asyncio.gather(*(player.play(spec_of(), each, SamplingConfig()) for each in range(8)))
+        played = await asyncio.gather(
+            *(player.play_episode(spec_of(), each, SamplingConfig()) for each in range(8))
+        )
     assert {each.stop for each in played} == {StopReason.TERMINATED}
 
 
@@ -97,7 +99,7 @@ async def test_a_function_that_never_ends_is_ended_at_its_time_and_graded(name):
     service = ToldService([], verdict=NO_SCORE)
     async with agent_player(service, launcher, said(PROGRAM), agent={"timeout_s": 1.0}) as player:
         first = set(launcher.pids)
-        played = await player.play(spec_of(), 0, SamplingConfig())
+        played = await player.play_episode(spec_of(), 0, SamplingConfig())
         assert (played.stop, played.score) == (StopReason.TIME_LIMIT, 0.0)
         if name == "never_ends_in_thread":  # nothing ends a thread but the end of its process
             await until(lambda: launcher.pids and not first & set(launcher.pids))
@@ -107,7 +109,7 @@ async def test_a_command_that_never_ends_is_ended_with_all_its_processes_and_gra
     pids = tmp_path / "pids"
     service = ToldService([], verdict=NO_SCORE)
     async with agent_player(service, process_starters(pids), said(), agent={"timeout_s": 10.0}) as player:
-        playing = asyncio.create_task(player.play(spec_of(), 0, SamplingConfig()))
+        playing = asyncio.create_task(player.play_episode(spec_of(), 0, SamplingConfig()))
         processes = await started(pids)
         played = await playing
         assert (played.stop, played.score) == (StopReason.TIME_LIMIT, 0.0)
@@ -118,7 +120,7 @@ async def test_when_a_host_is_lost_its_episodes_have_no_grade_and_others_are_pla
     launcher = functions("never_ends")
     async with agent_player(ToldService([]), launcher, said(PROGRAM)) as player:
         (first,) = launcher.pids
-        playing = asyncio.create_task(player.play(spec_of(), 0, SamplingConfig()))
+        playing = asyncio.create_task(player.play_episode(spec_of(), 0, SamplingConfig()))
         await until(lambda: player.watch.in_phase("agent"))
         os.kill(first, signal.SIGKILL)
         played = await playing
@@ -137,7 +139,7 @@ async def test_what_a_killed_host_has_started_is_ended(tmp_path):
     pids = tmp_path / "pids"
     launcher = process_starters(pids)
     async with agent_player(ToldService([]), launcher, said(PROGRAM)) as player:
-        playing = asyncio.create_task(player.play(spec_of(), 0, SamplingConfig()))
+        playing = asyncio.create_task(player.play_episode(spec_of(), 0, SamplingConfig()))
         processes = await started(pids)
         os.kill(launcher.pids[0], signal.SIGKILL)
         assert (await playing).failure is not None
@@ -149,7 +151,7 @@ async def test_closing_ends_hosts_and_all_that_their_agents_have_started(tmp_pat
     launcher = process_starters(pids)
     async with agent_player(ToldService([]), launcher, said(PROGRAM)) as player:
         hosts = [psutil.Process(pid) for pid in launcher.pids]
-        playing = asyncio.create_task(player.play(spec_of(), 0, SamplingConfig()))
+        playing = asyncio.create_task(player.play_episode(spec_of(), 0, SamplingConfig()))
         processes = await started(pids)
         playing.cancel()
     await gone(*hosts, *processes)

@@ -198,7 +198,7 @@ async def test_an_agents_key_is_refused_after_its_episode():
 
     policy = ScriptedPolicy({"t": [SUBMIT] * 3}, tiny_chat())
     async with agent_player(ToldService([END]), LocalAgents(keeps), policy) as player:
-        await player.play(spec_of(), 0, SamplingConfig())
+        await player.play_episode(spec_of(), 0, SamplingConfig())
         with pytest.raises(SandboxError, match="409"):
             await AgentEpisode(*kept[0]).__aenter__()
 
@@ -273,7 +273,9 @@ async def test_one_agent_that_misbehaves_disturbs_no_other():
 
     policy = ScriptedPolicy({"t": [SUBMIT] * 3}, tiny_chat())
     async with agent_player(ToldService([END]), LocalAgents(one_in_three), policy) as player:
-        played = await asyncio.gather(*(player.play(spec_of(), each, SamplingConfig()) for each in range(12)))
+        played = await asyncio.gather(
+            *(player.play_episode(spec_of(), each, SamplingConfig()) for each in range(12))
+        )
     assert {each.stop for each in played} == {StopReason.TERMINATED}
     assert len({each.instance_id for each in played}) == 12
 
@@ -284,7 +286,7 @@ async def test_closing_the_player_ends_its_agents():
 
     launcher = LocalAgents(sleeps)
     async with agent_player(ToldService([]), launcher, ScriptedPolicy({}, tiny_chat())) as player:
-        playing = asyncio.create_task(player.play(spec_of(), 0, SamplingConfig()))
+        playing = asyncio.create_task(player.play_episode(spec_of(), 0, SamplingConfig()))
         await until(lambda: launcher.jobs)
         playing.cancel()
         await asyncio.gather(playing, return_exceptions=True)

@@ -44,7 +44,7 @@ async def played_by(answer, service, *lines, **agent):
     async with server_of(answer) as url:
         settings = {"kind": "remote", "url": url, **agent}
         async with agent_player(service, RemoteAgents(url), policy, agent=settings) as player:
-            return await player.play(spec_of(), 2, SamplingConfig())
+            return await player.play_episode(spec_of(), 2, SamplingConfig())
 
 
 def episode_of(document):
