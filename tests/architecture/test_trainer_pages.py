@@ -10,6 +10,7 @@ from sandbox_settings import settings_of
 from scripts import capacity_tables
 from trainer.config import EngineConfig, LearnerConfig
 from trainer.config.algorithm import MismatchConfig
+from trainer.tracking.jsonl import FORMER_METRICS
 from trainer.update.objective import mismatch_metrics
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +49,7 @@ def emitted():
     ]
     names = {text for tree in trees for text in texts(tree) if NAME.fullmatch(text)}
     assert {"mismatch/*", "time/*"} <= names
-    names -= {"mismatch/*", "time/*"}
+    names -= {"mismatch/*", "time/*", *FORMER_METRICS}
     return names.union(mismatch_metrics([], MismatchConfig()), *map(made_by_helpers, trees))
 
 

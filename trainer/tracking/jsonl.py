@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-_PRESENT = {"loss/imitate": "loss/sft", "time/publish": "time/sync"}
+FORMER_METRICS = {"loss/imitate": "loss/sft", "time/publish": "time/sync"}
 """Present names of metrics that earlier versions wrote."""
 
 
@@ -53,7 +53,7 @@ def parsed_line(text: str) -> tuple[int, dict[str, float]] | None:
     try:
         line = json.loads(text)
         metrics = {
-            _PRESENT.get(name, name): math.nan if value is None else float(value)
+            FORMER_METRICS.get(name, name): math.nan if value is None else float(value)
             for name, value in line["metrics"].items()
         }
         return int(line["step"]), {**metrics, "clock": float(line["time"])}
