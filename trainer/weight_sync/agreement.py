@@ -14,7 +14,7 @@ about what the weight sync changed on the same tokens:
     The mean absolute difference. In 16 bits, from 0.1 (about twice what is expected) on it is warned of, and
     from 0.35 = ln(2) / 2 on it is an error: then the ratio of two typical tokens is 2, where the mismatch
     correction cuts off. A single unlikely token may differ by several nats, which moves the mean of a few
-    hundred tokens by 0.01 to 0.02; so a warning needs 3 standard errors beyond its bound. Where both sides
+    hundred tokens by 0.01 to 0.02; so a warning needs 2 standard errors beyond its bound. Where both sides
     compute in float32 the bounds are 1e-5 and 1e-4 on CPUs (measured: 3e-7) and 1e-3 and 5e-3 on GPUs,
     whose kernels may multiply in TF32.
 ``stale``
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 SIGNIFICANT = 6.0
 """Standard errors."""
-BEYOND = 3.0
+BEYOND = 2.0
 """Standard errors by which a mean difference must be above its bound to be warned of."""
 MEMORY = 0.9
 """What a weight sync's evidence still counts at the next one."""
