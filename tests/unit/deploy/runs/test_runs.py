@@ -101,7 +101,7 @@ def test_a_run_for_gpus_of_80_gb_fits(task: str, gpus: int, words: list[str]) ->
     plan = capacity_plan(run, machine)
     assert plan.problems == ()
     assert plan.trained == plan.parameters or gpus == 1
-    assert sum(len(group.seats) for group in plan.groups) == gpus
+    assert sum(len(group.slots) for group in plan.groups) == gpus
     assert plan.cache_tokens >= 2 * plan.context
 
 
