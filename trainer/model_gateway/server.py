@@ -35,6 +35,8 @@ MODEL = "policy"
 """The name of the model, unless the run names it otherwise."""
 MOST_BODY_BYTES = 64 * 2**20
 _RETRY_AFTER = {429: "1", 503: "1"}
+_CLOSE_S = 5.0
+"""Seconds for answers in progress to be read; the sessions are closed by then."""
 
 
 class ApiDialect(Protocol):
@@ -118,7 +120,9 @@ class ModelGateway:
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
         """Listen, on any free port by default, and return the URL. Raises OSError for a port in use."""
         # No access log: paths may hold secrets. A handler goes on without its client, whose retry may join.
-        self._runner = web.AppRunner(self._application, access_log=None, handler_cancellation=False)
+        self._runner = web.AppRunner(
+            self._application, access_log=None, handler_cancellation=False, shutdown_timeout=_CLOSE_S
+        )
         await self._runner.setup()
         await web.TCPSite(self._runner, host, port, backlog=1024).start()
         bound = self._runner.addresses[0]

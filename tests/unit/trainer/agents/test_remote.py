@@ -29,7 +29,7 @@ async def server_of(answer):
 
     application = web.Application()
     application.router.add_post("/play", handle)
-    runner = web.AppRunner(application)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
