@@ -181,7 +181,7 @@ class ModelledService(RuleBasedStateMachine):
             tenants = {self.model[name].tenant for name in sandbox.runner.places}
             assert len(tenants) <= 1
             for name, place in sandbox.runner.places.items():
-                assert place.world.heard == place.step_index == self.model[name].steps
+                assert place.world.steps_taken == place.step_index == self.model[name].steps
             if sandbox.spec.name == "diary":
                 assert set(sandbox.runner.executed.values()) <= {1}
 

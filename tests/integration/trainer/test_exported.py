@@ -77,7 +77,7 @@ def test_others_load_what_was_learned(make, lora, tmp_path, monkeypatch):
 
     folder = make(tmp_path / "model", hidden=128)
     learner = Learner(folder, run_config(learner={"lora": lora}).learner_settings, "cpu")
-    learner.begin(learner.settings.learner.optimizer, 2)
+    learner.begin_stage(learner.settings.learner.optimizer, 2)
     before = learner.probe([tuple(SEQUENCE)])[0][1:]
     learner.update(small_batch())
     learner.export(tmp_path / "out")
