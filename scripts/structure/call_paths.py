@@ -82,8 +82,11 @@ def traced_copy(root: Path, copy: Path, packages: Sequence[str]) -> Path:
     trace = Path(call_trace.__file__).read_text(encoding="utf-8")
     _add_trace(copy / "sitecustomize.py", trace, f"start_trace(root, {tuple(packages)!r}, threads_only=True)")
     for package in packages:
-        depth = package.count("/") + 2
-        _add_trace(copy / package / "__init__.py", trace, f"start_trace(root, {tuple(packages)!r})", depth)
+        # A box gets an empty ``__init__`` for each package above those that are copied into it, so the trace
+        # is in theirs, too. Only the first that is imported starts it.
+        for file in (copy / package / "__init__.py", *sorted((copy / package).glob("*/__init__.py"))):
+            depth = len(file.relative_to(copy).parts)
+            _add_trace(file, trace, f"start_trace(root, {tuple(packages)!r})", depth)
     return copy
 
 

@@ -63,7 +63,7 @@ def service_windows(running: Running, scratch: Path) -> tuple[Windows, list[str]
         running.note_processes()
         logs = [path.read_text(errors="replace") for path in (scratch / "s").rglob("runner.log")]
     if not any(logs):
-        raise PathsError(f"no box left a log of its runner:\n{tail(log)}")
+        raise PathsError(f"no runner of a box wrote a record to its log, where its trace goes:\n{tail(log)}")
     return windows, logs
 
 

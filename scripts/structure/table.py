@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -79,6 +80,9 @@ def _sums(before: Figures, after: Figures) -> Iterator[tuple[str, list[object]]]
         paths = [each.get("paths", {}).get(key) for each in both]
         if any(paths):
             yield f"functions of {title}", [path["functions"] if path else "-" for path in paths]
+            counts = [functions_by_package(path) if path else Counter() for path in paths]
+            for package in sorted(set().union(*counts)):
+                yield f"... in {package}", [count[package] for count in counts]
             stacks = [sum(path["deepest_stack"].values()) if path else "-" for path in paths]
             yield f"layers of {title}", stacks
 
@@ -102,11 +106,22 @@ def _lists(figures: Figures) -> Iterator[str]:
     yield "\nloggers: " + ", ".join(f"{name} {count}" for name, count in figures["loggers"].items())
 
 
+def functions_by_package(path: Figures) -> Counter[str]:
+    """Return how many functions of a path each folder at the top of the tree has.
+
+    It keeps the service, the trainer and the client apart from packages that only help them.
+    """
+    functions = {function for names in path["order"].values() for function in names}
+    return Counter(function.partition("/")[0] for function in functions)
+
+
 def _paths(paths: Figures) -> Iterator[str]:
     for key, title in _PATHS.items():
         if key in paths:
             path = paths[key]
             yield f"\nfunctions on the path of {title}: {path['functions']} ({path['windows']} measured)"
+            packages = functions_by_package(path).most_common()
+            yield "  " + ", ".join(f"{name} {count}" for name, count in packages)
             for process, names in path["order"].items():
                 deepest = path["deepest_stack"][process]
                 yield f"  {process}: {len(names)}, at most {deepest} on the stack"

@@ -1,4 +1,4 @@
-"""Which functions count as being on a path, and what the trace records."""
+"""Functions that count as being on a path, and records of the trace."""
 
 import os
 import subprocess
@@ -137,6 +137,20 @@ def test_an_isolated_interpreter_records_on_standard_error(copy, tmp_path):
         [sys.executable, "-I", "-c", code], env=variables, capture_output=True, text=True, check=True
     )
     assert functions(boxes_calls([f"another line\n{done.stderr}"])) == ["shop/till.py:4 pay"]
+
+
+def test_a_box_records_whose_packages_above_the_copied_ones_are_empty(tmp_path):
+    tree = write_tree(
+        tmp_path / "tree", {"shop/__init__.py": "", "shop/till/__init__.py": "", "shop/till/pay.py": SHOP}
+    )
+    subprocess.run(["git", "init", "--quiet"], cwd=tree, check=True)
+    copy = traced_copy(tree, tmp_path / "copy", ["shop"])
+    (copy / "shop/__init__.py").write_text("")
+    code = f"import sys; sys.path.insert(0, {str(copy)!r}); from shop.till.pay import pay; pay()"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code], env={}, capture_output=True, text=True, check=True
+    )
+    assert functions(boxes_calls([done.stderr])) == ["shop/till/pay.py:4 pay"]
 
 
 def test_a_process_that_was_not_asked_records_nothing(copy, tmp_path):

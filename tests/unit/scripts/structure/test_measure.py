@@ -6,6 +6,7 @@ import pytest
 
 from scripts.structure.__main__ import main
 from scripts.structure.measure import measure
+from scripts.structure.table import functions_by_package
 from scripts.structure.tree import read_pages, read_tree
 from scripts.structure.wording import WORDING_TO_AVOID, count_wording
 
@@ -114,3 +115,8 @@ def test_the_command_prints_a_table_json_and_a_comparison(tree, capsys):
 def test_what_cannot_be_measured_is_an_error_in_a_sentence(tmp_path, capsys):
     assert main(["--tree", str(tmp_path)]) == 1
     assert capsys.readouterr().err.startswith(f"error: {tmp_path}: no pyproject.toml here names a package")
+
+
+def test_functions_of_a_path_are_counted_by_package_once_for_all_processes():
+    path = {"order": {"a": ["shop/till.py:1 pay", "bank/account.py:3 draw"], "b": ["shop/till.py:1 pay"]}}
+    assert functions_by_package(path) == {"shop": 1, "bank": 1}
